@@ -19,10 +19,10 @@ from tracefx.control.call import Call
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import ConcreteArray, Value, from_numpy
 from tracefx.interpreters.stage import stage
-from tracefx.ops.basis import ReduceSum
-from tracefx.ops.contraction import DotGeneral
-from tracefx.ops.indexing import Gather
-from tracefx.ops.transcendental import Sin
+from tracefx.ops.contractions.contraction import DotGeneral
+from tracefx.ops.elementwise.transcendental import Sin
+from tracefx.ops.indexing.gather_scatter_add import Gather
+from tracefx.ops.structural import ReduceSum
 
 VECTOR = from_numpy(np.ones(8, np.float32))
 MATRIX = from_numpy(np.ones((8, 8), np.float32))

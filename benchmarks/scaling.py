@@ -59,7 +59,9 @@ def step_on(devices: int, strategy: str, rows: int) -> tuple[float, int]:
         return loss(lax.with_sharding_constraint(params, alike), text)
 
     step = fx.jit(step_of(gathered if where is spread else loss))
-    sent = sum([each.sent * (each.times or 1) for each in step.lower(state, batch).compile().collectives()])
+    sent = sum(
+        [each.bytes_sent * (each.execution_count or 1) for each in step.lower(state, batch).compile().collectives()]
+    )
     times = []
     for _ in range(REPEATS):
         start = time.perf_counter()

@@ -11,12 +11,12 @@ import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
-from tracefx.testing.tolerances import SUMMED, Ulps, apart
+from tracefx.testing.tolerances import SUMMED, Ulps, ulp_distance
 
-BESIDE_JAX: Final = Ulps(16, 16, 1, least=1.0)
+JAX_TOLERANCE: Final = Ulps(16, 16, 1, least=1.0)
 """For functions of arrays beside JAX's: of numbers around 1 and above."""
 
-TRANSFORMED: Final = Ulps(32, 32, 2, least=1.0, beside_largest=True)
+JAX_TRANSFORM_TOLERANCE: Final = Ulps(32, 32, 2, least=1.0, relative_to_max=True)
 """For derivatives and batches of small programs beside JAX's: its formulas are others."""
 
 
@@ -30,7 +30,7 @@ def assert_near(got: Any, want: Any, tolerance: Ulps = SUMMED, what: str = "") -
     dtype = _common(x.dtype, y.dtype)
     x, y = x.astype(dtype), y.astype(dtype)
     allowed = tolerance.for_array(y)
-    distance = apart(x, y, allowed.least)
+    distance = ulp_distance(x, y, allowed.least)
     limit = allowed.of(dtype) if dtypes.is_inexact(dtype) else 0.0
     if distance.size and distance.max() > limit:
         worst = np.unravel_index(int(np.argmax(distance)), distance.shape)

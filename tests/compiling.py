@@ -19,13 +19,13 @@ import pytest
 from tests.versions import HAS_FUSION_EMITTERS_FLAG
 from tracefx.core.backend import BACKEND
 
-CHEAP: Final[dict[str, int | bool]] = {
+CHEAP_OPTIONS: Final[dict[str, int | bool]] = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
     "xla_cpu_parallel_codegen_split_count": 1,
     **({"xla_cpu_use_fusion_emitters": False} if HAS_FUSION_EMITTERS_FLAG else {}),
 }
-OPTIMISED: Final[dict[str, int | bool]] = {
+DEFAULT_OPTIONS: Final[dict[str, int | bool]] = {
     "xla_backend_optimization_level": 3,
     "xla_llvm_disable_expensive_passes": False,
     "xla_cpu_parallel_codegen_split_count": 32,
@@ -34,13 +34,13 @@ OPTIMISED: Final[dict[str, int | bool]] = {
 """XLA's defaults."""
 
 
-def flag(name: str, value: int | bool) -> str:
+def xla_flag(name: str, value: int | bool) -> str:
     """A flag in the form of `XLA_FLAGS`."""
     return f"--{name}={str(value).lower()}"
 
 
 @contextmanager
-def as_for_users() -> Iterator[None]:
+def default_compile_options() -> Iterator[None]:
     """Programs, ours and JAX's, are compiled as they are for users, those of single operations anew."""
     ours = importlib.import_module("tracefx.xla.runtime.executables")
     theirs = importlib.import_module("jax._src.compiler")
@@ -48,10 +48,10 @@ def as_for_users() -> Iterator[None]:
     our_options, their_options = ours._compile_options, theirs.get_compile_options
 
     def options(device: Any, overrides: Any) -> Any:
-        return our_options(device, {**OPTIMISED, **overrides})
+        return our_options(device, {**DEFAULT_OPTIONS, **overrides})
 
     def get_compile_options(*args: Any, env_options_overrides: Any = None, **kwargs: Any) -> Any:
-        given = {**OPTIMISED, **(env_options_overrides or {})}
+        given = {**DEFAULT_OPTIONS, **(env_options_overrides or {})}
         return their_options(*args, env_options_overrides=given, **kwargs)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -65,12 +65,12 @@ def as_for_users() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def optimised() -> Iterator[None]:
-    """For a whole module, `as_for_users`."""
-    with as_for_users():
+    """For a whole module, `default_compile_options`."""
+    with default_compile_options():
         yield
 
 
-def plainly_or_for_users(check: Callable[[], None]) -> None:
+def with_either_compile_options(check: Callable[[], None]) -> None:
     """What is checked with JAX as the oracle holds if it does beside JAX's cheap programs, or beside those for users.
 
     Emitted plainly, some operations are less exact, or wrong for floats of 8 bits. `check` makes its functions anew,
@@ -79,11 +79,11 @@ def plainly_or_for_users(check: Callable[[], None]) -> None:
     try:
         check()
     except Exception:  # whatever it is, it may be so for cheap programs alone
-        with as_for_users():
+        with default_compile_options():
             check()
 
 
-def compiled(jit: Callable[..., Any], f: Callable[..., Any]) -> Callable[..., Any]:
+def compile_with_fallback(jit: Callable[..., Any], f: Callable[..., Any]) -> Callable[..., Any]:
     """`f` compiled by either library's `jit`.
 
     What emits code plainly lacks some operations on some dtypes (`clamp` on booleans): they are compiled as for users.
@@ -96,7 +96,7 @@ def compiled(jit: Callable[..., Any], f: Callable[..., Any]) -> Callable[..., An
         except RuntimeError as error:
             if "UNIMPLEMENTED" not in str(error):
                 raise
-        with as_for_users():
+        with default_compile_options():
             return for_users(*args)
 
     return run

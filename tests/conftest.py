@@ -14,7 +14,7 @@ from typing import Final, final
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.compiling import CHEAP, as_for_users, flag
+from tests.compiling import CHEAP_OPTIONS, default_compile_options, xla_flag
 from tests.compiling import optimised as optimised
 from tests.processors import NO_CONVERSION, WITHOUT_F16C
 from tracefx.core.backend import BACKEND
@@ -42,7 +42,7 @@ class Examples:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
-        with as_for_users() if isinstance(item, pytest.DoctestItem) else nullcontext():
+        with default_compile_options() if isinstance(item, pytest.DoctestItem) else nullcontext():
             yield
 
 
@@ -112,7 +112,7 @@ class Heap:
         if "jax" in sys.modules:  # which reads its settings when it is imported, so it is not imported here
             sys.modules["jax"].clear_caches()
         BACKEND.value = type(BACKEND.value)()
-        operation._program.cache_clear()
+        operation._one_equation_jaxpr.cache_clear()
         gc.unfreeze()
 
 
@@ -128,8 +128,8 @@ def pytest_configure(config: pytest.Config) -> None:
     given = os.environ.get("XLA_FLAGS", "")
     chosen = {"xla_force_host_platform_device_count": DEVICES}
     if config.getoption("--hypothesis-profile") != "long":
-        chosen |= CHEAP
-    added = [flag(name, value) for name, value in chosen.items() if f"--{name}=" not in given]
+        chosen |= CHEAP_OPTIONS
+    added = [xla_flag(name, value) for name, value in chosen.items() if f"--{name}=" not in given]
     os.environ["XLA_FLAGS"] = " ".join([*added, given])
     if WITHOUT_F16C in given:
         config.pluginmanager.register(WithoutFloat16())

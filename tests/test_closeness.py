@@ -14,16 +14,16 @@ import pytest
 from jax._src.internal_test_util.lax_test_util import lax_ops
 from jax._src.public_test_util import default_gradient_tolerance, default_tolerance
 
-from tests.closeness import BESIDE_JAX, TRANSFORMED, assert_near
+from tests.closeness import JAX_TOLERANCE, JAX_TRANSFORM_TOLERANCE, assert_near
 from tracefx.core import dtypes
 from tracefx.testing.tolerances import (
-    COARSE_DIFFERENCES,
     DERIVATIVE,
-    DIFFERENCES,
     ELEMENTARY,
     EXACT,
+    FINITE_DIFFERENCES,
+    FINITE_DIFFERENCES_32_BITS,
+    SECOND_DERIVATIVE,
     SUMMED,
-    TWICE,
     Ulps,
     ulps_of,
 )
@@ -175,17 +175,19 @@ def test_sums_are_nearer_than_JAX_asks_of_its_own(dtype: str) -> None:
     assert SUMMED.of(np.dtype(dtype)) < units(OF_SUMS[dtype], dtype)
 
 
-@pytest.mark.parametrize("tolerance", [EXACT, ELEMENTARY, SUMMED, BESIDE_JAX], ids=repr)
+@pytest.mark.parametrize("tolerance", [EXACT, ELEMENTARY, SUMMED, JAX_TOLERANCE], ids=repr)
 def test_functions_of_32_bits_are_nearer_than_JAX_asks_where_it_says_nothing(tolerance: Ulps) -> None:
     assert tolerance.f32 < units(default_tolerance()[np.dtype("float32")], "float32")
 
 
-@pytest.mark.parametrize("tolerance", [DERIVATIVE, TWICE, TRANSFORMED, DIFFERENCES], ids=repr)
+@pytest.mark.parametrize(
+    "tolerance", [DERIVATIVE, SECOND_DERIVATIVE, JAX_TRANSFORM_TOLERANCE, FINITE_DIFFERENCES], ids=repr
+)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_derivatives_are_nearer_than_JAX_asks_of_its_own(tolerance: Ulps, dtype: str) -> None:
     assert tolerance.of(np.dtype(dtype)) < units(default_gradient_tolerance[np.dtype(dtype)], dtype)
     # JAX has differences of 32 bits with those tolerances too.
-    assert COARSE_DIFFERENCES.f32 < units(default_gradient_tolerance[np.dtype("float32")], "float32")
+    assert FINITE_DIFFERENCES_32_BITS.f32 < units(default_gradient_tolerance[np.dtype("float32")], "float32")
 
 
 # ------------------------------------------------------------------ the comparison

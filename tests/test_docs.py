@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from attrs import frozen
 
-from tests.compiling import as_for_users
+from tests.compiling import default_compile_options
 
 PROJECT = Path(__file__).parent.parent
 PAGES = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md")])
@@ -70,7 +70,7 @@ def failures(page: str, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(PROJECT).as_posix())
-@as_for_users()
+@default_compile_options()
 def test_the_examples_of_a_page(page: Path) -> None:
     assert failures(page.read_text(encoding="utf-8"), page.name) == []
 

@@ -81,7 +81,10 @@ LATE_IMPORTS: Mapping[tuple[str, str], str] = {
     ("tracefx.numpy", "<computed>"): "as above",
     ("tracefx.lax", "<computed>"): "as above",
     ("tracefx.scipy", "<computed>"): "as above",
-    ("tracefx.handlers.progressing.bars", "rich.progress"): "an extra, which programs without bars do without",
+    (
+        "tracefx.handlers.progress_reporting.rich_bars",
+        "rich.progress",
+    ): "an extra, which programs without bars do without",
     ("tracefx.interop.jax.plugins", "<computed>"): "plug-ins are modules that others install",
     ("tracefx", "tracefx.interop.jax.plugins.JaxPlugins"): "it imports jax, which only who has a plug-in needs",
     ("tracefx", "tracefx.xla.backend.XlaBackend"): "the backend loads XLA, which only the first compiled program needs",

@@ -55,16 +55,19 @@ CHAPTERS: Final[Sequence[Chapter]] = (
             Page(
                 "Transformations",
                 "transforms.gradients transforms.jacobians transforms.differentiation transforms.vmap transforms.jit"
-                " taylor.functions",
+                " taylor.api",
                 "jacobian",
             ),
-            Page("Pipelines", "transforms.pipelines transforms.handle core.handler"),
+            Page("Pipelines", "transforms.transform transforms.handle core.handler"),
             Page(
                 "Programs",
-                "transforms.staging transforms.shapes core.jaxpr core.check core.source programs transforms.exporting",
+                "transforms.staging transforms.shape_dtype_struct core.jaxpr core.check core.source_location"
+                " programs transforms.exporting",
                 "typeof show",
             ),
-            Page("Rules and memory", "transforms.custom_derivatives transforms.checkpointing transforms.residuals"),
+            Page(
+                "Rules and memory", "transforms.custom_derivatives transforms.checkpointing transforms.saved_residuals"
+            ),
             Page("Arrays", "core.array"),
             Page("Several devices", "transforms.shardings transforms.shard_maps core.meshes core.shardings"),
             Page(
@@ -76,19 +79,23 @@ CHAPTERS: Final[Sequence[Chapter]] = (
     Chapter(
         "tracefx.numpy",
         (
-            Page("Arrays and dtypes", "kinds scalar_types external core.array inspection .", "questions"),
+            Page(
+                "Arrays and dtypes",
+                "dtype_routines scalar_types external core.array array_api_info .",
+                "static_queries",
+            ),
             Page("Creating", "creation sequences interchange diagonals"),
-            Page("Shapes", "shapes turning joining stacking repeating padding views"),
-            Page("Indexing and updates", "indexing index_tricks updates places choosing editing", "where"),
-            Page("Arithmetic", "ufuncs float_parts floats integers"),
+            Page("Shapes", "shapes rotation joining stacking repeating padding views"),
+            Page("Indexing and updates", "indexing index_tricks updates mask_selection selection editing", "where"),
+            Page("Arithmetic", "ufuncs float_parts floating_point integers"),
             Page("Functions", "transcendentals special_functions window_functions"),
-            Page("Logic", "logic closeness questions"),
+            Page("Logic", "logic closeness static_queries"),
             Page("Reductions", "reductions nan_reductions differences"),
-            Page("Statistics", "quantiles histograms correlations"),
-            Page("Products", "linear products summation convolving"),
+            Page("Statistics", "quantiles histograms covariance"),
+            Page("Products", "dot_products products einstein_summation convolution"),
             Page("Sorting and sets", "sorting searching sets"),
-            Page("Polynomials", "polynomials fits"),
-            Page("Functions of functions", "vectorizing"),
+            Page("Polynomials", "polynomials polynomial_fitting"),
+            Page("Functions of functions", "vectorization"),
             Page("Printing", "printing"),
         ),
     ),
@@ -99,44 +106,51 @@ CHAPTERS: Final[Sequence[Chapter]] = (
         (
             Page(
                 "Control flow",
-                "transforms.branches transforms.loops transforms.scans transforms.prefixes control.sinking"
+                "transforms.conditionals transforms.loops transforms.scans transforms.associative_scan"
+                " control.dce_sink"
                 " transforms.composites",
             ),
             Page("Solvers", "transforms.solvers"),
             Page(
                 "Arithmetic",
-                "ops.arithmetic ops.bitwise ops.elementwise ops.magnitude ops.pairs ops.powers ops.rounding ops.complex"
-                " ops.high_product",
+                "elementwise.arithmetic elementwise.bitwise elementwise.elementwise elementwise.abs_sign"
+                " elementwise.atan2_nextafter elementwise.powers elementwise.rounding elementwise.complex"
+                " elementwise.mulhi",
             ),
             Page(
                 "Functions",
-                "ops.transcendental ops.special ops.bit_generator ops.accuracy special.bessel special.incomplete_beta"
+                "elementwise.transcendental elementwise.special random.rng_bit_generator elementwise.accuracy"
+                " special.bessel special.incomplete_beta"
                 " special.incomplete_gamma ops.fourier",
             ),
-            Page("Comparison", "ops.comparison ops.selection"),
+            Page("Comparison", "elementwise.comparison elementwise.selection"),
             Page(
                 "Shapes and dtypes",
-                "ops.basis ops.shape ops.shaping ops.cutting ops.filling ops.representation",
+                "ops.structural shape.shape shape.broadcasting shape.slicing shape.array_creation"
+                " elementwise.bit_representation",
                 "stop_gradient optimization_barrier",
             ),
             Page(
                 "Indexing",
-                "ops.along_axis ops.dynamic ops.indexing ops.scattering ops.windows lax.applying",
+                "indexing.along_axis indexing.dynamic_slicing indexing.gather_scatter_add indexing.scatter"
+                " indexing.indexed_windows lax.indexed_apply",
             ),
             Page(
                 "Reductions",
-                "ops.reduction ops.cumulative transforms.reductions ops.moving_windows ops.padding_types ops.sorting"
-                " ops.greatest",
+                "reductions.reduction reductions.cumulative transforms.reductions reductions.sliding_windows"
+                " ops.padding_types indexing.sorting"
+                " indexing.top_k",
                 "reduce_sum",
             ),
             Page(
                 "Products and convolutions",
-                "ops.contraction ops.dot_algorithms ops.convolution ops.convolution_forms ops.convolution_numbers"
-                " ops.ragged ops.scaled",
+                "contractions.contraction contractions.dot_algorithms contractions.convolution"
+                " contractions.convolution_variants contractions.conv_dimension_numbers"
+                " contractions.ragged_dot contractions.scaled_dot",
             ),
             Page(
                 "Along mapped axes",
-                "lax.collectives ops.collective ops.groups transforms.shardings",
+                "lax.collectives collectives.collective collectives.grouped transforms.shardings",
                 "psum pmean pmax pmin all_gather psum_scatter ppermute all_to_all",
             ),
         ),
@@ -146,8 +160,8 @@ CHAPTERS: Final[Sequence[Chapter]] = (
         "tracefx.random",
         (
             Page("Keys", "keys"),
-            Page("Distributions", "uniforms continuous gammas counts matrices"),
-            Page("Choosing", "choosing"),
+            Page("Distributions", "uniforms continuous gammas discrete matrices"),
+            Page("Choosing", "choices"),
         ),
     ),
     Chapter("tracefx.nn"),
@@ -163,7 +177,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
     Chapter("tracefx.scipy.sparse.linalg"),
     Chapter("tracefx.scipy.spatial.transform"),
     Chapter("tracefx.scipy.special"),
-    Chapter("tracefx.scipy.stats", (Page("Samples", "samples density_estimation"),), with_modules=True),
+    Chapter("tracefx.scipy.stats", (Page("Samples", "sample_statistics density_estimation"),), with_modules=True),
     Chapter("tracefx.image"),
     Chapter("tracefx.ops"),
     Chapter("tracefx.tree"),
@@ -181,8 +195,8 @@ CHAPTERS: Final[Sequence[Chapter]] = (
     Chapter(
         "tracefx.handlers",
         (
-            Page("Intermediate values", "sowing"),
-            Page("Log and explain", "log explain watching summaries"),
+            Page("Intermediate values", "harvest"),
+            Page("Log and explain", "log explain instrumentation array_summary"),
             Page("Costs", "counting"),
             Page("Checks", "checking"),
             Page("Keys used twice", "key_reuse"),
@@ -201,8 +215,14 @@ CHAPTERS: Final[Sequence[Chapter]] = (
     Chapter(
         "tracefx.extend",
         (
-            Page("Interpreters", "interpreters.interpreter interpreters.rules core.handler core.entering core.errors"),
-            Page("Primitives", "core.primitive core.effects core.printer control.call ops.basis ops.elementwise"),
+            Page(
+                "Interpreters",
+                "interpreters.interpreter interpreters.rules core.handler core.body_transform core.errors",
+            ),
+            Page(
+                "Primitives",
+                "core.primitive core.effects core.jaxpr_printer control.call ops.structural elementwise.elementwise",
+            ),
             Page("Values and types", "core.values core.array core.avals core.dtypes core.literal"),
             Page("Programs", "core.jaxpr core.check"),
             Page("Lowering", "core.builder"),
@@ -213,9 +233,9 @@ CHAPTERS: Final[Sequence[Chapter]] = (
     Chapter(
         "tracefx.testing",
         (
-            Page("Checks", "checks derivatives equivalence errors subjects tolerances wrappings"),
+            Page("Checks", "checks derivatives equivalence errors subjects tolerances wrappers"),
             Page("Laws", "laws law"),
-            Page("Laws of handlers", "testing.handlers"),
+            Page("Laws of handlers", "testing.handler_laws"),
         ),
     ),
     Chapter("tracefx.testing.strategies"),
@@ -235,12 +255,12 @@ TYPES: Final[Sequence[str]] = (
     "tracefx.numpy.shapes.ShapeLike",
     "tracefx.core.backend.Device",
     "tracefx.core.literal.Scalar",
-    "tracefx.ops.collective.AxisName",
-    "tracefx.ops.accuracy.Accuracy",
-    "tracefx.control.saving.Policy",
-    "tracefx.transforms.pipelines.Function",
-    "tracefx.transforms.pipelines.No",
-    "tracefx.transforms.pipelines.Yes",
+    "tracefx.ops.collectives.collective.AxisName",
+    "tracefx.ops.elementwise.accuracy.Accuracy",
+    "tracefx.control.remat.Policy",
+    "tracefx.transforms.transform.Function",
+    "tracefx.transforms.transform.No",
+    "tracefx.transforms.transform.Yes",
 )
 """What signatures name often without being public names: a page tells what they are."""
 

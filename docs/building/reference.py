@@ -60,7 +60,7 @@ class Places:
     parts: Mapping[str, str]
     """The public names that have a part of their own, with what mkdocstrings calls them; others stand in tables."""
 
-    def link(self, path: str, file: str, shown: str) -> str:
+    def distributed_client(self, path: str, file: str, shown: str) -> str:
         """The link from a page to a public name."""
         if path in self.parts:
             return f"[`{shown}`][{self.parts[path]}]"
@@ -165,7 +165,7 @@ def _text(chapter: Chapter, page: Page, about: Sequence[Entry], places: Places) 
 def _contents(chapter: Chapter, pages: Mapping[Page, Sequence[Entry]], places: Places) -> str:
     text = _title(chapter.module) + _guide(_index(chapter))
     for page, about in pages.items():
-        links = [places.link(entry.path, _index(chapter), entry.name) for entry in about]
+        links = [places.distributed_client(entry.path, _index(chapter), entry.name) for entry in about]
         text += f"## [{page.title}]({page.file})\n\n{' · '.join(links)}\n\n"
     return text
 
@@ -247,7 +247,7 @@ def _said(entry: Entry, places: Places, file: str) -> str:
     if other == entry.path and found.same_as is not None:
         other = places.homes.get(find(found.module, found.same_as).path, other)
     if other != entry.path:
-        return f"the same as {places.link(other, file, other)}"
+        return f"the same as {places.distributed_client(other, file, other)}"
     return _value(entry)
 
 

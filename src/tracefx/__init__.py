@@ -10,7 +10,7 @@ from tracefx import lax as lax
 from tracefx import numpy as numpy
 from tracefx import tree as tree
 from tracefx.core import errors as errors
-from tracefx.core.array import METHODS as _METHODS
+from tracefx.core.array import ARRAY_METHODS as _METHODS
 from tracefx.core.array import Array as Array
 from tracefx.core.backend import BACKEND as _BACKEND
 from tracefx.core.backend import PLUGINS as _PLUGINS
@@ -22,9 +22,9 @@ from tracefx.core.handler import bind as bind
 from tracefx.core.handler import current as current
 from tracefx.core.handler import ensure_compile_time_eval as ensure_compile_time_eval
 from tracefx.core.handler import handling as handling
-from tracefx.core.jaxlib_support import incomplete_jaxlib as _incomplete_jaxlib
+from tracefx.core.jaxlib_support import incomplete_jaxlib_error as _incomplete_jaxlib
 from tracefx.core.jaxlib_support import jaxlib_version as _jaxlib_version
-from tracefx.core.jaxpr import NOTEBOOK as _NOTEBOOK
+from tracefx.core.jaxpr import NOTEBOOK_HTML as _NOTEBOOK
 from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
 from tracefx.core.jaxpr import Jaxpr as Jaxpr
 from tracefx.core.jaxpr import eval_jaxpr as eval_jaxpr
@@ -34,9 +34,9 @@ from tracefx.core.settings import compilation_cache as compilation_cache
 from tracefx.core.settings import disable_jit as disable_jit
 from tracefx.core.settings import enable_x64 as enable_x64
 from tracefx.core.shardings import NamedSharding as NamedSharding
-from tracefx.core.source import named_scope as named_scope
+from tracefx.core.source_location import named_scope as named_scope
 from tracefx.core.version import __version__ as __version__
-from tracefx.ops.typed import typeof as typeof
+from tracefx.ops.duck_typing import typeof as typeof
 from tracefx.transforms.devices import block_until_ready as block_until_ready
 from tracefx.transforms.devices import default_backend as default_backend
 from tracefx.transforms.devices import default_device as default_device
@@ -60,10 +60,7 @@ from tracefx.transforms.gradients import grad as grad
 from tracefx.transforms.gradients import value_and_grad as value_and_grad
 from tracefx.transforms.jit import Jit as Jit
 from tracefx.transforms.jit import jit as jit
-from tracefx.transforms.pipelines import HandlerTransform as HandlerTransform
-from tracefx.transforms.pipelines import Identity as Identity
-from tracefx.transforms.pipelines import Transform as Transform
-from tracefx.transforms.shapes import ShapeDtypeStruct as ShapeDtypeStruct
+from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct as ShapeDtypeStruct
 from tracefx.transforms.shardings import get_mesh as get_mesh
 from tracefx.transforms.shardings import make_array_from_callback as make_array_from_callback
 from tracefx.transforms.shardings import make_array_from_process_local_data as make_array_from_process_local_data
@@ -75,6 +72,9 @@ from tracefx.transforms.staging import eval_shape as eval_shape
 from tracefx.transforms.staging import jaxpr_as_fun as jaxpr_as_fun
 from tracefx.transforms.staging import make_jaxpr as make_jaxpr
 from tracefx.transforms.staging import named_call as named_call
+from tracefx.transforms.transform import HandlerTransform as HandlerTransform
+from tracefx.transforms.transform import IdentityTransform as IdentityTransform
+from tracefx.transforms.transform import Transform as Transform
 from tracefx.transforms.vmap import Vmap as Vmap
 from tracefx.transforms.vmap import vmap as vmap
 
@@ -129,8 +129,8 @@ if _TYPE_CHECKING:
     from tracefx.transforms.jacobians import jacfwd as jacfwd
     from tracefx.transforms.jacobians import jacobian as jacobian
     from tracefx.transforms.jacobians import jacrev as jacrev
-    from tracefx.transforms.residuals import print_saved_residuals as print_saved_residuals
-    from tracefx.transforms.residuals import saved_residuals as saved_residuals
+    from tracefx.transforms.saved_residuals import print_saved_residuals as print_saved_residuals
+    from tracefx.transforms.saved_residuals import saved_residuals as saved_residuals
     from tracefx.transforms.shard_maps import Pmap as Pmap
     from tracefx.transforms.shard_maps import ShardMap as ShardMap
     from tracefx.transforms.shard_maps import pmap as pmap
@@ -165,19 +165,19 @@ _BACKEND.provide(_load_backend)
 _PLUGINS.provide(_load_plugins)
 _NOTEBOOK.provide(_load_notebook)
 
-_HOUSES: _Final = {
+_LAZY_SUBMODULES: _Final = {
     "tracefx": (
         "custom_batching custom_derivatives debug distributed dtypes extend flatten_util handlers image nn pictures "
         "programs random rewriting scipy sharding testing tree_util typing"
     ),
     "tracefx.transforms": "checkpoint_policies",
 }
-_LATE_MODULES: _Final = _MappingProxyType(
-    {name: f"{house}.{name}" for house, names in _HOUSES.items() for name in names.split()}
+_LAZY_MODULES: _Final = _MappingProxyType(
+    {name: f"{house}.{name}" for house, names in _LAZY_SUBMODULES.items() for name in names.split()}
 )
 """Namespaces that are loaded when they are first asked for: what most programs do without."""
 
-_ROOMS: _Final = {
+_LAZY_MEMBERS: _Final = {
     "core.check": "check_jaxpr",
     "handlers": "derivatives jet",
     "pictures": "show",
@@ -188,18 +188,20 @@ _ROOMS: _Final = {
     "transforms.exporting": "Exported export load",
     "transforms.handle": "Handle handle",
     "transforms.jacobians": "Hessian JacFwd JacRev hessian jacfwd jacobian jacrev",
-    "transforms.residuals": "print_saved_residuals saved_residuals",
+    "transforms.saved_residuals": "print_saved_residuals saved_residuals",
     "transforms.shard_maps": "Pmap ShardMap pmap shard_map",
 }
-_LATE: _Final = _MappingProxyType({name: f"tracefx.{room}" for room, names in _ROOMS.items() for name in names.split()})
+_LAZY_NAMES: _Final = _MappingProxyType(
+    {name: f"tracefx.{room}" for room, names in _LAZY_MEMBERS.items() for name in names.split()}
+)
 """The modules of names that are loaded when they are first asked for."""
 
 
 def __getattr__(name: str) -> object:
-    if name in _LATE_MODULES:
-        found: object = _importlib.import_module(_LATE_MODULES[name])
-    elif name in _LATE:
-        found = getattr(_importlib.import_module(_LATE[name]), name)
+    if name in _LAZY_MODULES:
+        found: object = _importlib.import_module(_LAZY_MODULES[name])
+    elif name in _LAZY_NAMES:
+        found = getattr(_importlib.import_module(_LAZY_NAMES[name]), name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = found
@@ -207,4 +209,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATE_MODULES, *_LATE})
+    return sorted({*globals(), *_LAZY_MODULES, *_LAZY_NAMES})

@@ -19,13 +19,13 @@ from typing import Any, Final, final
 
 from tracefx.core.errors import ParseError
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
-from tracefx.core.parser import parse_jaxpr
+from tracefx.core.jaxpr_parser import parse_jaxpr
 from tracefx.core.version import __version__
 from tracefx.pictures import show
-from tracefx.pictures.steps import STEPS
-from tracefx.transforms.shapes import ShapeDtypeStruct
+from tracefx.pictures.stages import STAGE_NAMES
+from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
 
-_SHOW: Final = """\
+_SHOW_DESCRIPTION: Final = """\
 Write a page about the program of a function: its code beside the source, as a graph, with costs and memory.
 
 The function is named as module:function or path/to/file.py:function; each of its arguments by its type, such as
@@ -64,14 +64,16 @@ def _parser() -> argparse.ArgumentParser:
     asked = commands.add_parser(
         "show",
         help="write a page about the program of a function",
-        description=_SHOW,
+        description=_SHOW_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     asked.add_argument("target", metavar="module:function", help="what to show")
     asked.add_argument("types", nargs="*", metavar="type", help="the arguments' types, such as f32[8]")
     asked.add_argument("--grad", action="store_true", help="show the program of the gradient, too")
     asked.add_argument(
-        "--steps", metavar="STEPS", help=f"what to show side by side, with commas between: {', '.join(STEPS)}; or all"
+        "--steps",
+        metavar="STEPS",
+        help=f"what to show side by side, with commas between: {', '.join(STAGE_NAMES)}; or all",
     )
     asked.add_argument("--title", help="what to call the page, the function's name by default")
     asked.add_argument("-o", "--output", metavar="FILE", help="where to write; - is standard output [function.html]")
@@ -80,10 +82,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _show(given: argparse.Namespace) -> int:
-    subject, name = _target(given.target)
-    args = [_argument(text) for text in given.types]
+    subject, name = _load_target(given.target)
+    args = [_parse_argument(text) for text in given.types]
     if callable(subject):
-        _require_fitting(subject, name, args)
+        _check_arguments(subject, name, args)
     elif isinstance(subject, Jaxpr | ClosedJaxpr):
         if args:
             raise UsageError(f"{given.target} is a program, which takes no types")
@@ -109,22 +111,22 @@ def _steps(given: argparse.Namespace) -> list[str]:
     if given.grad and "grad" not in steps and "all" not in steps:
         steps.insert(steps.index("program") + 1 if "program" in steps else 0, "grad")
     for step in steps:
-        if step not in (*STEPS, "all"):
-            near = difflib.get_close_matches(step, STEPS, 1)
+        if step not in (*STAGE_NAMES, "all"):
+            near = difflib.get_close_matches(step, STAGE_NAMES, 1)
             meant = f"; did you mean {near[0]!r}?" if near else "."
-            raise UsageError(f"there is no step {step!r}{meant} There are {', '.join(STEPS)}, and all.")
+            raise UsageError(f"there is no step {step!r}{meant} There are {', '.join(STAGE_NAMES)}, and all.")
     return steps
 
 
 # ------------------------------------------------------------------ what to show
 
 
-def _target(target: str) -> tuple[Any, str]:
+def _load_target(target: str) -> tuple[Any, str]:
     """What `module:name` names, and its name."""
     where, colon, path = target.rpartition(":")
     if not colon or not where or not path:
         raise UsageError(f"{target!r} names no function: write module:function, or path/to/file.py:function")
-    found: object = _module(where)
+    found: object = _import_module(where)
     for name in path.split("."):
         if not hasattr(found, name):
             public = [n for n in vars(found) if not n.startswith("_")] if hasattr(found, "__dict__") else []
@@ -135,7 +137,7 @@ def _target(target: str) -> tuple[Any, str]:
     return found, path.rpartition(".")[2]
 
 
-def _module(where: str) -> ModuleType:
+def _import_module(where: str) -> ModuleType:
     if where.endswith(".py"):
         file = Path(where)
         if not file.is_file():
@@ -160,7 +162,7 @@ def _module(where: str) -> ModuleType:
         ) from None
 
 
-def _require_fitting(fun: Callable[..., Any], name: str, args: Sequence[object]) -> None:
+def _check_arguments(fun: Callable[..., Any], name: str, args: Sequence[object]) -> None:
     try:
         signature = inspect.signature(fun)
     except (TypeError, ValueError):  # it says nothing about its arguments
@@ -177,21 +179,21 @@ def _require_fitting(fun: Callable[..., Any], name: str, args: Sequence[object])
 _TYPE: Final = re.compile(r"(?:key<[a-z0-9]+>|[A-Za-z]\w*)\s*\[[^\]'\"{}():]*\]\*?")
 
 
-def _argument(text: str) -> Any:
+def _parse_argument(text: str) -> Any:
     """The argument that a word of the command stands for: a tree of types and plain values.
 
-    >>> _argument("{'w': f32[2,3], 'scale': 0.5}")
+    >>> _parse_argument("{'w': f32[2,3], 'scale': 0.5}")
     {'w': ShapeDtypeStruct(shape=(2, 3), dtype=float32), 'scale': 0.5}
     """
     types: list[ShapeDtypeStruct] = []
 
     def placed(match: re.Match[str]) -> str:
-        types.append(_type(match.group(), text))
+        types.append(_parse_type(match.group(), text))
         return f"type_{len(types) - 1}_"
 
     try:
         tree = ast.parse(_TYPE.sub(placed, text).strip(), mode="eval").body
-        return _value(tree, types)
+        return _parse_value(tree, types)
     except (SyntaxError, ValueError):
         raise UsageError(
             f"{text!r} is no type of an argument: write one such as f32[8,128], a tree of them such as "
@@ -199,21 +201,25 @@ def _argument(text: str) -> Any:
         ) from None
 
 
-def _value(node: ast.expr, types: Sequence[ShapeDtypeStruct]) -> Any:
+def _parse_value(node: ast.expr, types: Sequence[ShapeDtypeStruct]) -> Any:
     match node:
         case ast.Name(id=name) if name.startswith("type_"):
             return types[int(name.split("_")[1])]
         case ast.Tuple(elts=parts):
-            return tuple([_value(part, types) for part in parts])
+            return tuple([_parse_value(part, types) for part in parts])
         case ast.List(elts=parts):
-            return [_value(part, types) for part in parts]
+            return [_parse_value(part, types) for part in parts]
         case ast.Dict(keys=keys, values=values):
-            return {ast.literal_eval(key): _value(value, types) for key, value in zip(keys, values, strict=True) if key}
+            return {
+                ast.literal_eval(key): _parse_value(value, types)
+                for key, value in zip(keys, values, strict=True)
+                if key
+            }
         case _:
             return ast.literal_eval(node)
 
 
-def _type(text: str, whole: str) -> ShapeDtypeStruct:
+def _parse_type(text: str, whole: str) -> ShapeDtypeStruct:
     try:
         (aval,) = parse_jaxpr(f"{{ lambda ; a:{text}. let in () }}", {}).in_avals
     except ParseError as error:

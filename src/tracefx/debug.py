@@ -14,6 +14,6 @@ from __future__ import annotations
 
 from tracefx.transforms.callbacks import debug_callback as callback
 from tracefx.transforms.callbacks import debug_print as print
-from tracefx.transforms.sharding_pictures import visualize_array_sharding, visualize_sharding
+from tracefx.transforms.sharding_visualization import visualize_array_sharding, visualize_sharding
 
 __all__ = ["callback", "print", "visualize_array_sharding", "visualize_sharding"]

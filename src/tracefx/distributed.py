@@ -22,11 +22,11 @@ from tracefx.core.shardings import NamedSharding
 from tracefx.core.trees import PyTree
 from tracefx.transforms.devices import device_put, local_devices, process_count, process_indices
 from tracefx.transforms.shardings import make_array_from_process_local_data
-from tracefx.xla.runtime import distributing
-from tracefx.xla.runtime.gathering import ProcessesError as ProcessesError
-from tracefx.xla.runtime.gathering import split
+from tracefx.xla.runtime import process_group
+from tracefx.xla.runtime.rendezvous import DistributedError as DistributedError
+from tracefx.xla.runtime.rendezvous import parse_address
 
-_PATIENCE: Final = 300
+_DEFAULT_TIMEOUT: Final = 300
 """For how many seconds processes wait for each other if nothing else is said."""
 
 
@@ -36,9 +36,9 @@ def initialize(
     process_id: int | None = None,
     *,
     local_device_ids: int | Sequence[int] | None = None,
-    initialization_timeout: int = _PATIENCE,
+    initialization_timeout: int = _DEFAULT_TIMEOUT,
     heartbeat_timeout_seconds: int = 100,
-    shutdown_timeout_seconds: int = _PATIENCE,
+    shutdown_timeout_seconds: int = _DEFAULT_TIMEOUT,
     coordinator_bind_address: str | None = None,
 ) -> None:
     """Make this process number `process_id` of `num_processes`; returns when all have called it.
@@ -60,36 +60,36 @@ def initialize(
     At its end a process waits for the others; after an error that nobody caught it doesn't, so that they learn of it.
 
     Raises ValueError or TypeError for what is missing or makes no sense, RuntimeError if it was called already, or too
-    late, after devices were asked for or a program ran, ProcessesError if the processes don't find each other.
+    late, after devices were asked for or a program ran, DistributedError if the processes don't find each other.
     """
     address = coordinator_address or os.environ.get("JAX_COORDINATOR_ADDRESS")
-    count = _number(num_processes, "num_processes", ("JAX_NUM_PROCESSES", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"))
-    index = _number(process_id, "process_id", ("JAX_PROCESS_ID", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"))
+    count = _int_option(num_processes, "num_processes", ("JAX_NUM_PROCESSES", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"))
+    index = _int_option(process_id, "process_id", ("JAX_PROCESS_ID", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"))
     if address is None:
         raise ValueError(
             "initialize: there is no coordinator_address: pass host and port of process 0, such as '10.0.0.1:1234', or "
             "set JAX_COORDINATOR_ADDRESS"
         )
-    _, port = split(address)
+    _, port = parse_address(address)
     if count < 1 or not 0 <= index < count:
         raise ValueError(
             f"initialize: process_id counts from 0 to below num_processes, got process_id={index} and "
             f"num_processes={count}"
         )
     bind = coordinator_bind_address or os.environ.get("JAX_COORDINATOR_BIND_ADDRESS") or f"[::]:{port}"
-    distributing.join(
+    process_group.join_process_group(
         address,
         index,
         count,
         bind_address=bind,
         local_ids=_local_ids(local_device_ids),
-        connect_seconds=_seconds(initialization_timeout, "initialization_timeout"),
-        heartbeat_seconds=_seconds(heartbeat_timeout_seconds, "heartbeat_timeout_seconds"),
-        shutdown_seconds=_seconds(shutdown_timeout_seconds, "shutdown_timeout_seconds"),
+        connect_seconds=_check_seconds(initialization_timeout, "initialization_timeout"),
+        heartbeat_seconds=_check_seconds(heartbeat_timeout_seconds, "heartbeat_timeout_seconds"),
+        shutdown_seconds=_check_seconds(shutdown_timeout_seconds, "shutdown_timeout_seconds"),
     )
 
 
-def _number(given: int | None, what: str, variables: Sequence[str]) -> int:
+def _int_option(given: int | None, what: str, variables: Sequence[str]) -> int:
     if given is not None:
         if type(given) is not int:
             raise TypeError(f"initialize: {what} is an int, got {given!r} of type {type(given).__name__}")
@@ -103,7 +103,7 @@ def _number(given: int | None, what: str, variables: Sequence[str]) -> int:
     raise ValueError(f"initialize: there is no {what}: pass it, or set {variables[0]}")
 
 
-def _seconds(given: int, what: str) -> int:
+def _check_seconds(given: int, what: str) -> int:
     if type(given) is not int or given < 1:
         raise ValueError(f"initialize: {what} is a number of seconds, 1 or more, got {given!r}")
     return given
@@ -129,7 +129,7 @@ def is_initialized() -> bool:
     >>> is_initialized()
     False
     """
-    return distributing.is_joined()
+    return process_group.is_distributed()
 
 
 def shutdown() -> None:
@@ -137,25 +137,25 @@ def shutdown() -> None:
 
     Programs over several processes can't run any more. A process that ends does this on its own.
 
-    Raises ProcessesError if one doesn't come within the `shutdown_timeout_seconds` of `initialize`.
+    Raises DistributedError if one doesn't come within the `shutdown_timeout_seconds` of `initialize`.
 
     >>> shutdown()
     """
-    distributing.leave()
+    process_group.leave_process_group()
 
 
-def barrier(name: str, timeout_seconds: float = _PATIENCE) -> None:
+def barrier(name: str, timeout_seconds: float = _DEFAULT_TIMEOUT) -> None:
     """Wait until all processes come here. `name` says which place that is.
 
-    Raises ProcessesError if one doesn't come in time, or comes to a place of another name.
+    Raises DistributedError if one doesn't come in time, or comes to a place of another name.
 
     >>> barrier("saved")
     """
     if process_count() > 1:
-        distributing.meet(name, timeout_seconds)
+        process_group.barrier(name, timeout_seconds)
 
 
-def assert_equal(tree: PyTree, name: str = "assert_equal", timeout_seconds: float = _PATIENCE) -> None:
+def assert_equal(tree: PyTree, name: str = "assert_equal", timeout_seconds: float = _DEFAULT_TIMEOUT) -> None:
     """ValueError, in all processes, unless the arrays of `tree` are the same in all: in structure, types and numbers.
 
     What programs over several processes take from the host has to be. Only digests of it are sent.
@@ -164,7 +164,7 @@ def assert_equal(tree: PyTree, name: str = "assert_equal", timeout_seconds: floa
     """
     if process_count() == 1:
         return
-    digests = distributing.exchange(name, _digest(tree), timeout_seconds)
+    digests = process_group.all_gather_bytes(name, _digest(tree), timeout_seconds)
     other = [i for i, digest in enumerate(digests) if digest != digests[0]]
     if other:
         raise ValueError(

@@ -14,8 +14,16 @@ import ml_dtypes
 from tracefx.core import dtypes as core
 from tracefx.core.dtypes import float0
 from tracefx.core.errors import TypePromotionError
-from tracefx.numpy.kinds import extended, finfo, iinfo, issubdtype, meeting_type, prng_key, type_of
-from tracefx.numpy.promoting import python_kind
+from tracefx.numpy.dtype_routines import (
+    extended,
+    finfo,
+    iinfo,
+    issubdtype,
+    lattice_result_type,
+    prng_key,
+    resolve_dtype,
+)
+from tracefx.numpy.operand_promotion import python_scalar_type
 
 if TYPE_CHECKING:
     from tracefx.core.array import ArrayLike
@@ -57,7 +65,7 @@ def itemsize_bits(dtype: DTypeLike) -> int:
     >>> itemsize_bits("int4"), itemsize_bits("complex64")
     (4, 64)
     """
-    return core.itemsize_bits(type_of(dtype, "itemsize_bits: dtype")[0])
+    return core.itemsize_bits(resolve_dtype(dtype, "itemsize_bits: dtype")[0])
 
 
 @overload
@@ -70,7 +78,7 @@ def result_type(*args: ArrayLike | DTypeLike | None, return_weak_type_flag: bool
     >>> result_type(1, 2.5, return_weak_type_flag=True)
     (dtype('float32'), True)
     """
-    found = meeting_type(*args)
+    found = lattice_result_type(*args)
     return found if return_weak_type_flag else found[0]
 
 
@@ -80,4 +88,4 @@ def scalar_type_of(x: ArrayLike | DTypeLike) -> type[bool] | type[int] | type[fl
     >>> scalar_type_of("bfloat16"), scalar_type_of(True)
     (<class 'float'>, <class 'bool'>)
     """
-    return python_kind(type_of(x, "scalar_type_of: x")[0])
+    return python_scalar_type(resolve_dtype(x, "scalar_type_of: x")[0])

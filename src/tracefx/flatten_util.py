@@ -16,7 +16,7 @@ from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array
 from tracefx.core.trees import TreeDef
-from tracefx.numpy.promoting import to_type
+from tracefx.numpy.operand_promotion import convert_operand
 from tracefx.transforms.arguments import flatten_values
 
 __all__ = ["ravel_pytree"]
@@ -70,6 +70,6 @@ class Unravel(Generic[T]):
         parts = fnp.split(given, list(itertools.accumulate(sizes))[:-1]) if self.types else []
         made: list[Array] = [fnp.reshape(p, shape) for p, (shape, _) in zip(parts, self.types, strict=True)]
         if mixed:
-            made = [as_array(to_type(x, dtype, False)) for x, (_, dtype) in zip(made, self.types, strict=True)]
+            made = [as_array(convert_operand(x, dtype, False)) for x, (_, dtype) in zip(made, self.types, strict=True)]
         tree: T = self.structure.unflatten(made)
         return tree

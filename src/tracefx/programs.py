@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tracefx.control.vocabulary import VOCABULARY as VOCABULARY
 from tracefx.control.vocabulary import vocabulary
-from tracefx.core import parser, serialization
+from tracefx.core import jaxpr_parser, serialization
 from tracefx.core.check import check_jaxpr as check_jaxpr
 from tracefx.core.digest import executable_key as executable_key
 from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
@@ -32,7 +32,7 @@ def parse_jaxpr(text: str, *more: type[Primitive]) -> Jaxpr:
 
     Raises `ParseError`, with the line, the column and what was expected there.
     """
-    return parser.parse_jaxpr(text, vocabulary(more))
+    return jaxpr_parser.parse_jaxpr(text, vocabulary(more))
 
 
 def serialize(closed: ClosedJaxpr, *, provenance: bool = False) -> bytes:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
-from tracefx.core.tree_nodes import NODES, Registry, one_level
+from tracefx.core.tree_registry import NODE_REGISTRY, Registry, children_with_keys
 from tracefx.core.trees import (
     DictKey,
     FlattenedIndexKey,
@@ -98,7 +98,7 @@ def flatten_one_level(tree: PyTree) -> tuple[Iterable[object], object]:
     ((3, [1, 2]), ('a', 'b'))
     """
     _require_node(tree)
-    level = NODES.load().registry.flatten_one_level(tree)
+    level = NODE_REGISTRY.load().registry.flatten_one_level(tree)
     assert level is not None  # it is a node
     return level
 
@@ -110,7 +110,7 @@ def flatten_one_level_with_keys(tree: PyTree) -> tuple[Iterable[tuple[object, ob
     (((SequenceKey(idx=0), 1), (SequenceKey(idx=1), (2,))), None)
     """
     metadata = flatten_one_level(tree)[1]
-    return tuple(one_level(tree)), metadata
+    return tuple(children_with_keys(tree)), metadata
 
 
 def _require_node(tree: PyTree) -> None:
@@ -126,8 +126,8 @@ def is_tree_node(typ: object) -> bool:
     """
     if not isinstance(typ, type):
         return False
-    NODES.adopt({typ})
-    return NODES.load().registry.is_node(typ)
+    NODE_REGISTRY.adopt({typ})
+    return NODE_REGISTRY.load().registry.is_node(typ)
 
 
 def treedef_children(treedef: TreeDef) -> list[TreeDef]:
@@ -154,11 +154,11 @@ def treedef_tuple(treedefs: Iterable[TreeDef]) -> TreeDef:
     >>> treedef_tuple([tree_structure(1), tree_structure([2, 3])])
     PyTreeDef((*, [*, *]))
     """
-    native, children = NODES.load(), list(treedefs)
+    native, children = NODE_REGISTRY.load(), list(treedefs)
     for child in children:
         if not native.is_treedef(child):
             raise TypeError(f"treedef_tuple takes structures of trees, as tree_structure gives them, got {child!r}")
-    return native.node((tuple, None), children)
+    return native.make_treedef((tuple, None), children)
 
 
 if TYPE_CHECKING:
@@ -169,9 +169,9 @@ else:  # jaxlib's own, which is loaded by the first tree that is flattened
 
     def __getattr__(name: str) -> object:
         if name == "PyTreeDef":
-            return NODES.load().treedef_class
+            return NODE_REGISTRY.load().treedef_class
         if name == "default_registry":
-            return NODES.load().registry
+            return NODE_REGISTRY.load().registry
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -20,7 +20,7 @@ from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.passes import cse, dce
 
 Axes: TypeAlias = tuple[int | None, ...]
-Made: TypeAlias = Callable[[Any, Any], Callable[..., Any]]
+FunctionFactory: TypeAlias = Callable[[Any, Any], Callable[..., Any]]
 """`made(lib, np_)` gives the function in either library."""
 
 
@@ -28,7 +28,7 @@ def normal(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
-def each_axis(args: Sequence[Any]) -> Iterator[Axes]:
+def batch_axes_choices(args: Sequence[Any]) -> Iterator[Axes]:
     """Every operand batched alone at each of its axes, and all of them at once."""
     for i, x in enumerate(args):
         for axis in range(np.ndim(x) + 1):
@@ -36,7 +36,7 @@ def each_axis(args: Sequence[Any]) -> Iterator[Axes]:
     yield (0,) * len(args)
 
 
-def batched(np_: Any, args: Sequence[Any], axes: Axes) -> list[Any]:
+def stack_batch(np_: Any, args: Sequence[Any], axes: Axes) -> list[Any]:
     """Two elements, the second another point."""
     return [x if axis is None else np_.stack([x, -0.75 * x], axis) for x, axis in zip(args, axes, strict=True)]
 
@@ -48,7 +48,7 @@ def total(np_: Any, tree: Any, lib: Any) -> Any:
     return sum([np_.sum(np_.sin(x) * x) for x in floats], np_.float32(0.0))
 
 
-def everything(
+def apply_all_transforms(
     lib: Any,
     np_: Any,
     f: Callable[..., Any],
@@ -74,7 +74,7 @@ def everything(
     if second:
         found["second"] = lib.jvp(lambda *xs: derivative(*xs), tuple(args), tuple(args))
     for each in axes:
-        xs = batched(np_, args, each)
+        xs = stack_batch(np_, args, each)
 
         def whole(*xs: Any, each: Axes = each) -> Any:
             return total(np_, lib.vmap(f, in_axes=each)(*xs), lib)
@@ -84,16 +84,18 @@ def everything(
     return found
 
 
-def agrees(made: Made, args: Sequence[Any], axes: Sequence[Axes] = (), *, eager: bool = False, **options: Any) -> None:
+def assert_agrees_with_jax(
+    made: FunctionFactory, args: Sequence[Any], axes: Sequence[Axes] = (), *, eager: bool = False, **options: Any
+) -> None:
     """Ours, compiled as one program and, if `eager`, each part for itself, is JAX's."""
     f = made(fx, fnp)
-    want = jax.jit(lambda *xs: everything(jax, jnp, made(jax, jnp), xs, axes, **options))(*args)
-    same(fx.jit(lambda *xs: everything(fx, fnp, f, xs, axes, **options))(*args), want)
+    want = jax.jit(lambda *xs: apply_all_transforms(jax, jnp, made(jax, jnp), xs, axes, **options))(*args)
+    same(fx.jit(lambda *xs: apply_all_transforms(fx, fnp, f, xs, axes, **options))(*args), want)
     if eager:
-        same(everything(fx, fnp, f, [fnp.asarray(x) for x in args], axes, **options), want)
+        same(apply_all_transforms(fx, fnp, f, [fnp.asarray(x) for x in args], axes, **options), want)
 
 
-def sound(f: Callable[..., Any], *args: Any) -> Jaxpr:
+def assert_sound(f: Callable[..., Any], *args: Any) -> Jaxpr:
     """The program of a function: it checks, is what its text says, and stays both under every pass."""
     jaxpr = fx.make_jaxpr(f)(*args).jaxpr
     for program in (jaxpr, dce(jaxpr), cse(jaxpr), dce(cse(jaxpr))):

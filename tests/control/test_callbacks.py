@@ -22,7 +22,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.control.libraries import OURS, THEIRS, Library
 from tracefx.core.passes import cse, dce
-from tracefx.transforms.branches import cond
+from tracefx.transforms.conditionals import cond
 from tracefx.transforms.loops import while_loop
 from tracefx.transforms.scans import scan
 

@@ -16,9 +16,9 @@ from jax.ad_checkpoint import checkpoint_name as jax_checkpoint_name
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.control.everything import agrees, each_axis, normal, sound
+from tests.control.everything import assert_agrees_with_jax, assert_sound, batch_axes_choices, normal
 from tests.transforms.oracle import agree, same
-from tracefx.control.checkpoint import Checkpoint
+from tracefx.control.checkpoint import CheckpointPrimitive
 from tracefx.core.handler import current
 from tracefx.core.jaxpr import Atom, Jaxpr
 from tracefx.core.passes import dce
@@ -57,7 +57,7 @@ def layers(lib: Any, np_: Any, **options: Any) -> Any:
 
 
 def test_every_transformation_of_every_operand_at_every_axis() -> None:
-    agrees(layers, (W, X), list(each_axis((W, X))), second=False)
+    assert_agrees_with_jax(layers, (W, X), list(batch_axes_choices((W, X))), second=False)
 
 
 @pytest.mark.parametrize("policy", list(POLICIES))
@@ -65,7 +65,9 @@ def test_policies(policy: str) -> None:
     def made(lib: Any, np_: Any) -> Any:
         return layers(lib, np_, policy=POLICIES[policy](lib.checkpoint_policies))
 
-    agrees(made, (W, X), eager=policy == "dots_saveable", second=policy in ("none", "save_only_these_names"))
+    assert_agrees_with_jax(
+        made, (W, X), eager=policy == "dots_saveable", second=policy in ("none", "save_only_these_names")
+    )
 
 
 def test_a_callable_on_the_operation() -> None:
@@ -86,7 +88,9 @@ def test_a_callable_on_the_operation() -> None:
 def residuals(f: Callable[..., Any], *args: Any) -> list[tuple[int, ...]]:
     """The shapes of what the first half hands to the second, beside the arguments."""
     jaxpr = dce(fx.make_jaxpr(fx.grad(f))(*args).jaxpr)
-    places = [i for i, eqn in enumerate(jaxpr.eqns) if isinstance(eqn.prim, Checkpoint) and eqn.prim.differentiated]
+    places = [
+        i for i, eqn in enumerate(jaxpr.eqns) if isinstance(eqn.prim, CheckpointPrimitive) and eqn.prim.differentiated
+    ]
     made: dict[Atom, int] = {v: i for i, eqn in enumerate(jaxpr.eqns) for v in eqn.outs}
     read = {a for i in places for a in jaxpr.eqns[i].inputs if a in made and made[a] < places[0]}
     cotangents = {v for v in read if jaxpr.eqns[made[v]].prim.name == "broadcast_in_dim"}
@@ -148,10 +152,10 @@ def test_programs_are_sound() -> None:
     def loss(*xs: Any) -> Any:
         return f(*xs).sum()
 
-    sound(f, W, X)
-    sound(fx.grad(loss), W, X)
-    sound(fx.vmap(fx.grad(loss), (None, 1)), W, np.stack([X, X], 1))
-    sound(fx.hessian(loss), W, X)
+    assert_sound(f, W, X)
+    assert_sound(fx.grad(loss), W, X)
+    assert_sound(fx.vmap(fx.grad(loss), (None, 1)), W, np.stack([X, X], 1))
+    assert_sound(fx.hessian(loss), W, X)
     first, second = [fx.make_jaxpr(fx.grad(lambda w: layers(fx, fnp)(w, X).sum()))(W).jaxpr for _ in range(2)]
     assert first == second
 
@@ -184,7 +188,7 @@ def test_loops_and_branches(place: Any, policy: str) -> None:
     def made(lib: Any, np_: Any) -> Any:
         return place(lib, np_, policy=POLICIES[policy](lib.checkpoint_policies))
 
-    agrees(made, (W, X), [(0, None)] if policy == "dots_saveable" else (), second=False)
+    assert_agrees_with_jax(made, (W, X), [(0, None)] if policy == "dots_saveable" else (), second=False)
 
 
 IN_BRANCHES: Final = {"none": 0, "nothing_saveable": 0, "dots_saveable": 3, "save_only_these_names": 1}

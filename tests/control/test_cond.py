@@ -14,7 +14,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.control.everything import agrees, each_axis, normal, sound
+from tests.control.everything import assert_agrees_with_jax, assert_sound, batch_axes_choices, normal
 from tests.transforms.oracle import agree, same
 from tracefx.control.cond import Cond
 from tracefx.core.handler import current
@@ -65,21 +65,21 @@ def nested(lib: Any, np_: Any) -> Any:
 
 def test_every_transformation_of_every_operand_at_every_axis() -> None:
     args = np.float32(0.5), X, W
-    agrees(two, args, list(each_axis(args)))
+    assert_agrees_with_jax(two, args, list(batch_axes_choices(args)))
 
 
 @pytest.mark.parametrize("p", [0.5, -0.5])
 def test_both_branches_eagerly(p: float) -> None:
-    agrees(two, (np.float32(p), X, W), [(0, None, None)], eager=True)
+    assert_agrees_with_jax(two, (np.float32(p), X, W), [(0, None, None)], eager=True)
 
 
 @pytest.mark.parametrize("p", [-3.0, 0.6, 1.2])
 def test_switch(p: float) -> None:
-    agrees(three, (np.float32(p), X), [(0, None), (None, 1)])
+    assert_agrees_with_jax(three, (np.float32(p), X), [(0, None), (None, 1)])
 
 
 def test_nested() -> None:
-    agrees(nested, (np.float32(0.5), np.float32(-0.5), X), [(0, None, None), (None, 0, 0)], eager=True)
+    assert_agrees_with_jax(nested, (np.float32(0.5), np.float32(-0.5), X), [(0, None, None), (None, 0, 0)], eager=True)
 
 
 def test_index_is_clamped() -> None:
@@ -170,7 +170,7 @@ def test_integers_have_no_derivative_and_hinder_none() -> None:
 
         return f
 
-    agrees(made, (np.float32(0.5),), [(0,)], eager=True)
+    assert_agrees_with_jax(made, (np.float32(0.5),), [(0,)], eager=True)
 
 
 @pytest.mark.parametrize("p", [True, False])
@@ -216,17 +216,17 @@ def on_platforms(lib: Any, np_: Any) -> Any:
 
 
 def test_platform_dependent() -> None:
-    agrees(on_platforms, (X,), [(0,), (1,)], eager=True)
+    assert_agrees_with_jax(on_platforms, (X,), [(0,), (1,)], eager=True)
     agree(lambda lib, np_: lib.lax.platform_dependent(X, cpu=lambda x: x * 2))
     agree(lambda lib, np_: lib.jit(lambda x: lib.lax.platform_dependent(x, default=lambda x: x * 2))(X))
     with fx.disable_jit():
         same(on_platforms(fx, fnp)(X), on_platforms(jax, jnp)(X))
-    sound(on_platforms(fx, fnp), X)
+    assert_sound(on_platforms(fx, fnp), X)
 
     def loss(x: Any) -> Any:
         return on_platforms(fx, fnp)(x)["a"].sum()
 
-    sound(fx.grad(loss), X)
+    assert_sound(fx.grad(loss), X)
 
 
 def test_platforms_that_are_missing_or_disagree() -> None:
@@ -263,12 +263,12 @@ def test_programs_are_sound() -> None:
     def loss(*xs: Any) -> Any:
         return fnp.sum(f(*xs)[0])
 
-    sound(f, *args)
-    sound(fx.grad(loss, (0, 1, 2)), *args)
-    sound(lambda *xs: fx.jvp(f, xs, xs), *args)
-    sound(fx.vmap(fx.grad(loss, 2), in_axes=(None, 0, None)), *(np.float32(0.5), np.stack([X, X]), W))
-    sound(fx.vmap(fx.grad(loss, 2), in_axes=(0, None, None)), *(np.array([0.5, 1], np.float32), X, W))
-    sound(fx.hessian(loss, 1), *args)
+    assert_sound(f, *args)
+    assert_sound(fx.grad(loss, (0, 1, 2)), *args)
+    assert_sound(lambda *xs: fx.jvp(f, xs, xs), *args)
+    assert_sound(fx.vmap(fx.grad(loss, 2), in_axes=(None, 0, None)), *(np.float32(0.5), np.stack([X, X]), W))
+    assert_sound(fx.vmap(fx.grad(loss, 2), in_axes=(0, None, None)), *(np.array([0.5, 1], np.float32), X, W))
+    assert_sound(fx.hessian(loss, 1), *args)
 
 
 def test_a_predicate_alike_for_the_batch_stays_a_branch() -> None:

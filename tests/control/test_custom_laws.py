@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.laws.examples import few
+from tests.laws.examples import limit_examples
 from tracefx.testing import LAWS, check_function
-from tracefx.testing.laws import jvp_is_the_derivative, text_says_it_all
-from tracefx.testing.programs import Stacked
-from tracefx.testing.strategies import stacked
+from tracefx.testing.generated_programs import TransformedProgram
+from tracefx.testing.laws import jvp_is_the_derivative, text_round_trips
+from tracefx.testing.strategies import transformed_programs
 from tracefx.testing.tolerances import PROGRAM
 
 Function: TypeAlias = Callable[..., Any]
@@ -60,16 +60,16 @@ WRAPPERS: Final = (nothing, with_jvp, with_vjp, with_gradient, with_vmap, in_seq
 Wrappers: TypeAlias = Sequence[Callable[[Function], Function]]
 
 
-def wrapped(case: Stacked, wrappers: Wrappers) -> Function:
+def wrapped(case: TransformedProgram, wrappers: Wrappers) -> Function:
     f: Function = case.program.function(fx, fnp)
     for layer, wrap in zip(case.layers, wrappers, strict=False):
         f = layer.over(fx, fnp, wrap(f))
     return wrappers[-1](f)
 
 
-@few(25)
-@given(stacked(max_steps=3, max_layers=3), st.lists(st.sampled_from(WRAPPERS), min_size=4, max_size=4))
-def test_true_rules_change_nothing(case: Stacked, wrappers: Wrappers) -> None:
+@limit_examples(25)
+@given(transformed_programs(max_steps=3, max_layers=3), st.lists(st.sampled_from(WRAPPERS), min_size=4, max_size=4))
+def test_true_rules_change_nothing(case: TransformedProgram, wrappers: Wrappers) -> None:
     with fx.enable_x64():
         inputs = [fnp.asarray(x) for x in case.inputs()]
         want = np.asarray(case.function(fx, fnp)(*inputs))
@@ -78,12 +78,12 @@ def test_true_rules_change_nothing(case: Stacked, wrappers: Wrappers) -> None:
 
 
 # Programs that hold functions print and don't parse; differences say nothing near a kink.
-APPLICABLE: Final = tuple([law for law in LAWS if law not in (text_says_it_all, jvp_is_the_derivative)])
+APPLICABLE: Final = tuple([law for law in LAWS if law not in (text_round_trips, jvp_is_the_derivative)])
 
 
-@few(10)
-@given(stacked(max_steps=3, max_layers=1), st.lists(st.sampled_from(WRAPPERS[1:]), min_size=2, max_size=2))
-def test_the_laws_hold(case: Stacked, wrappers: Wrappers) -> None:
+@limit_examples(10)
+@given(transformed_programs(max_steps=3, max_layers=1), st.lists(st.sampled_from(WRAPPERS[1:]), min_size=2, max_size=2))
+def test_the_laws_hold(case: TransformedProgram, wrappers: Wrappers) -> None:
     with fx.enable_x64(), fx.disable_jit():
         inputs = [fnp.asarray(x) for x in case.inputs()]
         check_function(wrapped(case, wrappers), *inputs, laws=APPLICABLE)

@@ -20,7 +20,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.interpreters.stacks import Count
+from tests.interpreters.stacks import CountingHandler
 from tests.transforms.oracle import agree
 from tracefx.core.digest import executable_key
 from tracefx.core.handler import current, handling
@@ -441,11 +441,11 @@ def test_methods_bind_and_names_are_kept() -> None:
 
 def test_a_handler_sees_what_a_function_does() -> None:
     f, g = both(fx, fnp)
-    with handling(Count(current())) as count:
+    with handling(CountingHandler(current())) as count:
         f(1.0)
         g(1.0)
     assert count.seen == {"custom_jvp_call": 1, "custom_vjp_call": 1, "sin": 2}
-    with handling(Count(current())) as count:
+    with handling(CountingHandler(current())) as count:
         fx.grad(f)(1.0)
     assert count.seen["cos"] == 1
 
@@ -502,7 +502,7 @@ def test_rules_are_traced_where_they_are_written() -> None:
     """An operation of a rule comes from the rule's line, not from the call's."""
     f = both(fx, fnp)[0]
     jaxpr = program(fx.grad(lambda x: f(x).sum()))
-    places = {e.prim.name: e.source.place().function for e in jaxpr.eqns if e.source is not None}
+    places = {e.prim.name: e.source.resolve().function for e in jaxpr.eqns if e.source is not None}
     assert "both" in places["cos"]
 
 

@@ -13,12 +13,12 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tracefx.core.effects import Debugging, InputOutput
+from tracefx.core.effects import DebugEffect, IOEffect
 from tracefx.extend import (
     Builder,
     Effect,
     Effects,
-    Ir,
+    IrValue,
     Lowerable,
     NDArray,
     Primitive,
@@ -26,8 +26,8 @@ from tracefx.extend import (
     bind1,
 )
 from tracefx.testing.tolerances import ELEMENTARY
-from tracefx.transforms.branches import cond
 from tracefx.transforms.checkpointing import checkpoint
+from tracefx.transforms.conditionals import cond
 from tracefx.transforms.loops import while_loop
 from tracefx.transforms.scans import scan
 
@@ -234,7 +234,7 @@ class Tick(Primitive, Lowerable):
         return avals
 
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
         return builder.host_call(self.impl, operands, [x.aval for x in operands], has_side_effect=True)
 
 
@@ -261,7 +261,7 @@ def test_effects_of_a_program_are_those_of_its_parts() -> None:
 
     closed = fx.make_jaxpr(f)(1.0)
     fx.check_jaxpr(closed)
-    assert closed.effects == {Debugging(ordered=True), InputOutput(ordered=True)}
+    assert closed.effects == {DebugEffect(ordered=True), IOEffect(ordered=True)}
     assert sorted(map(str, closed.effects)) == ["OrderedDebug", "OrderedIO"]
     fx.check_jaxpr(
         fx.make_jaxpr(fx.grad(lambda x: scan(lambda c, _: (log.show(c) * x, None), x, None, length=2)[0]))(1.0)

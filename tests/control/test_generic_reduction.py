@@ -19,7 +19,7 @@ from tracefx import lax
 from tracefx.control.generic_reduction import Reduce, ReduceWindow
 from tracefx.control.vocabulary import VOCABULARY
 from tracefx.core.check import check_jaxpr
-from tracefx.core.parser import parse_jaxpr
+from tracefx.core.jaxpr_parser import parse_jaxpr
 from tracefx.handlers import checkify, count
 from tracefx.programs import deserialize, serialize
 

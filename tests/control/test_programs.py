@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.laws.examples import SECONDS, few
+from tests.laws.examples import SECONDS, limit_examples
 from tracefx.control import while_loop
 from tracefx.control.cond import Cond
 from tracefx.control.scan import Scan
@@ -26,31 +26,31 @@ from tracefx.core import dtypes
 from tracefx.core.check import check_jaxpr
 from tracefx.core.passes import cse, dce
 from tracefx.core.values import ConcreteArray, from_numpy
-from tracefx.interpreters.derived import Mask
+from tracefx.interpreters.jaxpr_transforms import Mask
 from tracefx.testing import (
     Law,
     LawError,
     check_function,
     jvp_is_the_derivative,
     linearize_is_jvp,
+    no_tracer_leaks,
     passes_change_nothing,
-    tracers_stay_inside,
     transpose_is_adjoint,
     vmap_is_a_loop,
 )
-from tracefx.testing.programs import Stacked
-from tracefx.testing.strategies import stacked, structured
-from tracefx.testing.structures import InJax
+from tracefx.testing.control_flow_steps import JaxAdapter
+from tracefx.testing.generated_programs import TransformedProgram
+from tracefx.testing.strategies import transformed_control_flow_programs, transformed_programs
 from tracefx.testing.tolerances import PROGRAM
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
 
-def inputs(case: Stacked) -> list[ConcreteArray]:
+def inputs(case: TransformedProgram) -> list[ConcreteArray]:
     return [from_numpy(x, dtypes.float64) for x in case.inputs()]
 
 
-def in_python(case: Stacked, shift: float = 0.0) -> Any:
+def in_python(case: TransformedProgram, shift: float = 0.0) -> Any:
     """The loops run step by step, and of the branches those that are chosen; `shift` is added to the inputs."""
     with fx.disable_jit():
         return np.asarray(case.function(fx, fnp)(*[x + shift for x in inputs(case)]))
@@ -62,33 +62,33 @@ def close(got: Any, want: Any) -> None:
     assert_near(got, want, PROGRAM)
 
 
-@few(16)
-@given(structured())
-def test_compiled_as_one(case: Stacked) -> None:
+@limit_examples(16)
+@given(transformed_control_flow_programs())
+def test_compiled_as_one(case: TransformedProgram) -> None:
     close(fx.jit(case.function(fx, fnp))(*inputs(case)), in_python(case))
 
 
-@few(4)
-@given(structured(max_steps=2, max_layers=2))
-def test_eagerly(case: Stacked) -> None:
+@limit_examples(4)
+@given(transformed_control_flow_programs(max_steps=2, max_layers=2))
+def test_eagerly(case: TransformedProgram) -> None:
     close(case.function(fx, fnp)(*inputs(case)), in_python(case))
 
 
-@few(8)
-@given(structured(max_layers=2))
-def test_beside_jax(case: Stacked) -> None:
+@limit_examples(8)
+@given(transformed_control_flow_programs(max_layers=2))
+def test_beside_jax(case: TransformedProgram) -> None:
     got = fx.jit(case.function(fx, fnp))(*inputs(case))
     try:
-        want = jax.jit(case.function(InJax(jax), jnp))(*[jnp.asarray(x, "float64") for x in case.inputs()])
+        want = jax.jit(case.function(JaxAdapter(jax), jnp))(*[jnp.asarray(x, "float64") for x in case.inputs()])
     except NotImplementedError:  # JAX can't transpose some of what its own rules make of bodies
         reject()
     close(got, want)
 
 
 SOURCES: Final = {
-    "structured": structured(max_steps=2, max_layers=2),
-    "deep": structured(max_steps=1, max_layers=1, depth=3),
-    "straight": stacked(),
+    "structured": transformed_control_flow_programs(max_steps=2, max_layers=2),
+    "deep": transformed_control_flow_programs(max_steps=1, max_layers=1, depth=3),
+    "straight": transformed_programs(),
 }
 """Programs that are evaluated step by step: small ones, since JAX compiles each operation for each shape."""
 
@@ -98,16 +98,16 @@ def test_evaluated_as_by_jax(source: str) -> None:
     """Evaluating a program takes a fiftieth of compiling it, so that `make laws` can try 100,000; one in 20 is compiled
     too."""
 
-    @few(6, at_length=40_000, seconds=150 * SECONDS)
+    @limit_examples(6, at_length=40_000, seconds=150 * SECONDS)
     @given(SOURCES[source], st.integers(0, 19))
-    def check(case: Stacked, turn: int) -> None:
+    def check(case: TransformedProgram, turn: int) -> None:
         got = in_python(case)
         if turn == 0:
             close(fx.jit(case.function(fx, fnp))(*inputs(case)), got)
         try:
             with jax.disable_jit():
                 xs = [jnp.asarray(x, "float64") for x in case.inputs()]
-                want = case.function(InJax(jax), jnp)(*xs)
+                want = case.function(JaxAdapter(jax), jnp)(*xs)
         except (NotImplementedError, TypeError):
             # JAX can't transpose some of what its rules make of bodies, and without `jit` pads 64-bit arrays with
             # 32-bit zeros.
@@ -121,7 +121,7 @@ def test_evaluated_as_by_jax(source: str) -> None:
     check()
 
 
-def is_rounding(case: Stacked, got: Any, want: Any) -> bool:
+def is_rounding(case: TransformedProgram, got: Any, want: Any) -> bool:
     """Whether results differ by no more than 4 times what they change by if the inputs change by 256 ulps of 1.
 
     The elementary functions of NumPy and XLA differ by some ulps. Programs that subtract nearly equal numbers, or are
@@ -134,9 +134,9 @@ def is_rounding(case: Stacked, got: Any, want: Any) -> bool:
     return bool((np.abs(got - want) <= 4 * change).all())
 
 
-@few(25)
-@given(structured())
-def test_programs_check_and_passes_keep_them(case: Stacked) -> None:
+@limit_examples(25)
+@given(transformed_control_flow_programs())
+def test_programs_check_and_passes_keep_them(case: TransformedProgram) -> None:
     jaxpr = fx.make_jaxpr(case.function(fx, fnp))(*inputs(case)).jaxpr
     again = fx.make_jaxpr(case.function(fx, fnp))(*inputs(case)).jaxpr
     for program in (jaxpr, dce(jaxpr), cse(jaxpr), dce(cse(dce(jaxpr)))):
@@ -147,12 +147,12 @@ def test_programs_check_and_passes_keep_them(case: Stacked) -> None:
         assert jaxpr == again
 
 
-LAWS: Final = (transpose_is_adjoint, linearize_is_jvp, vmap_is_a_loop, passes_change_nothing, tracers_stay_inside)
+LAWS: Final = (transpose_is_adjoint, linearize_is_jvp, vmap_is_a_loop, passes_change_nothing, no_tracer_leaks)
 
 
-@few(3)
-@given(structured(max_steps=1, max_layers=1, depth=1))
-def test_the_laws_hold(case: Stacked) -> None:
+@limit_examples(3)
+@given(transformed_control_flow_programs(max_steps=1, max_layers=1, depth=1))
+def test_the_laws_hold(case: TransformedProgram) -> None:
     check_function(case.function(fx, fnp), *inputs(case), laws=LAWS, ulps=evolve(PROGRAM, least=1.0))
 
 

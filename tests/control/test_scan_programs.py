@@ -12,7 +12,7 @@ import tracefx.numpy as fnp
 from tests.control.everything import normal
 from tests.transforms.oracle import agree
 from tracefx.control.scan import Scan
-from tracefx.core.jaxpr import CarriesJaxprs, Eqn, Jaxpr
+from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr
 from tracefx.core.passes import dce
 
 W: Final = normal(4, 4)
@@ -29,7 +29,7 @@ def names(jaxpr: Jaxpr) -> list[str]:
     found = []
     for eqn in jaxpr.eqns:
         found.append(eqn.prim.name)
-        if isinstance(eqn.prim, CarriesJaxprs):
+        if isinstance(eqn.prim, HasSubjaxprs):
             for body in eqn.prim.jaxprs():
                 found += names(body)
     return found
@@ -41,7 +41,7 @@ def scans(jaxpr: Jaxpr) -> list[tuple[Eqn, Scan]]:
 
 def shapes(op: Scan) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]], list[tuple[int, ...]]]:
     """Of the constants, the carries and the slices."""
-    consts, carry, slices = op.parts(op.jaxpr.in_avals)
+    consts, carry, slices = op.split_operands(op.jaxpr.in_avals)
     return [a.shape for a in consts], [a.shape for a in carry], [a.shape for a in slices]
 
 

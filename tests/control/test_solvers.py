@@ -14,7 +14,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.control.everything import agrees, each_axis, normal, sound
+from tests.control.everything import assert_agrees_with_jax, assert_sound, batch_axes_choices, normal
 from tests.transforms.oracle import agree
 from tracefx.core.handler import current
 
@@ -47,7 +47,7 @@ def test_what_does_not_commute() -> None:
     def made(lib: Any, np_: Any) -> Any:
         return lambda m, v: lib.lax.associative_scan(combine, {"m": m, "v": v}, reverse=True)
 
-    agrees(made, (normal(5, 2, 2), normal(5, 2)), [(1, None), (None, 0)], eager=True)
+    assert_agrees_with_jax(made, (normal(5, 2, 2), normal(5, 2)), [(1, None), (None, 0)], eager=True)
 
 
 def test_axes_and_kinds() -> None:
@@ -86,11 +86,11 @@ def solved(lib: Any, np_: Any, **options: Any) -> Any:
 
 
 def test_linear_solve() -> None:
-    agrees(solved, (M, B), list(each_axis((M, B))), eager=False)
+    assert_agrees_with_jax(solved, (M, B), list(batch_axes_choices((M, B))), eager=False)
 
 
 def test_linear_solve_eagerly() -> None:
-    agrees(solved, (M, B), [(0, None)], eager=True, second=False)
+    assert_agrees_with_jax(solved, (M, B), [(0, None)], eager=True, second=False)
     assert_near(solved(fx, fnp)(M, B), np.linalg.solve(M, B))
 
 
@@ -133,7 +133,7 @@ def test_linear_solve_in_loops() -> None:
 
         return f
 
-    agrees(made, (M, B), [(None, 0)], second=False)
+    assert_agrees_with_jax(made, (M, B), [(None, 0)], second=False)
 
 
 def test_linear_solve_refuses() -> None:
@@ -152,13 +152,13 @@ def test_linear_solve_refuses() -> None:
 
 def test_linear_solve_programs_are_sound() -> None:
     f = solved(fx, fnp)
-    sound(f, M, B)
+    assert_sound(f, M, B)
 
     def loss(m: Any, b: Any) -> Any:
         return f(m, b).sum()
 
-    sound(fx.grad(loss, (0, 1)), M, B)
-    sound(fx.vmap(f, (0, None)), np.stack([M, M]), B)
+    assert_sound(fx.grad(loss, (0, 1)), M, B)
+    assert_sound(fx.vmap(f, (0, None)), np.stack([M, M]), B)
 
 
 # ------------------------------------------------------------------ custom_root
@@ -177,7 +177,7 @@ def cube_root(lib: Any, np_: Any) -> Any:
 
 
 def test_root() -> None:
-    agrees(cube_root, (np.float32(5),), [], eager=True)
+    assert_agrees_with_jax(cube_root, (np.float32(5),), [], eager=True)
 
 
 def test_root_under_stacks() -> None:

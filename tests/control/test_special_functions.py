@@ -11,7 +11,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.laws.samples.making import Sample, f32, of, one, two
+from tests.laws.samples.making import Sample, binary_sample, f32, make_sample, unary_sample
 from tests.laws.test_operations import values
 from tracefx import lax
 from tracefx.control.special import bessel, incomplete_beta, incomplete_gamma
@@ -33,15 +33,15 @@ def by_place(prim: Any, *parameters: float) -> Sample:
 
 
 SAMPLES: Final = (
-    one(bessel.BesselI0e(), 0.5, -1.25, 9.0),
-    one(bessel.BesselI1e(), 0.5, -1.25, 9.0),
-    two(incomplete_gamma.Igamma(), SHAPES, PLACES),
-    two(incomplete_gamma.Igammac(), SHAPES, PLACES),
-    two(incomplete_gamma.GammaDensity(), SHAPES, PLACES),
+    unary_sample(bessel.BesselI0e(), 0.5, -1.25, 9.0),
+    unary_sample(bessel.BesselI1e(), 0.5, -1.25, 9.0),
+    binary_sample(incomplete_gamma.Igamma(), SHAPES, PLACES),
+    binary_sample(incomplete_gamma.Igammac(), SHAPES, PLACES),
+    binary_sample(incomplete_gamma.GammaDensity(), SHAPES, PLACES),
     by_place(incomplete_gamma.IgammaGradA(), 1.5),
     by_place(incomplete_gamma.RandomGammaGrad(), 1.5),
     by_place(incomplete_beta.RegularizedIncompleteBeta(), 1.5, 2.5),
-    of(incomplete_beta.BetaDensity(), (f32(0.5, 2.25, 30.0), f32(1.5, 0.75, 20.0), f32(0.25, 0.5, 0.625))),
+    make_sample(incomplete_beta.BetaDensity(), (f32(0.5, 2.25, 30.0), f32(1.5, 0.75, 20.0), f32(0.25, 0.5, 0.625))),
 )
 
 

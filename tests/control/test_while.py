@@ -16,7 +16,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.control.everything import agrees, each_axis, normal, sound
+from tests.control.everything import assert_agrees_with_jax, assert_sound, batch_axes_choices, normal
 from tests.transforms.oracle import agree
 from tracefx.control.while_loop import While
 from tracefx.core.handler import current
@@ -61,16 +61,16 @@ def counted(lib: Any, np_: Any) -> Any:
 
 def test_every_transformation_of_every_operand_at_every_axis() -> None:
     args = W, X, np.float32(9)
-    agrees(powers, args, list(each_axis(args)), reverse=False)
+    assert_agrees_with_jax(powers, args, list(batch_axes_choices(args)), reverse=False)
 
 
 def test_eagerly() -> None:
-    agrees(powers, (W, X, np.float32(9)), [(0, None, 0)], reverse=False, eager=True)
-    agrees(counted, (W, X), [(0, None), (None, 1)], reverse=False, eager=True)
+    assert_agrees_with_jax(powers, (W, X, np.float32(9)), [(0, None, 0)], reverse=False, eager=True)
+    assert_agrees_with_jax(counted, (W, X), [(0, None), (None, 1)], reverse=False, eager=True)
 
 
 def test_no_steps() -> None:
-    agrees(powers, (W, X, np.float32(0)), [(None, 0, None)], reverse=False)
+    assert_agrees_with_jax(powers, (W, X, np.float32(0)), [(None, 0, None)], reverse=False)
 
 
 def test_kinds_of_carries() -> None:
@@ -164,7 +164,7 @@ def test_nested() -> None:
 
         return f
 
-    agrees(made, (np.float32(0.5), np.float32(1.25)), [(0, None), (None, 0)], reverse=False)
+    assert_agrees_with_jax(made, (np.float32(0.5), np.float32(1.25)), [(0, None), (None, 0)], reverse=False)
 
 
 def test_inside_scan() -> None:
@@ -178,7 +178,7 @@ def test_inside_scan() -> None:
 
         return f
 
-    agrees(made, (np.float32(0.5), X), [(0, None), (None, 0)], reverse=False)
+    assert_agrees_with_jax(made, (np.float32(0.5), X), [(0, None), (None, 0)], reverse=False)
 
 
 # ------------------------------------------------------------------ in reverse
@@ -212,12 +212,14 @@ def bounded(lib: Any, np_: Any, max_steps: int) -> Any:
 def test_the_gradient_is_that_of_a_scan(max_steps: int) -> None:
     """Within the bound and with the bound reached."""
     axes = [(None, 0, None)] if max_steps == 5 else ()
-    agrees(lambda lib, np_: bounded(lib, np_, max_steps), (W, X, np.float32(9)), axes, second=max_steps == 5)
+    assert_agrees_with_jax(
+        lambda lib, np_: bounded(lib, np_, max_steps), (W, X, np.float32(9)), axes, second=max_steps == 5
+    )
 
 
 @pytest.mark.parametrize("limit", [0.0, 40.0])
 def test_bounded_eagerly(limit: float) -> None:
-    agrees(
+    assert_agrees_with_jax(
         lambda lib, np_: bounded(lib, np_, 7), (W, X, np.float32(limit)), [(0, None, None)], eager=True, second=False
     )
 
@@ -285,14 +287,14 @@ def names(jaxpr: Jaxpr) -> list[str]:
 def test_programs_are_sound() -> None:
     args = W, X, np.float32(9)
     f = powers(fx, fnp)
-    sound(f, *args)
-    sound(lambda *xs: fx.jvp(f, (*xs, args[2]), (*xs, args[2])), W, X)
-    sound(fx.vmap(f, (None, 0, None)), W, W, args[2])
+    assert_sound(f, *args)
+    assert_sound(lambda *xs: fx.jvp(f, (*xs, args[2]), (*xs, args[2])), W, X)
+    assert_sound(fx.vmap(f, (None, 0, None)), W, W, args[2])
 
     def loss(x: Any) -> Any:
         return bounded(fx, fnp, 5)(W, x, args[2])["y"].sum()
 
-    sound(fx.grad(loss), X)
+    assert_sound(fx.grad(loss), X)
     first, second = [fx.make_jaxpr(powers(fx, fnp))(*args).jaxpr for _ in range(2)]
     assert first == second
     assert whiles(first)[0] == whiles(second)[0]

@@ -16,7 +16,7 @@ from tracefx import tree as public
 from tracefx.core import trees
 
 # The oracle, whose annotations leave much open.
-jaxs: Any = jax.tree
+jax_tree: Any = jax.tree
 tree_util: Any = jax.tree_util
 
 
@@ -60,7 +60,7 @@ class Mode:
     name: str
 
 
-class Adopted:
+class ExternalNode:
     """Known to jax alone."""
 
     def __init__(self, *parts: object, tag: str = "") -> None:
@@ -68,7 +68,7 @@ class Adopted:
 
     @override
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Adopted) and (self.parts, self.tag) == (other.parts, other.tag)
+        return isinstance(other, ExternalNode) and (self.parts, self.tag) == (other.parts, other.tag)
 
     __hash__ = None  # type: ignore[assignment]  # compared by value, and mutable
 
@@ -78,7 +78,7 @@ def register_with_jax(cls: type, flatten: Callable[[Any], Any], unflatten: Calla
 
 
 register_with_jax(Pair, lambda p: ((p.a, p.b), p.tag), lambda tag, ab: Pair(ab[0], ab[1], tag))
-register_with_jax(Adopted, lambda a: (a.parts, a.tag), lambda tag, parts: Adopted(*parts, tag=tag))
+register_with_jax(ExternalNode, lambda a: (a.parts, a.tag), lambda tag, parts: ExternalNode(*parts, tag=tag))
 tree_util.register_dataclass(Layer, ["w", "b"], ["name"])
 tree_util.register_static(Mode)
 
@@ -98,7 +98,7 @@ def containers(children: st.SearchStrategy[object]) -> st.SearchStrategy[object]
         two.map(lambda ab: Point(*ab)),
         st.builds(Pair, children, children, KEYS),
         st.builds(Layer, children, children, KEYS),
-        st.lists(children, max_size=3).map(lambda parts: Adopted(*parts, tag="t")),
+        st.lists(children, max_size=3).map(lambda parts: ExternalNode(*parts, tag="t")),
         two.map(lambda ab: tree_util.Partial(max, ab[0], key=ab[1])),
     )
 
@@ -108,7 +108,7 @@ TREES = st.recursive(st.one_of(LEAVES, st.none(), st.builds(Mode, KEYS)), contai
 
 
 def is_short(value: object) -> bool:
-    return isinstance(value, (list, tuple, Adopted)) and len(getattr(value, "parts", value)) < 2  # type: ignore[arg-type]  # sized
+    return isinstance(value, (list, tuple, ExternalNode)) and len(getattr(value, "parts", value)) < 2  # type: ignore[arg-type]  # sized
 
 
 def paths(flat: Iterable[tuple[Iterable[object], object]]) -> list[tuple[list[str], object]]:

@@ -16,7 +16,7 @@ from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType
 from tracefx.core.effects import Effect, Effects
-from tracefx.core.jaxpr import Atom, CarriesJaxprs, Eqn, Jaxpr, Var
+from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 
@@ -122,7 +122,7 @@ class Many(Primitive):
 
 @final
 @frozen(eq=False)
-class Call(Primitive, CarriesJaxprs):
+class Call(Primitive, HasSubjaxprs):
     name = "jit"
     label: str = field(metadata={"erased": True, "jax": "name"})
     jaxpr: Jaxpr
@@ -150,7 +150,7 @@ class Call(Primitive, CarriesJaxprs):
 
 @final
 @frozen(eq=False)
-class Switch(Primitive, CarriesJaxprs):
+class Switch(Primitive, HasSubjaxprs):
     name = "cond"
     branches: tuple[Jaxpr, ...]
 

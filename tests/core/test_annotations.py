@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from attrs import field, frozen
 
-from tracefx.core.annotations import Classes, Field, fits
 from tracefx.core.dtypes import DType
+from tracefx.core.field_annotations import AnnotationResolver, FieldInfo, matches_annotation
 
 N = TypeVar("N", bound=int)
 C = TypeVar("C", int, str)
@@ -100,22 +100,22 @@ OTHERS: Final[list[tuple[Any, object]]] = [
 
 @pytest.mark.parametrize(("value", "hint"), FITTING, ids=str)
 def test_values_that_fit(value: object, hint: object) -> None:
-    assert fits(value, hint)
+    assert matches_annotation(value, hint)
 
 
 @pytest.mark.parametrize(("value", "hint"), OTHERS, ids=str)
 def test_values_that_do_not(value: object, hint: object) -> None:
-    assert not fits(value, hint)
+    assert not matches_annotation(value, hint)
 
 
 def test_fields() -> None:
-    classes = Classes()
+    classes = AnnotationResolver()
     assert classes.fields(Dims) == {
-        "lhs": Field("lhs", "lhs"),
-        "mode": Field("_mode", "mode", None),
-        "name": Field("shown", "shown", ""),
+        "lhs": FieldInfo("lhs", "lhs"),
+        "mode": FieldInfo("_mode", "mode", None),
+        "name": FieldInfo("shown", "shown", ""),
     }
-    assert classes.fields(Pair) == {"left": Field("left", "left"), "right": Field("right", "right", 2)}
+    assert classes.fields(Pair) == {"left": FieldInfo("left", "left"), "right": FieldInfo("right", "right", 2)}
     assert [f.required for f in classes.fields(Dims).values()] == [True, False, False]
     assert classes.hint(Dims, "_mode") == Mode | None
     assert classes.hint(Pair, "right") is int
@@ -126,14 +126,14 @@ def test_annotations_that_name_nothing() -> None:
     class Local:
         x: Missing  # type: ignore[name-defined]  # noqa: F821  # on purpose
 
-    assert Classes().hint(Local, "x") is object
+    assert AnnotationResolver().hint(Local, "x") is object
 
 
 def test_classes_that_are_named() -> None:
-    classes = Classes()
+    classes = AnnotationResolver()
     hint = tuple[Dims | Mode, ...] | dict[str, Pair] | None
     for kind in (Dims, Mode, Pair):
         assert classes.named(kind.__name__, hint) is kind
-    for name in ("int", "str", "NoneType", "tuple", "Round", "Popen", "Field"):
+    for name in ("int", "str", "NoneType", "tuple", "Round", "Popen", "FieldInfo"):
         assert classes.named(name, hint) is None
     assert classes.named("Dims", TypeVar("T", bound=Dims)) is Dims

@@ -32,10 +32,10 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.check import check_jaxpr
 from tracefx.core.effects import NO_EFFECTS, Effects
 from tracefx.core.errors import JaxprTypeError
-from tracefx.core.jaxpr import CarriesJaxprs, ClosedJaxpr, Eqn, Jaxpr, Var
+from tracefx.core.jaxpr import ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.primitive import Primitive
-from tracefx.core.source import Place, here
+from tracefx.core.source_location import SourceLocation, current_provenance
 from tracefx.core.values import from_numpy
 
 A, B, C = (Var(i, VECTOR) for i in range(3))
@@ -234,7 +234,7 @@ def test_a_bad_program_is_refused_each_time() -> None:
 
 def test_effects_of_bodies_are_the_operations() -> None:
     @frozen(eq=False)
-    class Quiet(Primitive, CarriesJaxprs):
+    class Quiet(Primitive, HasSubjaxprs):
         name = "quiet"
         body: Jaxpr
         declared: Effects = field(default=NO_EFFECTS)
@@ -284,13 +284,13 @@ def test_the_neighbours_of_an_equation(bad: int, shown: Sequence[str]) -> None:
 
 
 def test_the_line_of_user_code() -> None:
-    source = here()  # this line
+    source = current_provenance()  # this line
     jaxpr = Jaxpr((), (A,), (Eqn(Sin(), (A,), (A,), source=source),), ())
     assert source is not None
-    place = source.place()
+    place = source.resolve()
     assert refused(jaxpr).splitlines()[-1] == f"written at {place}: source = here()  # this line"
     assert place.function == "test_the_line_of_user_code"
-    gone = Place("no such file", 3, "f")
+    gone = SourceLocation("no such file", 3, "f")
     jaxpr = Jaxpr((), (A,), (Eqn(Sin(), (A,), (A,), source=gone),), ())
     assert refused(jaxpr).splitlines()[-1] == "written at no such file:3 (f)"
 

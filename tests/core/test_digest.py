@@ -40,12 +40,12 @@ from tests.core.programs import (
 )
 from tracefx.core.avals import ShapedArray
 from tracefx.core.digest import executable_key
-from tracefx.core.jaxpr import Eqn, Jaxpr, Var, innermost_first
+from tracefx.core.jaxpr import Eqn, Jaxpr, Var, subjaxprs_postorder
+from tracefx.core.jaxpr_parser import parse_jaxpr
 from tracefx.core.literal import Literal
-from tracefx.core.parser import parse_jaxpr
 from tracefx.core.passes import renumber
 from tracefx.core.primitive import Primitive
-from tracefx.core.source import Place
+from tracefx.core.source_location import SourceLocation
 
 ROOT: Final = Path(__file__).parent.parent.parent
 NAN: Final = struct.unpack("<d", struct.pack("<Q", 0x7FF8000000000001))[0]
@@ -111,7 +111,7 @@ def test_what_does_not_count() -> None:
         tuple([Var(v.index + 10, v.aval) for v in jaxpr.invars]),
         tuple(
             [
-                Eqn(e.prim, (Var(i + 10, VECTOR),), (Var(i + 11, VECTOR),), Place("file.py", i, "f"))
+                Eqn(e.prim, (Var(i + 10, VECTOR),), (Var(i + 11, VECTOR),), SourceLocation("file.py", i, "f"))
                 for i, e in enumerate(jaxpr.eqns)
             ]
         ),
@@ -185,7 +185,7 @@ SCRIPT: Final = """
 import sys
 from tests.core.programs import VOCABULARY
 from tracefx.core.digest import executable_key
-from tracefx.core.parser import parse_jaxpr
+from tracefx.core.jaxpr_parser import parse_jaxpr
 print(executable_key(parse_jaxpr(sys.stdin.read(), VOCABULARY)).hex())
 """
 
@@ -236,5 +236,5 @@ def test_programs_come_after_those_in_them() -> None:
 
     middle = calling(inner)
     for outer in (calling(inner, middle), calling(middle, inner)):
-        found = innermost_first(outer)
+        found = subjaxprs_postorder(outer)
         assert [id(each) for each in found] == [id(inner), id(middle)]

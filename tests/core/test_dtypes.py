@@ -22,7 +22,7 @@ from jax._src import core as jax_core
 from jax._src import dtypes as jax_dtypes
 
 from tracefx.core import dtypes
-from tracefx.core.dtypes import DType, Kind, as_dtype
+from tracefx.core.dtypes import DType, DTypeKind, as_dtype
 from tracefx.core.settings import DISABLE_JIT, X64, Setting, disable_jit, enable_x64, parse_bool
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
@@ -79,15 +79,15 @@ def test_predicates_and_bits(dtype: DType) -> None:
 @pytest.mark.parametrize(
     ("kind", "predicate"),
     [
-        (Kind.BOOL, dtypes.is_bool),
-        (Kind.SIGNED, dtypes.is_signed),
-        (Kind.UNSIGNED, lambda d: dtypes.is_integer(d) and not dtypes.is_signed(d)),
-        (Kind.FLOAT, dtypes.is_float),
-        (Kind.COMPLEX, dtypes.is_complex),
-        (Kind.FLOAT0, lambda d: d == dtypes.float0),
+        (DTypeKind.BOOL, dtypes.is_bool),
+        (DTypeKind.SIGNED, dtypes.is_signed),
+        (DTypeKind.UNSIGNED, lambda d: dtypes.is_integer(d) and not dtypes.is_signed(d)),
+        (DTypeKind.FLOAT, dtypes.is_float),
+        (DTypeKind.COMPLEX, dtypes.is_complex),
+        (DTypeKind.FLOAT0, lambda d: d == dtypes.float0),
     ],
 )
-def test_kind_agrees_with_the_predicates(kind: Kind, predicate: Callable[[DType], bool]) -> None:
+def test_kind_agrees_with_the_predicates(kind: DTypeKind, predicate: Callable[[DType], bool]) -> None:
     assert {d for d in dtypes.ALL_DTYPES if dtypes.kind(d) is kind} == {d for d in dtypes.ALL_DTYPES if predicate(d)}
 
 

@@ -33,8 +33,8 @@ from tests.core.programs import (
 from tracefx.core.check import check_jaxpr
 from tracefx.core.errors import ParseError
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var
+from tracefx.core.jaxpr_parser import MAX_PARSE_DEPTH, parse_jaxpr
 from tracefx.core.literal import Literal
-from tracefx.core.parser import MAX_DEPTH, parse_jaxpr
 from tracefx.core.primitive import Primitive
 from tracefx.core.trees import structure
 
@@ -289,7 +289,7 @@ def test_depth_is_bounded(text: str) -> None:
 
 def test_reasonable_depth() -> None:
     value: object = ()
-    for _ in range(MAX_DEPTH - 2):
+    for _ in range(MAX_PARSE_DEPTH - 2):
         value = (value,)
     p = Program(VECTOR)
     p(Scale(value), *p.invars)

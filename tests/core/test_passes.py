@@ -28,7 +28,7 @@ from tests.core.programs import (
 )
 from tracefx.core.avals import ShapedArray
 from tracefx.core.check import check_jaxpr
-from tracefx.core.effects import Effects, NamedAxis
+from tracefx.core.effects import Effects, NamedAxisEffect
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.passes import Prunable, cse, dce, prune, renumber
@@ -197,7 +197,7 @@ def test_other_effects_are_no_reason_to_stay() -> None:
         @property
         @override
         def effects(self) -> Effects:
-            return frozenset({NamedAxis("i")})
+            return frozenset({NamedAxisEffect("i")})
 
         @override
         def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:

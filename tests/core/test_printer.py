@@ -35,9 +35,9 @@ from tests.core.programs import (
 )
 from tracefx.core.avals import ShapedArray
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
+from tracefx.core.jaxpr_printer import HasJaxParams, format_eqn, format_jaxpr, letters, variable_name
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.printer import ShownAsJax, format_eqn, format_jaxpr, letters, variable_name
 from tracefx.core.values import from_numpy
 
 ONE: Final = Literal(1.0, WEAK)
@@ -293,7 +293,7 @@ def test_callables_in_jaxs_style_have_their_last_name() -> None:
 
 def test_an_operation_may_say_what_jax_calls_its_parameters() -> None:
     @frozen(eq=False)
-    class Dot(Primitive, ShownAsJax):
+    class Dot(Primitive, HasJaxParams):
         name = "dot_general"
         contract: tuple[int, int]
 

@@ -19,31 +19,30 @@ import tracefx as fx
 from tests.versions import PRINTS_SHARDINGS_OF_REDUCTIONS
 from tracefx.core.check import check_jaxpr
 from tracefx.core.digest import executable_key
-from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr
-from tracefx.core.parser import parse_jaxpr
+from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
+from tracefx.core.jaxpr_parser import parse_jaxpr
 from tracefx.core.passes import cse, dce, renumber
 from tracefx.core.primitive import Primitive
-from tracefx.ops import (
+from tracefx.ops import casting, structural
+from tracefx.ops.contractions import contraction
+from tracefx.ops.elementwise import (
+    abs_sign,
     arithmetic,
-    basis,
     bitwise,
-    casting,
     comparison,
-    contraction,
     elementwise,
-    magnitude,
     powers,
-    reduction,
     rounding,
     selection,
-    shape,
     transcendental,
 )
+from tracefx.ops.reductions import reduction
+from tracefx.ops.shape import shape
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
 ROOMS: Final = (
-    *(arithmetic, basis, bitwise, casting, comparison, contraction, elementwise, magnitude, powers, reduction),
+    *(arithmetic, structural, bitwise, casting, comparison, contraction, elementwise, abs_sign, powers, reduction),
     *(rounding, selection, shape, transcendental),
 )
 OURS: Final = SimpleNamespace(**{k: v for room in ROOMS for k, v in vars(room).items() if callable(v)}, jit=fx.jit)
@@ -181,7 +180,7 @@ def vocabulary(jaxpr: Jaxpr) -> dict[str, type[Primitive]]:
     found: dict[str, type[Primitive]] = {}
     for eqn in jaxpr.eqns:
         found[eqn.prim.name] = type(eqn.prim)
-        if isinstance(eqn.prim, CarriesJaxprs):
+        if isinstance(eqn.prim, HasSubjaxprs):
             for body in eqn.prim.jaxprs():
                 found |= vocabulary(body)
     return found

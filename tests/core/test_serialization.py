@@ -45,7 +45,7 @@ from tracefx.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.serialization import deserialize, serialize
-from tracefx.core.source import Place
+from tracefx.core.source_location import SourceLocation
 from tracefx.core.trees import structure
 from tracefx.core.values import ConcreteArray
 from tracefx.testing.strategies import arrays
@@ -248,7 +248,7 @@ def test_bytes_do_not_depend_on_the_process() -> None:
 
 
 def test_places_are_kept_if_asked_for() -> None:
-    place = Place("model.py", 12, "Model.forward", ("encoder", "layer 1"))
+    place = SourceLocation("model.py", 12, "Model.forward", ("encoder", "layer 1"))
     (eqn,) = chain(1).eqns
     jaxpr = Jaxpr((), chain(1).invars, (Eqn(eqn.prim, eqn.inputs, eqn.outs, place),), chain(1).outs)
     program = closed(jaxpr)
@@ -266,7 +266,7 @@ def test_places_are_kept_if_asked_for() -> None:
 def test_functions_are_refused_with_their_equation() -> None:
     def rule() -> None: ...
 
-    place = Place("model.py", 12, "forward")
+    place = SourceLocation("model.py", 12, "forward")
     body = applying(Custom(rule))
     body = Jaxpr((), body.invars, tuple([Eqn(e.prim, e.inputs, e.outs, place) for e in body.eqns]), body.outs)
     p = Program(VECTOR)

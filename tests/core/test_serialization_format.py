@@ -13,7 +13,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tracefx.core.jaxpr import CarriesJaxprs, ClosedJaxpr, Jaxpr, Var
+from tracefx.core.jaxpr import ClosedJaxpr, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.programs import deserialize, serialize
 
@@ -185,7 +185,7 @@ def check(page: Page, theirs: tuple[Any, ...], ours: Jaxpr, programs: list[Any])
             check_atom(read, x)
         for number, v in zip(outs, eqn.outs, strict=True):
             check_type(number, v)
-        if isinstance(eqn.prim, CarriesJaxprs):
+        if isinstance(eqn.prim, HasSubjaxprs):
             values = [v for value in fields.values() for v in (value if isinstance(value, tuple) else (value,))]
             flat = [*fields.values(), *values]
             found = [v[1] for v in flat if isinstance(v, tuple) and len(v) == 2 and v[0] == "program"]
@@ -203,7 +203,7 @@ def read_by_the_page(data: bytes) -> None:
     todo = [program.jaxpr]
     while todo:
         for eqn in todo.pop().eqns:
-            if isinstance(eqn.prim, CarriesJaxprs):
+            if isinstance(eqn.prim, HasSubjaxprs):
                 todo += [body for body in eqn.prim.jaxprs() if id(body) not in bodies]
                 bodies.update({id(body): body for body in eqn.prim.jaxprs()})
     assert len(programs) == 1 + len(bodies)

@@ -21,13 +21,13 @@ from tests.core.test_serialization import applying, closed
 from tests.laws.samples import SAMPLES
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
+from tracefx.core.byte_format import encode_envelope, put_string, put_uint
 from tracefx.core.effects import Effects
 from tracefx.core.errors import ParseError
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 from tracefx.core.primitive import Primitive
 from tracefx.core.serialization import deserialize, serialize
-from tracefx.core.serialization.grammar import MAGIC, VERSION, Tag
-from tracefx.core.wire import put_string, put_uint, sealed
+from tracefx.core.serialization.program_format import PROGRAM_MAGIC, PROGRAM_VERSION, Tag
 from tracefx.programs import check_jaxpr
 from tracefx.programs import deserialize as deserialize_own
 from tracefx.programs import serialize as serialize_own
@@ -46,7 +46,7 @@ def content(data: bytes) -> bytes:
 
 def as_file(data: bytes) -> bytes:
     """A file that is whole and has the right checksum, of any content."""
-    return sealed(MAGIC, VERSION, data)
+    return encode_envelope(PROGRAM_MAGIC, PROGRAM_VERSION, data)
 
 
 def uint(n: int) -> bytes:
@@ -182,7 +182,7 @@ def test_every_beginning_of_a_file() -> None:
 def test_other_versions() -> None:
     whole = content(serialize(closed(chain(1)), VOCABULARY))
     with pytest.raises(ParseError, match="is of version 2 of the format, but this tracefx reads version 1"):
-        deserialize(sealed(MAGIC, 2, whole), VOCABULARY)
+        deserialize(encode_envelope(PROGRAM_MAGIC, 2, whole), VOCABULARY)
 
 
 # ------------------------------------------------------------------ programs written by hand

@@ -14,15 +14,15 @@ from hypothesis import given
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.laws.examples import few
+from tests.laws.examples import limit_examples
 from tests.laws.samples import SAMPLES, Sample
 from tracefx.core import dtypes
-from tracefx.core.effects import NamedAxis
+from tracefx.core.effects import NamedAxisEffect
 from tracefx.core.errors import SerializationError
 from tracefx.core.values import from_numpy
 from tracefx.programs import VOCABULARY, deserialize, executable_key, parse_jaxpr, serialize
-from tracefx.testing.programs import Stacked
-from tracefx.testing.strategies import stacked, structured
+from tracefx.testing.generated_programs import TransformedProgram
+from tracefx.testing.strategies import transformed_control_flow_programs, transformed_programs
 
 FILES: Final = Path(__file__).parent / "files"
 
@@ -45,7 +45,7 @@ def test_every_operation(name: str) -> None:
 
 
 def is_along_an_axis(sample: Sample) -> bool:
-    return any(isinstance(effect, NamedAxis) for effect in sample.prim.effects)
+    return any(isinstance(effect, NamedAxisEffect) for effect in sample.prim.effects)
 
 
 def test_every_operation_that_refers_to_a_named_axis() -> None:
@@ -70,15 +70,15 @@ def within_an_axis(sample: Sample) -> fx.ClosedJaxpr:
     return found[0]
 
 
-@few(40)
-@given(stacked(max_layers=2))
-def test_generated_programs(case: Stacked) -> None:
+@limit_examples(40)
+@given(transformed_programs(max_layers=2))
+def test_generated_programs(case: TransformedProgram) -> None:
     same_again(fx.make_jaxpr(case.function(fx, fnp))(*[from_numpy(x, dtypes.float64) for x in case.inputs()]))
 
 
-@few(40)
-@given(structured(max_layers=2))
-def test_generated_programs_with_structure(case: Stacked) -> None:
+@limit_examples(40)
+@given(transformed_control_flow_programs(max_layers=2))
+def test_generated_programs_with_structure(case: TransformedProgram) -> None:
     program = fx.make_jaxpr(case.function(fx, fnp))(*[from_numpy(x, dtypes.float64) for x in case.inputs()])
     if "=<" in str(program):  # a parameter without a text of its own: a rule
         with pytest.raises(SerializationError, match="and functions stay in their process"):

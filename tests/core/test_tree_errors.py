@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 
-from tests.core.forest import TREES, Adopted, Layer, Pair, Point
+from tests.core.forest import TREES, ExternalNode, Layer, Pair, Point
 from tracefx import tree as public
 from tracefx.core import trees
 
@@ -66,7 +66,7 @@ def test_prefixes_with_is_leaf() -> None:
         (Pair(1, (), "u"), Pair(1, [], "u"), "at P[<flat index 1>]:\n"),
         (Point(1, 2), (1, 2), f"there P has a named tuple {Pair.__module__}.Point\n  and Q has a tuple of length 2\n"),
         (collections.OrderedDict(a=1, b=()), collections.OrderedDict(a=1, b=2), "at P['b']:\n"),
-        (Adopted(1, ()), Adopted(1, 2), "at P[<flat index 1>]:\n"),
+        (ExternalNode(1, ()), ExternalNode(1, 2), "at P[<flat index 1>]:\n"),
     ],
 )
 def test_the_message_of_a_prefix_that_does_not_fit(prefix: object, tree: object, expected: str) -> None:
@@ -113,13 +113,13 @@ def test_reductions_of_nothing() -> None:
 
 
 def test_require_same_structure() -> None:
-    same = trees.structure({"a": (1, Adopted(2))})
-    trees.require_same_structure("the carry", same, trees.structure({"a": (3, Adopted(4))}))
+    same = trees.structure({"a": (1, ExternalNode(2))})
+    trees.require_same_structure("the carry", same, trees.structure({"a": (3, ExternalNode(4))}))
     text = message(
         lambda: trees.require_same_structure(
             "the body's output",
             same,
-            trees.structure({"a": (1, Adopted((2,)))}),
+            trees.structure({"a": (1, ExternalNode((2,)))}),
             "the carry it was given",
             "the carry it returned",
         ),

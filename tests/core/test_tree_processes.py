@@ -15,16 +15,16 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 
-from tests.core.forest import TREES, Adopted, Point, jaxs, register_with_jax, tree_util
+from tests.core.forest import TREES, ExternalNode, Point, jax_tree, register_with_jax, tree_util
 from tracefx.core import trees
 
 # --- adoption ---------------------------------------------------------------------------------------------------------
 
 
-def fresh() -> type[Adopted]:
+def fresh() -> type[ExternalNode]:
     """A class that no test has flattened, known to jax."""
 
-    class Fresh(Adopted):
+    class Fresh(ExternalNode):
         pass
 
     register_with_jax(Fresh, lambda a: (a.parts, a.tag), lambda tag, parts: Fresh(*parts, tag=tag))
@@ -35,8 +35,8 @@ def fresh() -> type[Adopted]:
     "leaves",
     [
         trees.leaves,
-        lambda tree: trees.flatten_leaves(tree, frozenset({int}))[0],
-        lambda tree: trees.flatten_leaves(tree, frozenset({int}), none_is_leaf=True)[0],
+        lambda tree: trees.flatten_with_known_types(tree, frozenset({int}))[0],
+        lambda tree: trees.flatten_with_known_types(tree, frozenset({int}), none_is_leaf=True)[0],
         lambda tree: [leaf for _, leaf in trees.flatten_with_path(tree)[0]],
         lambda tree: trees.broadcast_prefix(tree, tree, none_is_leaf=True),
     ],
@@ -77,7 +77,7 @@ def test_a_leaf_of_an_adopted_type_can_be_kept_whole() -> None:
 
 
 def test_a_type_is_adopted_when_jax_learns_it_after_its_first_use() -> None:
-    class Late(Adopted):
+    class Late(ExternalNode):
         pass
 
     value = Late(1)
@@ -93,7 +93,7 @@ def test_nothing_of_ours_reaches_jax() -> None:
     trees.register_pytree_node(Ours, lambda x: ((1,), None), lambda _, c: Ours())
     value = Ours()
     assert trees.leaves(value) == [1]
-    assert jaxs.leaves(value) == [value]
+    assert jax_tree.leaves(value) == [value]
 
 
 # --- descriptions -----------------------------------------------------------------------------------------------------
@@ -111,8 +111,8 @@ def test_a_description_builds_the_structure_again(tree: object) -> None:
 
 
 def test_a_description_of_jaxs_structure_builds_ours() -> None:
-    tree = {"k": [Adopted(1), Point(2, None)], "o": collections.OrderedDict(a=1)}
-    assert trees.describe(jaxs.structure(tree)).build() == trees.structure(tree)
+    tree = {"k": [ExternalNode(1), Point(2, None)], "o": collections.OrderedDict(a=1)}
+    assert trees.describe(jax_tree.structure(tree)).build() == trees.structure(tree)
 
 
 def run_python(program: str) -> str:

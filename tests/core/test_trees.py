@@ -13,7 +13,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from tests.core.forest import TREES, Layer, Mode, Pair, Point, is_short, jaxs, paths, tree_util
+from tests.core.forest import TREES, Layer, Mode, Pair, Point, is_short, jax_tree, paths, tree_util
 from tracefx import tree as public
 from tracefx.core import trees
 
@@ -23,7 +23,7 @@ from tracefx.core import trees
 @given(TREES, st.sampled_from([None, is_short]))
 def test_leaves_and_structures_are_jaxs(tree: object, is_leaf: trees.IsLeaf | None) -> None:
     leaves, treedef = trees.flatten(tree, is_leaf)
-    expected, expected_def = jaxs.flatten(tree, is_leaf)
+    expected, expected_def = jax_tree.flatten(tree, is_leaf)
     assert leaves == expected
     assert all(ours is theirs for ours, theirs in zip(leaves, expected, strict=True))
     assert str(treedef) == str(expected_def)
@@ -39,15 +39,15 @@ def test_unflatten_is_the_inverse_of_flatten(tree: object) -> None:
     assert type(rebuilt) is type(tree)
     assert trees.flatten(rebuilt) == (leaves, treedef)
     marked = trees.unflatten(treedef, range(len(leaves)))
-    expected = jaxs.unflatten(jaxs.structure(tree), range(len(leaves)))
-    assert jaxs.structure(marked) == jaxs.structure(expected)
+    expected = jax_tree.unflatten(jax_tree.structure(tree), range(len(leaves)))
+    assert jax_tree.structure(marked) == jax_tree.structure(expected)
     assert trees.leaves(marked) == list(range(len(leaves)))
 
 
 @given(TREES, st.sampled_from([None, is_short]))
 def test_paths_are_jaxs(tree: object, is_leaf: trees.IsLeaf | None) -> None:
     ours, treedef = trees.flatten_with_path(tree, is_leaf)
-    theirs, _ = jaxs.flatten_with_path(tree, is_leaf)
+    theirs, _ = jax_tree.flatten_with_path(tree, is_leaf)
     assert paths(ours) == paths(theirs)
     assert treedef == trees.structure(tree, is_leaf)
     for simple, separator in ((False, ""), (True, "/")):
@@ -66,27 +66,27 @@ def test_a_predicate_may_ask_for_the_path(tree: object) -> None:
         return is_leaf(path, x)
 
     ours = public.leaves_with_path(tree, asked, is_leaf_takes_path=True)
-    assert paths(ours) == paths(jaxs.leaves_with_path(tree, is_leaf, is_leaf_takes_path=True))
+    assert paths(ours) == paths(jax_tree.leaves_with_path(tree, is_leaf, is_leaf_takes_path=True))
 
 
 @given(TREES)
 def test_map_and_reductions_are_jaxs(tree: object) -> None:
     double: Any = lambda x, *rest: (type(x).__name__, *rest)  # noqa: E731  # used four times
     for ours, theirs in [
-        (trees.map(double, tree), jaxs.map(double, tree)),
-        (trees.map(double, tree, tree, is_leaf=is_short), jaxs.map(double, tree, tree, is_leaf=is_short)),
+        (trees.map(double, tree), jax_tree.map(double, tree)),
+        (trees.map(double, tree, tree, is_leaf=is_short), jax_tree.map(double, tree, tree, is_leaf=is_short)),
         (
             public.map_with_path(lambda p, x, y: trees.keystr(p) + str(y), tree, tree),
-            jaxs.map_with_path(lambda p, x, y: tree_util.keystr(p) + str(y), tree, tree),
+            jax_tree.map_with_path(lambda p, x, y: tree_util.keystr(p) + str(y), tree, tree),
         ),
     ]:
-        assert jaxs.flatten(ours) == jaxs.flatten(theirs)
+        assert jax_tree.flatten(ours) == jax_tree.flatten(theirs)
     count = lambda n, _: n + 1  # noqa: E731  # used twice
-    assert trees.reduce(count, tree, 0) == jaxs.reduce(count, tree, 0)
-    assert public.all(tree) == jaxs.all(tree)
+    assert trees.reduce(count, tree, 0) == jax_tree.reduce(count, tree, 0)
+    assert public.all(tree) == jax_tree.all(tree)
     joined = [f"{x}" for x in trees.leaves(tree)]
     bracket: Callable[[str, str], str] = lambda x, y: f"({x},{y})"  # noqa: E731  # used twice
-    assert public.reduce_associative(bracket, joined, identity="") == jaxs.reduce_associative(
+    assert public.reduce_associative(bracket, joined, identity="") == jax_tree.reduce_associative(
         bracket, joined, identity=""
     )
 
@@ -106,7 +106,9 @@ def test_transpose_is_jaxs(outer: object, inner: object) -> None:
     if ours.num_leaves == 0:  # where jax's fails if the inner structure has leaves
         assert trees.structure(got) == inner_def.compose(ours)
         return
-    assert jaxs.flatten(got) == jaxs.flatten(jaxs.transpose(jaxs.structure(outer), jaxs.structure(inner), tree))
+    assert jax_tree.flatten(got) == jax_tree.flatten(
+        jax_tree.transpose(jax_tree.structure(outer), jax_tree.structure(inner), tree)
+    )
     with pytest.raises(TypeError, match="wants a tree of the structure"):
         trees.transpose(ours, trees.structure((inner, 0)), tree)
 
@@ -120,7 +122,7 @@ def test_transpose_infers_the_inner_structure() -> None:
 def test_a_prefix_is_spread_as_jax_does_it(prefix: object, tree: object) -> None:
     for candidate in (prefix, tree, trees.map(lambda x: 7, tree, is_leaf=lambda x: type(x) in (list, Point))):
         try:
-            expected = jaxs.broadcast(candidate, tree)
+            expected = jax_tree.broadcast(candidate, tree)
         except ValueError:
             with pytest.raises(ValueError, match="must have the structure of"):
                 trees.broadcast_prefix(candidate, tree)
@@ -128,8 +130,8 @@ def test_a_prefix_is_spread_as_jax_does_it(prefix: object, tree: object) -> None
                 trees.broadcast_prefix(candidate, trees.structure(tree))
         else:
             entries = trees.broadcast_prefix(candidate, tree)
-            assert entries == jaxs.leaves(expected) == trees.broadcast_prefix(candidate, trees.structure(tree))
-            assert jaxs.flatten(public.broadcast(candidate, tree)) == jaxs.flatten(expected)
+            assert entries == jax_tree.leaves(expected) == trees.broadcast_prefix(candidate, trees.structure(tree))
+            assert jax_tree.flatten(public.broadcast(candidate, tree)) == jax_tree.flatten(expected)
 
 
 # --- kinds of nodes ---------------------------------------------------------------------------------------------------
@@ -143,7 +145,7 @@ def test_keys_are_values_with_jaxs_fields() -> None:
         trees.GetAttrKey("y"),
         trees.FlattenedIndexKey(1),
     )
-    assert repr(path) == repr(jaxs.leaves_with_path([{"k": Point((), Pair((), 5))}])[0][0])
+    assert repr(path) == repr(jax_tree.leaves_with_path([{"k": Point((), Pair((), 5))}])[0][0])
 
 
 def test_the_types_of_rebuilt_containers() -> None:

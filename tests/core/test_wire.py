@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tracefx.core.byte_format import ByteReader, decode_envelope, encode_envelope, put_bytes, put_string, put_uint
 from tracefx.core.errors import ParseError
-from tracefx.core.flatbuffers import Number, Numbers, Table, flatbuffer
-from tracefx.core.wire import Reader, put_bytes, put_string, put_uint, sealed, unsealed
+from tracefx.core.flatbuffers import Table, UInt, UIntVector, encode_flatbuffer
 
 MAGIC = b"0123456789abcdef"
 
 
-def reader(data: bytes) -> Reader:
-    return Reader(memoryview(data), "it")
+def reader(data: bytes) -> ByteReader:
+    return ByteReader(memoryview(data), "it")
 
 
 @given(st.lists(st.integers(0, 2**64 - 1)), st.lists(st.text(st.characters())), st.lists(st.binary()))
@@ -28,10 +28,10 @@ def test_there_and_back(numbers: list[int], strings: list[str], parts: list[byte
         put_string(out, text)
     for part in parts:
         put_bytes(out, part)
-    back = unsealed(sealed(MAGIC, 7, out), MAGIC, 7, "it")
+    back = decode_envelope(encode_envelope(MAGIC, 7, out), MAGIC, 7, "it")
     assert [back.uint() for _ in numbers] == numbers
     assert [back.string("a string") for _ in strings] == strings
-    assert [bytes(back.sized("bytes")) for _ in parts] == parts
+    assert [bytes(back.length_prefixed("bytes")) for _ in parts] == parts
     back.done()
 
 
@@ -81,20 +81,20 @@ def test_messages_are_short() -> None:
 
 
 def test_files() -> None:
-    data = sealed(MAGIC, 7, b"content")
+    data = encode_envelope(MAGIC, 7, b"content")
     assert data[:26] == MAGIC + struct.pack("<HQ", 7, 7)
     for changed, message in (
         (b"x" + data[1:], "begins with b'0123456789abcdef'"),
         (data[:20], "is cut off: 20 bytes"),
         (data[:-1], "says that its content has 7 bytes, but there are 6"),
         (data[:-1] + b"\0", "its checksum is another one"),
-        (sealed(MAGIC, 8, b""), "of version 8 of the format, but this tracefx reads version 7"),
+        (encode_envelope(MAGIC, 8, b""), "of version 8 of the format, but this tracefx reads version 7"),
     ):
         with pytest.raises(ParseError, match=message):
-            unsealed(changed, MAGIC, 7, "it")
+            decode_envelope(changed, MAGIC, 7, "it")
     wide = memoryview(data + bytes(-len(data) % 4)).cast("I")
     with pytest.raises(ParseError, match="it is cut off, or has something after it"):
-        unsealed(wide, MAGIC, 7, "it")  # read by bytes, whatever the view's items are
+        decode_envelope(wide, MAGIC, 7, "it")  # read by bytes, whatever the view's items are
 
 
 # ------------------------------------------------------------------ flatbuffers
@@ -145,21 +145,21 @@ class Found:
 
 
 def test_a_flatbuffer() -> None:
-    inner = Table({1: Number(9, 1)})
+    inner = Table({1: UInt(9, 1)})
     table = Table(
         {
-            0: Number(300, 2),
+            0: UInt(300, 2),
             1: "name é",
             2: None,
-            3: Numbers((1, 2, 70000), 4),
+            3: UIntVector((1, 2, 70000), 4),
             4: [inner, Table({}), inner],
-            5: Number(7, 1),
+            5: UInt(7, 1),
             6: b"bytes",
-            9: Numbers((5,), 2),
+            9: UIntVector((5,), 2),
             10: ["a", "bc"],
         }
     )
-    found = Found.root(flatbuffer(table))
+    found = Found.root(encode_flatbuffer(table))
     assert (found.number(0, "<H"), found.text(1), found.place(2), found.place(7)) == (300, "name é", 0, 0)
     assert (found.numbers(3, "<I"), found.number(5, "<B")) == ([1, 2, 70000], 7)
     assert bytes(found.numbers(6, "<B")) == b"bytes"

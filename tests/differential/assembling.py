@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from tests.differential.records import Known, Record, call, f32, grid, i32, record
+from tests.differential.records import Record, StaticArgument, call, f32, grid, i32, record
 
 X: Final = grid(2, 3, 2)
 M: Final = grid(2, 3)
@@ -47,6 +47,8 @@ RECORDS: Final[tuple[Record, ...]] = (
         refused=[call(np.float32(1)), call(M, axis=2), call("a")],
     ),
     record("vsplit", call(grid(4, 2), 2), values=[call(V, [1])], refused=[call(M, 5), call(V, None)]),
-    record("hsplit", call(M, 3), values=[call(V, [1]), call(V, Known(np.array([1, 2])))], refused=[call(M, 2)]),
+    record(
+        "hsplit", call(M, 3), values=[call(V, [1]), call(V, StaticArgument(np.array([1, 2])))], refused=[call(M, 2)]
+    ),
     record("dsplit", call(X, 2), values=[call(X, [1, 2])], refused=[call(M, 2)]),
 )

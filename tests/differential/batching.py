@@ -9,16 +9,26 @@ import numpy as np
 from attrs import frozen
 
 import tracefx as fx
-from tests.differential.comparing import Found, attempt, compare, said
-from tests.differential.records import OURS, Call, Function, Library, Record, is_inexact, like, numbers_of, passed
+from tests.differential.comparing import Mismatches, attempt, compare, format_outcome
+from tests.differential.records import (
+    OURS,
+    Call,
+    Function,
+    Library,
+    Record,
+    is_inexact,
+    operand_values,
+    to_library_array,
+    with_same_weak_type,
+)
 from tracefx.core.dtypes import NDArray
-from tracefx.testing.laws import every_axes
+from tracefx.testing.laws import all_batch_axes
 from tracefx.testing.tolerances import Ulps
 
 
 @final
 @frozen(eq=False)
-class Batched:
+class BatchedCall:
     """A call of a batch, in which some operands are mapped."""
 
     call: Call
@@ -27,13 +37,13 @@ class Batched:
     @property
     def size(self) -> int:
         """A size that no axis has, so that none can be taken for the batch's."""
-        return next(n for n in range(3, 9) if all(n not in numbers_of(x).shape for x in self.call.operands))
+        return next(n for n in range(3, 9) if all(n not in operand_values(x).shape for x in self.call.operands))
 
     @property
-    def every_axes(self) -> list[tuple[int | None, ...]]:
+    def all_batch_axes(self) -> list[tuple[int | None, ...]]:
         """The ways to lay out the batch, the one in front first."""
-        ranks = [numbers_of(x).ndim if i in self.chosen else -1 for i, x in enumerate(self.call.operands)]
-        return [axes for axes in every_axes(ranks, most=24) if all(axes[i] is not None for i in self.chosen)]
+        ranks = [operand_values(x).ndim if i in self.chosen else -1 for i, x in enumerate(self.call.operands)]
+        return [axes for axes in all_batch_axes(ranks, most=24) if all(axes[i] is not None for i in self.chosen)]
 
     @property
     def last(self) -> tuple[int | None, ...]:
@@ -41,9 +51,12 @@ class Batched:
 
     def laid_out(self, library: Library, axes: Sequence[int | None]) -> list[Any]:
         return [
-            passed(library, x)
+            to_library_array(library, x)
             if axis is None
-            else passed(library, like(x, np.stack([varied(numbers_of(x), k) for k in range(self.size)], axis)))
+            else to_library_array(
+                library,
+                with_same_weak_type(x, np.stack([vary_element(operand_values(x), k) for k in range(self.size)], axis)),
+            )
             for x, axis in zip(self.call.operands, axes, strict=True)
         ]
 
@@ -51,7 +64,12 @@ class Batched:
         """The operands of each element of the batch."""
         operands = list(enumerate(self.call.operands))
         return [
-            [passed(library, like(x, varied(numbers_of(x), k)) if i in self.chosen else x) for i, x in operands]
+            [
+                to_library_array(
+                    library, with_same_weak_type(x, vary_element(operand_values(x), k)) if i in self.chosen else x
+                )
+                for i, x in operands
+            ]
             for k in range(self.size)
         ]
 
@@ -60,18 +78,18 @@ class Batched:
         return over
 
 
-def choices(call: Call) -> list[tuple[int, ...]]:
+def operand_subsets(call: Call) -> list[tuple[int, ...]]:
     """Which operands of a call are mapped: each alone, and all together."""
     count = len(call.operands)
     return [*([(i,) for i in range(count)] if count > 1 else []), *([tuple(range(count))] if count else [])]
 
 
-def batch_differs(record: Record, b: Batched, want: Any, ulps: Ulps, *, typed: bool = True) -> Found:
+def batch_mismatches(record: Record, b: BatchedCall, want: Any, ulps: Ulps, *, typed: bool = True) -> Mismatches:
     """How a batch differs from the results wanted, stacked in front, when it is laid out along any axes."""
     f = record.via(OURS)
-    for axes in b.every_axes:
+    for axes in b.all_batch_axes:
         got = attempt(lambda axes=axes: b.mapped(OURS, f, axes)(b.laid_out(OURS, axes)))  # type: ignore[misc]
-        difference = said(got) if isinstance(got, Exception) else compare(got, want, ulps, typed=typed)
+        difference = format_outcome(got) if isinstance(got, Exception) else compare(got, want, ulps, typed=typed)
         if difference:
             return [f"vmap {b.call} in {axes}: {difference}"]  # the others would differ in the same way
     moved = fx.tree.map(lambda w: np.moveaxis(np.asarray(w), 0, -1), want)
@@ -92,7 +110,7 @@ def _in_order(x: NDArray, k: int) -> NDArray:
     return np.asarray(x * x.dtype.type(1 - k / 16) + x.dtype.type(k / 32)).astype(x.dtype)
 
 
-def varied(x: NDArray, k: int) -> NDArray:
+def vary_element(x: NDArray, k: int) -> NDArray:
     """Element `k` of a batch: numbers that stay where the function is defined as far as one can tell."""
     if x.size > 1:
         return _in_order(x, k) if _is_in_order(x) else np.roll(x, k)

@@ -7,11 +7,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tests.differential.records import Call, Library, is_inexact, passed
+from tests.differential.records import Call, Library, is_inexact, to_library_array
 from tracefx.core.array import Array
-from tracefx.testing.tolerances import Ulps, apart
+from tracefx.testing.tolerances import Ulps, ulp_distance
 
-Found: TypeAlias = list[str]
+Mismatches: TypeAlias = list[str]
 """What differs: for each difference the aspect, the call, and what is here and what there."""
 
 
@@ -48,7 +48,7 @@ def _compare_one(got: Any, want: Any, ulps: Ulps | None, typed: bool) -> str:
         return ""
     g, w = np.asarray(got), np.asarray(want)
     allowed = ulps.for_array(w)
-    distance = apart(g, w, allowed.least)
+    distance = ulp_distance(g, w, allowed.least)
     if not distance.size:
         return ""
     limit = allowed.of(g.dtype) if is_inexact(g) else 0
@@ -68,22 +68,26 @@ def attempt(thunk: Callable[[], Any]) -> Any:
         return error
 
 
-def builtin(error: BaseException) -> type:
+def builtin_error_class(error: BaseException) -> type:
     """The built-in class that an error belongs to."""
     return next(kind for kind in type(error).__mro__ if kind.__module__ == "builtins")
 
 
-def said(x: Any) -> str:
+def format_outcome(x: Any) -> str:
     """A result, or an error with the beginning of what it says."""
     return f"{type(x).__name__}: {str(x)[:120]}" if isinstance(x, Exception) else repr(x)
 
 
 def arrays(library: Library, call: Call) -> list[Any]:
-    return [passed(library, x) for x in call.operands]
+    return [to_library_array(library, x) for x in call.operands]
 
 
-def outcome(got: Any, want: Any, ulps: Ulps | None, *, typed: bool = True) -> str:
+def compare_outcomes(got: Any, want: Any, ulps: Ulps | None, *, typed: bool = True) -> str:
     """How results differ, either of which may be an error."""
     if isinstance(want, Exception):
-        return "" if isinstance(got, builtin(want)) else f"{said(got)} in place of {said(want)}"
-    return said(got) if isinstance(got, Exception) else compare(got, want, ulps, typed=typed)
+        return (
+            ""
+            if isinstance(got, builtin_error_class(want))
+            else f"{format_outcome(got)} in place of {format_outcome(want)}"
+        )
+    return format_outcome(got) if isinstance(got, Exception) else compare(got, want, ulps, typed=typed)

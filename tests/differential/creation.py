@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from tests.differential.records import Known, Record, Weak, bools, c_grid, call, f32, grid, i32, record
+from tests.differential.records import Record, StaticArgument, Weak, bools, c_grid, call, f32, grid, i32, record
 from tracefx.testing.tolerances import ELEMENTARY, SUMMED
 
 X: Final = grid(2, 3, 4)
@@ -16,8 +16,8 @@ NONE: Final = np.zeros((2, 0), np.float32)
 BAD_SHAPES: Final = (call(-1), call(2.0), call((2, "a")), call(None), call(2, "other"), call())
 
 
-def k(x: object) -> Known:
-    return Known(x)
+def k(x: object) -> StaticArgument:
+    return StaticArgument(x)
 
 
 RECORDS: Final[tuple[Record, ...]] = (

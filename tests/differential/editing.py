@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from tests.closeness import BESIDE_JAX
-from tests.differential.records import Known, Record, Weak, bools, c_grid, call, f32, grid, i32, record
+from tests.closeness import JAX_TOLERANCE
+from tests.differential.records import Record, StaticArgument, Weak, bools, c_grid, call, f32, grid, i32, record
 from tracefx.testing.tolerances import ELEMENTARY, SUMMED, ulps_of
 
 X: Final = grid(3, 4)
@@ -21,14 +21,20 @@ RECORDS: Final[tuple[Record, ...]] = (
         call(X, 1, axis=1),
         call(V, slice(1, 4, 2)),
         values=[
-            call(X, Known(np.array([0, -1])), axis=0),
-            call(V, Known(np.array([True, False, True, False, False]))),
+            call(X, StaticArgument(np.array([0, -1])), axis=0),
+            call(V, StaticArgument(np.array([True, False, True, False, False]))),
             call(V, i32(1, 3), assume_unique_indices=True),
             call(V, i32(-1, 7), assume_unique_indices=True),
             call(X, -2),
             call(X, slice(None), axis=0),
         ],
-        refused=[call(X, 1.5), call(X, 3, axis=0), call(X, 1, axis=2), call("a", 1), call(V, Known(np.ones(3, bool)))],
+        refused=[
+            call(X, 1.5),
+            call(X, 3, axis=0),
+            call(X, 1, axis=2),
+            call("a", 1),
+            call(V, StaticArgument(np.ones(3, bool))),
+        ],
         dtypes=FEW,
     ),
     record(
@@ -125,7 +131,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         ],
         refused=[call(grid(4), grid(4)), call("a", V), call(grid(2, 3), grid(3, 3))],
         dtypes=("int32", "bfloat16", "float32", "complex64"),
-        ulps=BESIDE_JAX,
+        ulps=JAX_TOLERANCE,
     ),
     record(
         "kron",

@@ -10,8 +10,8 @@ from tests.differential.records import (
     DTYPES,
     EDGES,
     Call,
-    Known,
     Record,
+    StaticArgument,
     Weak,
     bools,
     c64,
@@ -39,7 +39,8 @@ def one(
     if complex_too:
         calls.append(call(c_grid(3, low=low, high=high)))
     kw.setdefault(
-        "values", (call(EDGES), call(2), call((low + high) / 2), call(True), call(NOTHING), call(Known(f32(0.5))))
+        "values",
+        (call(EDGES), call(2), call((low + high) / 2), call(True), call(NOTHING), call(StaticArgument(f32(0.5)))),
     )
     return record(name, *calls, refused=BAD, ulps=ulps, **kw)
 
@@ -65,7 +66,7 @@ def two(
         call(True, draw(2)),
         call(2, 3),
         call(2.0, 3),
-        call(draw(2), Known(np.ones(2))),
+        call(draw(2), StaticArgument(np.ones(2))),
         call(i32(1, 2), 2),
         call(i32(1, 2), 0.5),
         call(i32(1, 2), Weak(f32(0.5))),

@@ -21,10 +21,19 @@ from attrs import frozen
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.compiling import compiled
+from tests.compiling import compile_with_fallback
 from tests.differential import references
-from tests.differential.batching import Batched, batch_differs, choices
-from tests.differential.comparing import Found, arrays, attempt, builtin, compare, leaves_of, outcome, said
+from tests.differential.batching import BatchedCall, batch_mismatches, operand_subsets
+from tests.differential.comparing import (
+    Mismatches,
+    arrays,
+    attempt,
+    builtin_error_class,
+    compare,
+    compare_outcomes,
+    format_outcome,
+    leaves_of,
+)
 from tests.differential.records import (
     OURS,
     THEIRS,
@@ -35,21 +44,21 @@ from tests.differential.records import (
     Record,
     cast,
     is_inexact,
-    like,
-    numbers_of,
-    passed,
+    operand_values,
+    to_library_array,
+    with_same_weak_type,
 )
-from tests.differential.references import Asked
-from tests.laws.examples import is_long
+from tests.differential.references import ExpectedResult
+from tests.laws.examples import is_long_profile
 from tests.versions import RETURN_LISTS
 from tracefx.core.dtypes import NDArray
-from tracefx.testing.tolerances import DERIVATIVE, TWICE, Ulps
+from tracefx.testing.tolerances import DERIVATIVE, SECOND_DERIVATIVE, Ulps
 
-USUAL: Final = ("bool", "int32", "bfloat16", "float64", "complex64")
+DEFAULT_DTYPES: Final = ("bool", "int32", "bfloat16", "float64", "complex64")
 """The dtypes for which values are compared; for others types are, unless there is time for more."""
 
 
-def quiet(f: Function) -> Function:
+def suppress_warnings(f: Function) -> Function:
     """`f` of JAX, without what it warns of: ours must not warn."""
 
     def g(*args: Any) -> Any:
@@ -60,8 +69,8 @@ def quiet(f: Function) -> Function:
     return g
 
 
-def by_jax(f: Function) -> Function:
-    return quiet(compiled(jax.jit, f))
+def compile_with_jax(f: Function) -> Function:
+    return suppress_warnings(compile_with_fallback(jax.jit, f))
 
 
 # ------------------------------------------------------------------ values and types
@@ -69,43 +78,47 @@ def by_jax(f: Function) -> Function:
 Labelled: TypeAlias = tuple[str, Call]
 
 
-def values(record: Record) -> Found:
+def values(record: Record) -> Mismatches:
     """Values, dtypes and weak types, evaluated and compiled; of the first call, evaluated, in other dtypes too."""
     known = [*[(f"{c}", c) for c in (*record.calls, *record.values)], *_recast(record)]
     if record.is_plain:
         return _plain_values(record, known)
-    staged = len(known) if is_long() else len(record.calls) + len(record.values)
+    staged = len(known) if is_long_profile() else len(record.calls) + len(record.values)
     asked = [
-        Asked(label, each, want, record.ulps, True, i < staged)
-        for i, ((label, each), want) in enumerate(zip(known, _each_of_theirs(record, known, by_jax), strict=True))
+        ExpectedResult(label, each, want, record.ulps, True, i < staged)
+        for i, ((label, each), want) in enumerate(
+            zip(known, _each_of_theirs(record, known, compile_with_jax), strict=True)
+        )
     ]
-    asked += references.asked(record.reference) if record.reference else []
+    asked += references.expected_results(record.reference) if record.reference else []
     given = [arrays(OURS, a.call) for a in asked]
-    found: Found = []
+    found: Mismatches = []
     f, good = record.via(OURS), []
     for i, (a, xs) in enumerate(zip(asked, given, strict=True)):
         attempt(lambda a=a, xs=xs: a.call.of(f, xs))  # type: ignore[misc]
         # How functions are evaluated is looked for where a kind of arguments comes again.
         got = attempt(lambda a=a, xs=xs: a.call.of(f, xs))  # type: ignore[misc]
-        if difference := outcome(got, a.want, a.ulps, typed=a.typed):
+        if difference := compare_outcomes(got, a.want, a.ulps, typed=a.typed):
             found.append(f"value {a.label}: {difference}")
         if a.staged and not isinstance(got, Exception) and not isinstance(a.want, Exception):
             good.append(i)
-    together = compiled(fx.jit, lambda xss: [asked[i].call.of(f, xs) for i, xs in zip(good, xss, strict=True)])
+    together = compile_with_fallback(
+        fx.jit, lambda xss: [asked[i].call.of(f, xs) for i, xs in zip(good, xss, strict=True)]
+    )
     for i, got in zip(good, together([given[i] for i in good]), strict=True):
         if difference := compare(got, asked[i].want, asked[i].ulps, typed=asked[i].typed):
             found.append(f"compiled {asked[i].label}: {difference}")
     return found
 
 
-def types(record: Record) -> Found:
+def types(record: Record) -> Mismatches:
     """The types of the results of the first call in other dtypes, also one operand at a time. Nothing is compiled."""
     changed = [*[(f"{c}", c) for c in record.typed], *_one_recast(record)]
-    wanted = _each_of_theirs(record, changed, lambda f: quiet(functools.partial(jax.eval_shape, f)))
-    found: Found = []
+    wanted = _each_of_theirs(record, changed, lambda f: suppress_warnings(functools.partial(jax.eval_shape, f)))
+    found: Mismatches = []
     for (label, each), want in zip(changed, wanted, strict=True):
         got = attempt(lambda each=each: each.of(record.via(OURS), arrays(OURS, each)))  # type: ignore[misc]
-        if difference := outcome(got, want, None):
+        if difference := compare_outcomes(got, want, None):
             found.append(f"dtype {label}: {difference}")
     return found
 
@@ -150,12 +163,12 @@ def _each_of_theirs(record: Record, calls: Sequence[Labelled], evaluate: Callabl
     return [errors.get(i, out) for i, out in enumerate(outs)]
 
 
-def _plain_values(record: Record, calls: Sequence[Labelled]) -> Found:
-    found: Found = []
+def _plain_values(record: Record, calls: Sequence[Labelled]) -> Mismatches:
+    found: Mismatches = []
     for label, each in calls:
         got, want = [attempt(lambda lib=lib: each.of(record.via(lib), arrays(lib, each))) for lib in (OURS, THEIRS)]  # type: ignore[misc]  # noqa: B023
         if isinstance(want, Exception) or isinstance(got, Exception):
-            if difference := outcome(got, want, None):
+            if difference := compare_outcomes(got, want, None):
                 found.append(f"value {label}: {difference}")
         elif type(got) is not type(want) or got != want:
             found.append(f"value {label}: {got!r} in place of {want!r}")
@@ -164,11 +177,11 @@ def _plain_values(record: Record, calls: Sequence[Labelled]) -> Found:
 
 def _alike(record: Record) -> tuple[Call, str, list[int]] | None:
     """The first call, the dtype of its first operand, and which operands have it."""
-    first = next((c for c in record.calls if c.places), None)
+    first = next((c for c in record.calls if c.operand_positions), None)
     if first is None:
         return None
-    main = numbers_of(first.operands[0]).dtype
-    return first, str(main), [i for i, x in enumerate(first.operands) if numbers_of(x).dtype == main]
+    main = operand_values(first.operands[0]).dtype
+    return first, str(main), [i for i, x in enumerate(first.operands) if operand_values(x).dtype == main]
 
 
 def _recast(record: Record) -> Iterator[Labelled]:
@@ -176,7 +189,7 @@ def _recast(record: Record) -> Iterator[Labelled]:
     if found := _alike(record):
         first, main, same = found
         for dtype in record.dtypes:
-            if dtype != main and (dtype in USUAL or is_long()):
+            if dtype != main and (dtype in DEFAULT_DTYPES or is_long_profile()):
                 yield f"all {dtype}", _with_dtypes(first, dict.fromkeys(same, dtype))
 
 
@@ -187,11 +200,11 @@ def _one_recast(record: Record) -> Iterator[Labelled]:
         return
     first, main, same = found
     for dtype in record.dtypes:
-        if dtype not in (main, *USUAL):
+        if dtype not in (main, *DEFAULT_DTYPES):
             yield f"all {dtype}", _with_dtypes(first, dict.fromkeys(same, dtype))
     if len(same) < 2:
         return
-    if record.pairs and is_long():
+    if record.pairs and is_long_profile():
         for one, other in itertools.permutations(record.dtypes, 2):
             yield f"{one} {other}", _with_dtypes(first, {same[0]: one, same[1]: other})
         return
@@ -201,43 +214,43 @@ def _one_recast(record: Record) -> Iterator[Labelled]:
 
 
 def _with_dtypes(call: Call, dtypes: dict[int, str]) -> Call:
-    return call.at([cast(numbers_of(x), dtypes[i]) if i in dtypes else x for i, x in enumerate(call.operands)])
+    return call.at([cast(operand_values(x), dtypes[i]) if i in dtypes else x for i, x in enumerate(call.operands)])
 
 
-def other_names(record: Record) -> Found:
+def other_names(record: Record) -> Mismatches:
     """A function of several names is JAX's function of each."""
-    found: Found = []
+    found: Mismatches = []
     for name in record.also:
         module, attribute = name.split(".")
         ours, theirs = [getattr(getattr(library, module), attribute) for library in (OURS, THEIRS)]
         if ours is not record.via(OURS):
             found.append(f"name {name}: it is another function")
         for each in record.calls[:1]:
-            got, want = each.of(ours, arrays(OURS, each)), quiet(each.of)(theirs, arrays(THEIRS, each))
+            got, want = each.of(ours, arrays(OURS, each)), suppress_warnings(each.of)(theirs, arrays(THEIRS, each))
             if difference := compare(got, want, record.ulps):
                 found.append(f"name {name} {each}: {difference}")
     return found
 
 
-def refusals(record: Record) -> Found:
+def refusals(record: Record) -> Mismatches:
     """Errors are of the same built-in class."""
-    found: Found = []
+    found: Mismatches = []
     for each in record.refused:
-        want = attempt(lambda each=each: quiet(each.of)(record.via(THEIRS), arrays(THEIRS, each)))  # type: ignore[misc]
+        want = attempt(lambda each=each: suppress_warnings(each.of)(record.via(THEIRS), arrays(THEIRS, each)))  # type: ignore[misc]
         got = attempt(lambda each=each: each.of(record.via(OURS), arrays(OURS, each)))  # type: ignore[misc]
         if not isinstance(want, Exception):
-            found.append(f"error {each}: JAX gives {want!r}, here {said(got)}")
-        elif not isinstance(got, builtin(want)):
-            found.append(f"error {each}: {said(got)} in place of {said(want)}")
+            found.append(f"error {each}: JAX gives {want!r}, here {format_outcome(got)}")
+        elif not isinstance(got, builtin_error_class(want)):
+            found.append(f"error {each}: {format_outcome(got)} in place of {format_outcome(want)}")
     return found
 
 
 # ------------------------------------------------------------------ derivatives
 
 
-def _drawn(x: Operand | NDArray, what: str) -> NDArray:
+def _random_like(x: Operand | NDArray, what: str) -> NDArray:
     """Normally distributed numbers like `x`, the same in every run."""
-    numbers = numbers_of(x)
+    numbers = operand_values(x)
     rng = np.random.default_rng(zlib.crc32(f"{what} {numbers.shape}".encode()))
     drawn = np.asarray(rng.standard_normal(numbers.shape))
     if numbers.dtype.kind == "c":
@@ -247,36 +260,41 @@ def _drawn(x: Operand | NDArray, what: str) -> NDArray:
 
 @final
 @frozen(eq=False)
-class Slope:
+class DerivativeCase:
     """A call whose derivatives are compared: tangents of its inexact operands, cotangents of its inexact outputs."""
 
     call: Call
-    moving: tuple[int, ...]
+    differentiable_operands: tuple[int, ...]
     """Which operands have tangents."""
     tangents: tuple[NDArray, ...]
     weights: tuple[NDArray | None, ...]
 
     @staticmethod
-    def of(record: Record, call: Call) -> Slope:
+    def of(record: Record, call: Call) -> DerivativeCase:
         outs = [np.asarray(o) for o in leaves_of(call.of(record.via(OURS), arrays(OURS, call)))]
-        moving = tuple([i for i in call.moving if record.along is None or i in record.along])
-        return Slope(
+        moving = tuple([i for i in call.differentiable_operands if record.along is None or i in record.along])
+        return DerivativeCase(
             call,
             moving,
-            tuple([_drawn(call.operands[i], f"tangent {i}") for i in moving]),
-            tuple([_drawn(o, f"weight {i}") if is_inexact(o) else None for i, o in enumerate(outs)]),
+            tuple([_random_like(call.operands[i], f"tangent {i}") for i in moving]),
+            tuple([_random_like(o, f"weight {i}") if is_inexact(o) else None for i, o in enumerate(outs)]),
         )
 
     @property
-    def choices(self) -> list[tuple[int, ...]]:
+    def operand_subsets(self) -> list[tuple[int, ...]]:
         """Which operands are moved: each alone, and all together."""
-        return [*([(i,) for i in self.moving] if len(self.moving) > 1 else []), self.moving]
+        return [
+            *([(i,) for i in self.differentiable_operands] if len(self.differentiable_operands) > 1 else []),
+            self.differentiable_operands,
+        ]
 
     def moved(self, library: Library, chosen: Sequence[int]) -> list[Any]:
         """The tangents of all operands that have one, those that aren't chosen zero."""
         return [
-            passed(library, like(self.call.operands[i], t if i in chosen else np.zeros_like(t)))
-            for i, t in zip(self.moving, self.tangents, strict=True)
+            to_library_array(
+                library, with_same_weak_type(self.call.operands[i], t if i in chosen else np.zeros_like(t))
+            )
+            for i, t in zip(self.differentiable_operands, self.tangents, strict=True)
         ]
 
     def restricted(self, f: Function, xs: Sequence[Any], chosen: Sequence[int]) -> Function:
@@ -296,15 +314,15 @@ class Slope:
 
         def pulled(*xs: Any) -> list[Any]:
             _, pull = library.root.vjp(f, *xs)
-            return list(pull([passed(library, w) for w in self.weights if w is not None]))
+            return list(pull([to_library_array(library, w) for w in self.weights if w is not None]))
 
         return pulled
 
 
-def derivatives(record: Record) -> Found:
+def derivatives(record: Record) -> Mismatches:
     """Tangents, gradients, and tangents of gradients, along each inexact operand alone and along all together."""
-    slopes = [Slope.of(record, c) for c in record.calls] if record.derivatives else []
-    slopes = [s for s in slopes if s.moving and any(w is not None for w in s.weights)]
+    slopes = [DerivativeCase.of(record, c) for c in record.calls] if record.derivatives else []
+    slopes = [s for s in slopes if s.differentiable_operands and any(w is not None for w in s.weights)]
     f = record.via(THEIRS)
 
     errors: dict[tuple[int, str], Exception] = {}
@@ -319,7 +337,7 @@ def derivatives(record: Record) -> Found:
     def oracle(given: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
         outs = []
         for i, (s, xs, ts) in enumerate(zip(slopes, given, tangents, strict=True)):
-            g, moved = s.restricted(f, xs, s.moving), [xs[j] for j in s.moving]
+            g, moved = s.restricted(f, xs, s.differentiable_operands), [xs[j] for j in s.differentiable_operands]
             pull = s.pulled(THEIRS, g)
             pushed = attempt(functools.partial(_tangents, g, moved, ts))
             both = attempt(functools.partial(jax.jvp, pull, moved, ts))
@@ -329,16 +347,18 @@ def derivatives(record: Record) -> Found:
             outs.append([kept(i, aspect, out) for aspect, out in parts])
         return outs
 
-    evaluate = by_jax(oracle)
+    evaluate = compile_with_jax(oracle)
     given = [arrays(THEIRS, s.call) for s in slopes]
     found = references.slopes(record, record.reference) if record.reference else []
-    for turn in range(max([len(s.choices) for s in slopes], default=0)):
-        choices = [s.choices[min(turn, len(s.choices) - 1)] for s in slopes]
+    for turn in range(max([len(s.operand_subsets) for s in slopes], default=0)):
+        choices = [s.operand_subsets[min(turn, len(s.operand_subsets) - 1)] for s in slopes]
         wanted = evaluate(given, [s.moved(THEIRS, chosen) for s, chosen in zip(slopes, choices, strict=True)])
         for i, (s, chosen, want) in enumerate(zip(slopes, choices, wanted, strict=True)):
-            if turn < len(s.choices):
+            if turn < len(s.operand_subsets):
                 parts = zip(("jvp", "grad", "second"), want, strict=True)
-                found += _slope_differs(record, s, chosen, *[errors.get((i, aspect), out) for aspect, out in parts])
+                found += _derivative_mismatches(
+                    record, s, chosen, *[errors.get((i, aspect), out) for aspect, out in parts]
+                )
     return found
 
 
@@ -347,9 +367,11 @@ def _tangents(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[
     return jax.jvp(f, primals, tangents)[1]
 
 
-def _slope_differs(record: Record, s: Slope, chosen: Sequence[int], pushed: Any, gradient: Any, second: Any) -> Found:
+def _derivative_mismatches(
+    record: Record, s: DerivativeCase, chosen: Sequence[int], pushed: Any, gradient: Any, second: Any
+) -> Mismatches:
     """How the tangents, the gradient and its tangents differ from JAX's, each of which may be an error."""
-    moving = s.moving
+    moving = s.differentiable_operands
     xs = arrays(OURS, s.call)
     f, moved = s.restricted(record.via(OURS), xs, chosen), [xs[i] for i in chosen]
     ts = [t for i, t in zip(moving, s.moved(OURS, chosen), strict=True) if i in chosen]
@@ -361,11 +383,11 @@ def _slope_differs(record: Record, s: Slope, chosen: Sequence[int], pushed: Any,
     parts: tuple[tuple[str, Callable[[], Any], Any, Ulps], ...] = (
         ("jvp", lambda: fx.jvp(f, moved, ts)[1], pushed, DERIVATIVE),
         ("grad", lambda: pull(*moved), gradients, DERIVATIVE),
-        ("second", lambda: fx.jvp(pull, moved, ts)[1], seconds, TWICE),
+        ("second", lambda: fx.jvp(pull, moved, ts)[1], seconds, SECOND_DERIVATIVE),
     )
-    found: Found = []
+    found: Mismatches = []
     for aspect, thunk, want, ulps in parts:
-        if difference := outcome(attempt(thunk), want, ulps, typed=False):
+        if difference := compare_outcomes(attempt(thunk), want, ulps, typed=False):
             found.append(f"{aspect} {s.call}{'' if tuple(chosen) == moving else f' at {chosen}'}: {difference}")
     return found
 
@@ -373,7 +395,7 @@ def _slope_differs(record: Record, s: Slope, chosen: Sequence[int], pushed: Any,
 # ------------------------------------------------------------------ batches
 
 
-def batches(record: Record) -> Found:
+def batches(record: Record) -> Mismatches:
     """`vmap` over each operand alone and over all together, along every axis; results along the last axis too.
 
     Each is compared with its elements one after the other, of which the first is the call whose values are JAX's.
@@ -381,12 +403,12 @@ def batches(record: Record) -> Found:
     found = references.batches(record, record.reference) if record.reference else []
     f = record.via(OURS)
     for each in record.calls if record.batched else ():
-        for chosen in choices(each):
-            b = Batched(each, chosen)
+        for chosen in operand_subsets(each):
+            b = BatchedCall(each, chosen)
             rows = attempt(lambda b=b: [b.call.of(f, xs) for xs in b.elements(OURS)])  # type: ignore[misc]
             if isinstance(rows, Exception):
-                found.append(f"vmap {each}, one after the other: {said(rows)}")
+                found.append(f"vmap {each}, one after the other: {format_outcome(rows)}")
                 continue
             want = fx.tree.map(lambda *parts: fnp.stack(parts), *rows)
-            found += batch_differs(record, b, want, record.ulps)
+            found += batch_mismatches(record, b, want, record.ulps)
     return found

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tests.differential.records import Call, Known, Library, Record, call, f32, grid, i32, record
+from tests.differential.records import Call, Library, Record, StaticArgument, call, f32, grid, i32, record
 
 M: Final = grid(3, 3)
 R: Final = grid(2, 3)
@@ -111,7 +111,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         call("float32", "int16"),
         call("float32", "int16", "unsafe"),
         call("int32", "float32", casting="same_kind"),
-        call(Known(np.dtype("float32")), "bfloat16"),
+        call(StaticArgument(np.dtype("float32")), "bfloat16"),
         refused=(call("int16", "float32", "other"), call(1, "int8"), call("no", "int8")),
     ),
 )

@@ -13,9 +13,9 @@ import numpy as np
 from tests.differential.records import (
     Call,
     Function,
-    Known,
     Library,
     Record,
+    StaticArgument,
     Weak,
     bools,
     c_grid,
@@ -64,7 +64,7 @@ PLACES: Final = (
     call(X, ROWS, None, 0),
     call(c_grid(3), ROWS),
     call(X, i32(1)[0]),
-    call(X, Known(np.array([True, False, True]))),
+    call(X, StaticArgument(np.array([True, False, True]))),
 )
 ODD: Final = (
     call(X, BEYOND),
@@ -82,7 +82,7 @@ BAD: Final = (
     call(X, S(None, None, 0)),
     call(X, f32(0.5)),
     call(X, ROWS, i32(1, 2)),
-    call(X, Known(np.array([True, False]))),
+    call(X, StaticArgument(np.array([True, False]))),
 )
 
 

@@ -10,8 +10,8 @@ from tests.differential.records import (
     DTYPES,
     EDGES,
     Call,
-    Known,
     Record,
+    StaticArgument,
     Weak,
     bools,
     c64,
@@ -154,7 +154,7 @@ RECORDS: Final[tuple[Record, ...]] = (
     ],
     record(
         "betainc",
-        call(Known(np.float32(1.5)), Known(np.float32(0.75)), grid(2, 3, low=0.1, high=0.9)),
+        call(StaticArgument(np.float32(1.5)), StaticArgument(np.float32(0.75)), grid(2, 3, low=0.1, high=0.9)),
         values=[call(f32(0.5, 2), f32(3, 0.25), f32(0.25, 0.5)), call(1.0, 2.0, 0.25)],
         refused=[call("a", f32(1), f32(1)), call(1.0, 2.0)],
         module="lax",

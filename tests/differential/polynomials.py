@@ -6,14 +6,14 @@ from typing import Final
 
 import numpy as np
 
-from tests.closeness import BESIDE_JAX
+from tests.closeness import JAX_TOLERANCE
 from tests.differential.records import Record, c_grid, call, f32, grid, i32, record
 from tracefx.testing.tolerances import ELEMENTARY, SUMMED, ULPS, Ulps
 
 P: Final = grid(4)
 Q: Final = grid(3, seed=1)
 FEW: Final = ("int32", "bfloat16", "float32", "complex64")
-SPECTRAL: Final = Ulps(64, 64, least=1.0, beside_largest=True)
+SPECTRAL: Final = Ulps(64, 64, least=1.0, relative_to_max=True)
 """For what comes of decompositions of matrices."""
 
 
@@ -24,7 +24,7 @@ def window(name: str) -> Record:
         refused=[call(-1), call(None)],
         derivatives=False,
         batched=False,
-        ulps=BESIDE_JAX,
+        ulps=JAX_TOLERANCE,
     )
 
 
@@ -92,7 +92,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         refused=[call(-1, 1.0)],
         derivatives=False,
         batched=False,
-        ulps=BESIDE_JAX,
+        ulps=JAX_TOLERANCE,
     ),
     record(
         "i0",

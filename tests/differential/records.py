@@ -5,7 +5,8 @@ A record names a public function and has calls of it. A call is written as the c
     record("sum", call(X, axis=0), call(X, keepdims=True), refused=[call(X, axis=3)])
 
 NumPy arrays among the arguments, also in lists, are operands: they become arrays of their dtype, 64 bits included, are
-traced, differentiated and batched. `Weak` arrays are operands too. Everything else, and what is wrapped in `Known`,
+traced, differentiated and batched. `Weak` arrays are operands too. Everything else, and what is wrapped in
+`StaticArgument`,
 is handed on as it is. A record may have a reference beside JAX: a function of SciPy's or NumPy's.
 """
 
@@ -31,7 +32,7 @@ import tracefx.lax
 import tracefx.nn
 import tracefx.numpy as fnp
 from tracefx.core.dtypes import NDArray
-from tracefx.ops.basis import convert
+from tracefx.ops.structural import convert
 from tracefx.testing.tolerances import Ulps, ulps_of
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
@@ -71,7 +72,7 @@ class Weak:
 
 @final
 @frozen(eq=False)
-class Known:
+class StaticArgument:
     """An argument that is handed on as it is."""
 
     value: object
@@ -80,18 +81,18 @@ class Known:
 Operand: TypeAlias = NDArray | Weak
 
 
-def numbers_of(x: Operand) -> NDArray:
+def operand_values(x: Operand) -> NDArray:
     return x.value if isinstance(x, Weak) else x
 
 
-def like(x: Operand, numbers: NDArray) -> Operand:
+def with_same_weak_type(x: Operand, numbers: NDArray) -> Operand:
     """Other numbers, as weakly typed as `x`."""
     return Weak(numbers) if isinstance(x, Weak) else numbers
 
 
-def passed(library: Library, x: Operand) -> Any:
+def to_library_array(library: Library, x: Operand) -> Any:
     """An operand as an array of the library, its dtype asked for explicitly so that 64 bits stay."""
-    numbers = numbers_of(x)
+    numbers = operand_values(x)
     if library.is_ours:
         made = fnp.array(numbers, dtype=numbers.dtype)
         return convert(made, numbers.dtype, weak_type=True) if isinstance(x, Weak) else made
@@ -108,18 +109,18 @@ class Call:
     tree: Any
 
     @property
-    def places(self) -> tuple[int, ...]:
+    def operand_positions(self) -> tuple[int, ...]:
         """Where among the leaves the operands are."""
         return tuple([i for i, x in enumerate(self.leaves) if isinstance(x, np.ndarray | Weak)])
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        return tuple([self.leaves[i] for i in self.places])
+        return tuple([self.leaves[i] for i in self.operand_positions])
 
     def at(self, operands: Sequence[Any]) -> Call:
         """The same call of other operands."""
         leaves = list(self.leaves)
-        for i, x in zip(self.places, operands, strict=True):
+        for i, x in zip(self.operand_positions, operands, strict=True):
             leaves[i] = x
         return evolve(self, leaves=tuple(leaves))
 
@@ -130,14 +131,14 @@ class Call:
 
     def of(self, f: Function, operands: Sequence[Any]) -> Any:
         """The result of calling `f`, with arrays in the place of the operands."""
-        leaves = [x.value if isinstance(x, Known) else x for x in self.at(operands).leaves]
+        leaves = [x.value if isinstance(x, StaticArgument) else x for x in self.at(operands).leaves]
         args, kwargs = jax.tree.unflatten(self.tree, leaves)
         return f(*args, **kwargs)
 
     @property
-    def moving(self) -> tuple[int, ...]:
+    def differentiable_operands(self) -> tuple[int, ...]:
         """Which operands have derivatives."""
-        return tuple([i for i, x in enumerate(self.operands) if is_inexact(numbers_of(x))])
+        return tuple([i for i, x in enumerate(self.operands) if is_inexact(operand_values(x))])
 
     @override
     def __str__(self) -> str:
@@ -159,11 +160,11 @@ class _Shown:
 
 
 def _shown(x: object) -> object:
-    if isinstance(x, Known):
+    if isinstance(x, StaticArgument):
         return x.value
     if not isinstance(x, np.ndarray | Weak):
         return _Shown(x.__name__) if isinstance(x, FunctionType) else x
-    numbers = numbers_of(x)
+    numbers = operand_values(x)
     few = numbers.size <= 4 and not is_inexact(numbers)
     what = str(numbers.tolist()) if few else f"{numbers.dtype}{list(numbers.shape)}"
     return _Shown(f"weak {what}" if isinstance(x, Weak) else what)
@@ -174,7 +175,7 @@ def _plain(x: object) -> str:
 
 
 def call(*args: Any, **kwargs: Any) -> Call:
-    leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=lambda x: isinstance(x, Weak | Known))
+    leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=lambda x: isinstance(x, Weak | StaticArgument))
     return Call(tuple(leaves), tree)
 
 

@@ -11,16 +11,16 @@ from attrs import frozen
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.differential.batching import Batched, batch_differs, choices, varied
-from tests.differential.comparing import Found, arrays, attempt, outcome
-from tests.differential.records import OURS, Call, Record, Reference, is_inexact, numbers_of
+from tests.differential.batching import BatchedCall, batch_mismatches, operand_subsets, vary_element
+from tests.differential.comparing import Mismatches, arrays, attempt, compare_outcomes
+from tests.differential.records import OURS, Call, Record, Reference, is_inexact, operand_values
 from tracefx.core.dtypes import NDArray
-from tracefx.testing.tolerances import DIFFERENCES, Ulps
+from tracefx.testing.tolerances import FINITE_DIFFERENCES, Ulps
 
 
 @final
 @frozen(eq=False)
-class Asked:
+class ExpectedResult:
     """A call and what it is to give."""
 
     label: str
@@ -33,23 +33,23 @@ class Asked:
     """Whether it is compiled too."""
 
 
-def asked(reference: Reference) -> Iterator[Asked]:
+def expected_results(reference: Reference) -> Iterator[ExpectedResult]:
     """Calls in 64 and 32 bits, and what the reference has for these numbers."""
     for bits in ("float64", "float32"):
         for each in reference.values:
             given = _call_in_bits(each, bits)
-            want = _in_bits(referred(reference, given), bits)
-            yield Asked(f"of reference {bits} {each}", given, want, reference.ulps, False, True)
+            want = _in_bits(reference_result(reference, given), bits)
+            yield ExpectedResult(f"of reference {bits} {each}", given, want, reference.ulps, False, True)
 
 
-def referred(reference: Reference, call: Call) -> Any:
+def reference_result(reference: Reference, call: Call) -> Any:
     """What the reference gives for the numbers of a call, in 64 bits."""
     with np.errstate(all="ignore"):
-        return call.of(reference.of, [_in_bits(numbers_of(x), "float64") for x in call.operands])
+        return call.of(reference.of, [_in_bits(operand_values(x), "float64") for x in call.operands])
 
 
 def _call_in_bits(call: Call, bits: str) -> Call:
-    return call.at([_in_bits(numbers_of(x), bits) for x in call.operands])
+    return call.at([_in_bits(operand_values(x), bits) for x in call.operands])
 
 
 def _in_bits(x: Any, bits: str) -> Any:
@@ -63,22 +63,22 @@ def _in_bits(x: Any, bits: str) -> Any:
         return numbers.astype(np.result_type(bits, np.complex64) if numbers.dtype.kind == "c" else bits)
 
 
-def slopes(record: Record, reference: Reference) -> Found:
+def slopes(record: Record, reference: Reference) -> Mismatches:
     """Tangents along each operand of the calls of a reference beside differences of its values, in 64 bits."""
-    found: Found = []
+    found: Mismatches = []
     for each in reference.calls:
         wide = _call_in_bits(each, "float64")
         xs = arrays(OURS, wide)
-        for i in each.moving if reference.slopes is None else reference.slopes:
+        for i in each.differentiable_operands if reference.slopes is None else reference.slopes:
 
             def along(x: Any, i: int = i, wide: Call = wide, xs: Sequence[Any] = xs) -> Any:
                 return wide.of(record.via(OURS), [*xs[:i], x, *xs[i + 1 :]])
 
-            direction = np.clip(np.abs(numbers_of(wide.operands[i])), 2.0**-10, 1.0)
+            direction = np.clip(np.abs(operand_values(wide.operands[i])), 2.0**-10, 1.0)
             tangent = fnp.array(direction, dtype=xs[i].dtype)
             got = attempt(lambda i=i, xs=xs, f=along, t=tangent: fx.jvp(f, (xs[i],), (t,))[1])  # type: ignore[misc]
             want = _difference(reference, wide, i, direction)
-            if difference := outcome(got, want, DIFFERENCES, typed=False):
+            if difference := compare_outcomes(got, want, FINITE_DIFFERENCES, typed=False):
                 found.append(f"jvp of reference {each} at {i}: {difference}")
     return found
 
@@ -91,8 +91,8 @@ def _difference(reference: Reference, call: Call, i: int, direction: NDArray) ->
     step = STEP * direction
 
     def moved(by: float) -> Any:
-        return referred(
-            reference, call.at([numbers_of(x) + by * step if j == i else x for j, x in enumerate(call.operands)])
+        return reference_result(
+            reference, call.at([operand_values(x) + by * step if j == i else x for j, x in enumerate(call.operands)])
         )
 
     def slope(a: Any, b: Any, c: Any, d: Any) -> Any:
@@ -103,20 +103,22 @@ def _difference(reference: Reference, call: Call, i: int, direction: NDArray) ->
     return slope(*[moved(k) for k in (-2, -1, 1, 2)])
 
 
-def batches(record: Record, reference: Reference) -> Found:
+def batches(record: Record, reference: Reference) -> Mismatches:
     """The calls of a reference in batches of 64 bits, over each operand and over all, beside one after the other."""
-    found: Found = []
+    found: Mismatches = []
     for each in reference.calls:
         wide = _call_in_bits(each, "float64")
-        for chosen in choices(wide) if reference.mapped is None else reference.mapped:
-            b = Batched(wide, chosen)
+        for chosen in operand_subsets(wide) if reference.mapped is None else reference.mapped:
+            b = BatchedCall(wide, chosen)
             rows = [
-                referred(
+                reference_result(
                     reference,
-                    wide.at([varied(numbers_of(x), k) if i in chosen else x for i, x in enumerate(wide.operands)]),
+                    wide.at(
+                        [vary_element(operand_values(x), k) if i in chosen else x for i, x in enumerate(wide.operands)]
+                    ),
                 )
                 for k in range(b.size)
             ]
             want = jax.tree.map(lambda *parts: np.stack(parts), *rows)
-            found += batch_differs(record, b, want, reference.ulps, typed=False)
+            found += batch_mismatches(record, b, want, reference.ulps, typed=False)
     return found

@@ -23,7 +23,7 @@ from tests.differential.records import (
     f32,
     grid,
     i32,
-    numbers_of,
+    operand_values,
     record,
     reference,
 )
@@ -101,7 +101,7 @@ def distribution(
         via=via,
         typed=[
             calling(np.zeros((0, 2), np.float32), SHARES[:0]),
-            inside.at([Weak(numbers_of(x)) for x in inside.operands]),
+            inside.at([Weak(operand_values(x)) for x in inside.operands]),
         ],
         refused=[inside.at(["a", *inside.operands[1:]])],
         reference=reference(

@@ -8,7 +8,7 @@ from typing import Any, Final
 import jax.scipy.spatial.transform  # noqa: F401  # JAX has it as an attribute only then
 import numpy as np
 
-from tests.closeness import BESIDE_JAX
+from tests.closeness import JAX_TOLERANCE
 from tests.differential.records import Call, Function, Library, Record, call, f32, grid, record
 
 QUATS: Final = grid(3, 4)
@@ -22,7 +22,7 @@ def rotation(name: str, of: Callable[[Any], Function], *calls: Call, **kw: Any) 
     def via(library: Library) -> Function:
         return of(library.root.scipy.spatial.transform)
 
-    kw = {"dtypes": (), "batched": False, "derivatives": False, "ulps": BESIDE_JAX, **kw}
+    kw = {"dtypes": (), "batched": False, "derivatives": False, "ulps": JAX_TOLERANCE, **kw}
     return record(name, *calls, module="scipy.spatial.transform", via=via, **kw)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tests.differential.records import Call, Known, Record, Weak, bools, c_grid, call, f32, grid, i32, record
+from tests.differential.records import Call, Record, StaticArgument, Weak, bools, c_grid, call, f32, grid, i32, record
 
 X: Final = grid(2, 3, 4)
 Y: Final = grid(2, 3)
@@ -139,7 +139,7 @@ RECORDS: Final[tuple[Record, ...]] = (
         "repeat",
         call(Y, 2),
         call(X, 3, axis=1),
-        call(Y, Known(np.array([1, 0, 2])), axis=1),
+        call(Y, StaticArgument(np.array([1, 0, 2])), axis=1),
         call(Y, 2, axis=-1),
         call(Y, i32(1, 0, 2), axis=1, total_repeat_length=3),
         call(Y, i32(2, 1, 2), axis=1, total_repeat_length=4),

@@ -7,35 +7,35 @@ from typing import Final
 
 import pytest
 
-from tests.compiling import as_for_users
+from tests.compiling import default_compile_options
 from tests.differential import harness
-from tests.differential.comparing import Found
-from tests.differential.differences import DIFFERENCES
+from tests.differential.comparing import Mismatches
+from tests.differential.differences import KNOWN_DIFFERENCES
 from tests.differential.records import Record
 from tests.differential.table import RECORDS
-from tests.laws.examples import is_long
+from tests.laws.examples import is_long_profile
 
 each_record: Final = pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name)
 
 
-def check(record: Record, aspects: tuple[str, ...], find: Callable[[Record], Found]) -> None:
+def check(record: Record, aspects: tuple[str, ...], find: Callable[[Record], Mismatches]) -> None:
     """What is found is what is known, no more and no less. Programs are cheap ones, unless that makes a difference."""
-    concerned = [difference for difference in DIFFERENCES if difference.concerns(record.name)]
+    concerned = [difference for difference in KNOWN_DIFFERENCES if difference.concerns(record.name)]
     known, more = [
         [beginning for beginnings in found for beginning in beginnings if beginning.split()[0] in aspects]
         for found in ([d.beginnings for d in concerned], [d.at_length for d in concerned])
     ]
     new, gone = against(known, more, find(record))
     if new or gone:
-        with as_for_users():
+        with default_compile_options():
             new, gone = against(known, more, find(record))
     assert not new, "\n".join([record.name, *new])
     assert not gone, f"{record.name} differs from JAX no more: take {gone} out of differences.py"
 
 
-def against(known: Sequence[str], more: Sequence[str], found: Found) -> tuple[Found, list[str]]:
+def against(known: Sequence[str], more: Sequence[str], found: Mismatches) -> tuple[Mismatches, list[str]]:
     """What is found but not known, and what is known but not found. At length, some is found under another name."""
-    allowed, expected = ([*known, *more], more) if is_long() else (known, known)
+    allowed, expected = ([*known, *more], more) if is_long_profile() else (known, known)
     new = [each for each in found if not any(each.startswith(beginning) for beginning in allowed)]
     return new, [beginning for beginning in expected if not any(each.startswith(beginning) for each in found)]
 

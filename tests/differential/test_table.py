@@ -27,7 +27,7 @@ import tracefx.scipy.signal
 import tracefx.scipy.special
 import tracefx.scipy.stats
 from tests.differential import harness
-from tests.differential.comparing import Found
+from tests.differential.comparing import Mismatches
 from tests.differential.records import THEIRS, Record, Weak, call, grid, record, reference
 from tests.differential.table import RECORDS
 from tracefx import lax
@@ -116,7 +116,7 @@ OF_ARRAYS: Final = (
         "aval",
         "at",
         "block_until_ready",
-        "concrete",
+        "concrete_or_error",
         "item",
         "tolist",
         "tobytes",
@@ -226,7 +226,7 @@ def wrongly_refusing(x: Any) -> Any:
     return fnp.sin(x)
 
 
-MISTAKES: Final[tuple[tuple[str, Callable[..., Any], Callable[[Record], Found]], ...]] = (
+MISTAKES: Final[tuple[tuple[str, Callable[..., Any], Callable[[Record], Mismatches]], ...]] = (
     ("value", lambda x: fnp.sin(x) * 1.001, harness.values),
     ("value", lambda x: [fnp.sin(x)], harness.values),
     ("value (weak float32[2]): weak_type False", lambda x: fnp.sin(x).astype("float32"), harness.values),
@@ -246,7 +246,9 @@ MISTAKES: Final[tuple[tuple[str, Callable[..., Any], Callable[[Record], Found]],
 
 
 @pytest.mark.parametrize(("finding", "wrong", "find"), MISTAKES, ids=range(len(MISTAKES)))
-def test_a_planted_mistake_is_found(finding: str, wrong: Callable[..., Any], find: Callable[[Record], Found]) -> None:
+def test_a_planted_mistake_is_found(
+    finding: str, wrong: Callable[..., Any], find: Callable[[Record], Mismatches]
+) -> None:
     assert any(each.startswith(finding) for each in find(planted(wrong)))
 
 

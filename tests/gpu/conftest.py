@@ -16,7 +16,7 @@ from tracefx.core.backend import BACKEND, Device
 @pytest.fixture
 def there() -> Iterator[Device]:
     """A device that is not the host's first, on which programs run that nobody puts anywhere."""
-    if BACKEND.value.is_on_host:
+    if BACKEND.value.default_device_is_host:
         device = fx.devices()[1]
         with fx.default_device(device):
             yield device

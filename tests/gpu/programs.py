@@ -24,8 +24,8 @@ from tracefx import P, lax
 from tracefx.core.dtypes import DType
 from tracefx.lax import linalg
 from tracefx.xla import runtime
-from tracefx.xla.lower import lower_for, whole
-from tracefx.xla.modules import Lowered
+from tracefx.xla.emitted_module import EmittedModule
+from tracefx.xla.lower import lower_for, plan_export
 
 Made: TypeAlias = "tuple[Callable[..., Any], tuple[Any, ...]]"
 """A function and its arguments, or their types."""
@@ -51,7 +51,9 @@ def programs() -> Iterator[Program]:
             yield Program("dtypes", record.name, _calls(record, list(_in_other_dtypes(record))))
     for record in RECORDS:
         if record.derivatives and not record.is_plain:
-            slopes = [(str(c), functools.partial(_gradient, record, c)) for c in record.calls if c.moving]
+            slopes = [
+                (str(c), functools.partial(_gradient, record, c)) for c in record.calls if c.differentiable_operands
+            ]
             yield Program("gradients", record.name, tuple(slopes))
     for case in CASES:
         if "cuda" in case.platforms:
@@ -65,7 +67,7 @@ def programs() -> Iterator[Program]:
     yield Program("several devices", "a step of training, by batches", (("", _sharded),), over_devices=True)
 
 
-def lowered(calls: Sequence[Made], over_devices: bool) -> Lowered:
+def lowered(calls: Sequence[Made], over_devices: bool) -> EmittedModule:
     """A program for GPUs that makes all the calls."""
 
     def together(given: Sequence[Any]) -> list[Any]:
@@ -74,9 +76,9 @@ def lowered(calls: Sequence[Made], over_devices: bool) -> Lowered:
     given = [args for _, args in calls]
     if over_devices:
         # What devices do to each other is the same program on every platform.
-        with runtime.lowering():
-            return Lowered(runtime.parse_module(fx.jit(together).lower(given).as_text()), False, False, (), ())
-    return lower_for(whole(fx.jit(together).trace(given).trace.jaxpr), "together", ("cuda",))
+        with runtime.unknown_location():
+            return EmittedModule(runtime.parse_module(fx.jit(together).lower(given).as_text()), False, False, (), ())
+    return lower_for(plan_export(fx.jit(together).trace(given).trace.jaxpr), "together", ("cuda",))
 
 
 # ------------------------------------------------------------------ records
@@ -103,12 +105,12 @@ def _in_other_dtypes(record: Record) -> Iterator[tuple[str, Call]]:
 
 
 def _gradient(record: Record, call: Call) -> Made:
-    slope = harness.Slope.of(record, call)
-    if not slope.moving or all(w is None for w in slope.weights):
+    slope = harness.DerivativeCase.of(record, call)
+    if not slope.differentiable_operands or all(w is None for w in slope.weights):
         raise ValueError("it has no derivative")
     given = arrays(OURS, call)
-    f = slope.restricted(record.via(OURS), given, slope.moving)
-    moved = tuple([given[i] for i in slope.moving])
+    f = slope.restricted(record.via(OURS), given, slope.differentiable_operands)
+    moved = tuple([given[i] for i in slope.differentiable_operands])
     pulled = slope.pulled(OURS, f)
     pulled(*moved)
     return pulled, moved

@@ -123,7 +123,7 @@ def test_what_is_on_the_host_is_sent_there_once(there: Device, monkeypatch: pyte
     held = fnp.asarray(X)
     f = fx.jit(lambda x: x @ held)
     want = f(held).tolist()
-    monkeypatch.setattr(runtime, "put", lambda *_args, **_: pytest.fail("it was sent again"))
+    monkeypatch.setattr(runtime, "buffer_from_numpy", lambda *_args, **_: pytest.fail("it was sent again"))
     assert f(held).tolist() == want
     assert f(f(held)).device is there
     held.delete()
@@ -256,10 +256,10 @@ def test_loops(there: Device) -> None:
 def test_memory_that_has_to_be_copied_to_the_host(dtype: np.dtype[np.generic], host: Device) -> None:
     """Of the host's own devices it is read where it lies; that of others, in this way."""
     want = np.array([[0, 1, 1], [1, 0, 1]]).astype(dtype)
-    buffer = runtime.put(want, cast(runtime.Device, host))
-    got = runtime.copied_to_host(buffer)
+    buffer = runtime.buffer_from_numpy(want, cast(runtime.Device, host))
+    got = runtime.copy_to_host(buffer)
     assert (got.dtype, got.shape, got.flags.writeable) == (dtype, (2, 3), False)
     assert got.tobytes() == want.tobytes()
-    runtime.delete(buffer)
+    runtime.delete_buffer(buffer)
     with pytest.raises(runtime.DeletedBufferError):
-        runtime.copied_to_host(buffer)
+        runtime.copy_to_host(buffer)

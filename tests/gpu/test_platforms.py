@@ -17,7 +17,7 @@ import pytest
 from tests.sharding.processes import DONE
 from tests.sharding.test_processes import together, told
 from tests.versions import LOG_OF_DEVICE_ORDERS
-from tracefx.xla.runtime.platforms import wished
+from tracefx.xla.runtime.platforms import requested_platform
 
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parent.parent
@@ -102,7 +102,7 @@ def test_a_plugin_that_fails() -> None:
     ],
 )
 def test_what_the_environment_wishes(variables: dict[str, str], platform: str | None) -> None:
-    assert wished(variables) == platform
+    assert requested_platform(variables) == platform
 
 
 def test_several_processes() -> None:

@@ -18,7 +18,7 @@ from tracefx.testing.tolerances import DERIVATIVE, Ulps
 Lists: TypeAlias = Sequence[Sequence[Any]]
 
 
-def nested(f: Callable[..., Any], primals: Sequence[Any], series: Lists) -> list[list[Any]]:
+def nested_jvp_series(f: Callable[..., Any], primals: Sequence[Any], series: Lists) -> list[list[Any]]:
     """The derivatives, for each output a list, of `f` along the curve that `jet` is given."""
     order = len(series[0])
     outs = [np.asarray(out) for out in fx.tree.leaves(f(*primals))]
@@ -34,26 +34,26 @@ def nested(f: Callable[..., Any], primals: Sequence[Any], series: Lists) -> list
         return [found[i] for i in varying]
 
     columns: list[list[Any]] = [[np.zeros(out.shape, float0) for _ in range(order)] for out in outs]
-    for k, found in enumerate(along_direction(along, fnp.asarray(np.float64(0.0)), np.float64(1.0), order)):
+    for k, found in enumerate(directional_derivatives(along, fnp.asarray(np.float64(0.0)), np.float64(1.0), order)):
         for i, each in zip(varying, found, strict=True):
             columns[i][k] = each
     return columns
 
 
-def along_direction(f: Callable[[Any], Any], x: Any, v: Any, order: int) -> list[Any]:
+def directional_derivatives(f: Callable[[Any], Any], x: Any, v: Any, order: int) -> list[Any]:
     """The derivatives of `f` at `x`, all in one direction."""
     found = []
     for _ in range(order):
-        f = pushed(f, v)
+        f = directional_derivative(f, v)
         found.append(f(x))
     return found
 
 
-def pushed(f: Callable[[Any], Any], v: Any) -> Callable[[Any], Any]:
+def directional_derivative(f: Callable[[Any], Any], v: Any) -> Callable[[Any], Any]:
     return lambda x: fx.jvp(f, (x,), (v,))[1]
 
 
-def same(got: Any, want: Any, tolerance: Ulps = DERIVATIVE) -> None:
+def assert_same(got: Any, want: Any, tolerance: Ulps = DERIVATIVE) -> None:
     """That both have the same dtype, and numbers as near as derivatives of derivatives can be."""
     a, b = np.asarray(got), np.asarray(want)
     assert a.dtype == b.dtype

@@ -17,7 +17,7 @@ from benchmarks.libraries import OURS
 from tests.control.models import MODELS
 from tracefx import lax
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.extend import Builder, CarriesJaxprs, Ir, Lowerable, Primitive, ShapedArray, bind1
+from tracefx.extend import Builder, HasSubjaxprs, IrValue, Lowerable, Primitive, ShapedArray, bind1
 from tracefx.handlers import Cost, LiveBuffer, count, count_jaxpr
 from tracefx.programs import parse_jaxpr
 
@@ -70,7 +70,7 @@ def test_the_peak_says_what_is_held_and_where_it_was_made() -> None:
 
     cost = count(f)(X)
     first = f.__code__.co_firstlineno
-    (product, doubled, *others) = cost.peak.held
+    (product, doubled, *others) = cost.peak.buffers
     assert (product.aval, product.nbytes) == (ShapedArray((10, 10), np.dtype("float32")), 400)
     assert (product.operation, doubled.operation) == ("dot_general", "mul")
     assert product.line is not None
@@ -134,7 +134,7 @@ def test_an_unused_argument_is_there_all_the_same() -> None:
 
 def test_nothing_at_all() -> None:
     cost = count(lambda: 1.0)()
-    assert (cost.peak_bytes, cost.peak.held, cost.peak.operation) == (0, (), None)
+    assert (cost.peak_bytes, cost.peak.buffers, cost.peak.operation) == (0, (), None)
     assert cost.intensity == 0.0
     assert count(fnp.sin)(f32(0)).peak_bytes == 0
 
@@ -197,7 +197,7 @@ def test_a_branch_holds_what_the_largest_of_them_does() -> None:
 
 def adds_up(cost: Cost) -> int:
     """The peak, if it is what the values that are held come to."""
-    assert sum(h.nbytes for h in cost.peak.held) == cost.peak_bytes
+    assert sum(h.nbytes for h in cost.peak.buffers) == cost.peak_bytes
     return cost.peak_bytes
 
 
@@ -264,7 +264,7 @@ def test_what_a_scan_gives_has_places_of_its_own() -> None:
 
 
 @frozen(eq=False)
-class Both(Primitive, CarriesJaxprs, Lowerable):
+class Both(Primitive, HasSubjaxprs, Lowerable):
     """Runs two programs on its operand and gives one of the results."""
 
     name = "both"
@@ -283,7 +283,7 @@ class Both(Primitive, CarriesJaxprs, Lowerable):
         return [avals[0]]
 
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> list[Ir]:
+    def lower(self, builder: Builder, *operands: IrValue) -> list[IrValue]:
         raise NotImplementedError
 
 
@@ -314,7 +314,7 @@ def whole(f: Callable[..., Any], args: tuple[Any, ...]) -> None:
     for field in ("runs", "flops", "transcendentals", "integer_ops", "bytes_read", "bytes_written"):
         sums = {sum(getattr(row, field) for row in rows.values()) for rows in (cost.by_operation, cost.by_line)}
         assert sums == {getattr(cost.total, field)}
-    assert sum(h.nbytes for h in cost.peak.held) == cost.peak_bytes
+    assert sum(h.nbytes for h in cost.peak.buffers) == cost.peak_bytes
     assert sum(cost.peak.by_line.values()) == sum(cost.peak.by_operation.values()) == cost.peak_bytes
     assert cost.peak_bytes >= cost.argument_bytes + cost.constant_bytes
     inside = count(lambda *xs: fx.jit(f)(*xs))(*args)

@@ -14,11 +14,11 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx.extend import Expandable, Primitive, ShapedArray, Value, bind1
 from tracefx.handlers import COST_RULES, Cost, Costed, CostRules, OperationCost, count, count_jaxpr
-from tracefx.handlers.counting.cost import si
-from tracefx.handlers.counting.rules import Avals
-from tracefx.ops.arithmetic import Mul
-from tracefx.ops.contraction import DotGeneral
-from tracefx.ops.elementwise import NUMBERS, Add, Elementwise
+from tracefx.handlers.cost_analysis.cost import format_si
+from tracefx.handlers.cost_analysis.rules import Avals
+from tracefx.ops.contractions.contraction import DotGeneral
+from tracefx.ops.elementwise.arithmetic import Mul
+from tracefx.ops.elementwise.elementwise import NUMBERS, Add, Elementwise
 from tracefx.programs import parse_jaxpr
 
 X = fx.ShapeDtypeStruct((10,), "float32")
@@ -102,7 +102,7 @@ def test_an_operation_made_of_smaller_ones_is_counted_by_them() -> None:
     assert "composed" not in cost.by_operation
     assert cost.peak_bytes == 5 * 40  # the argument, what will be added, and the product with its operands
     inside = count(lambda x: bind1(Composed(), fnp.exp(x)))(X)
-    assert inside.peak_bytes == sum(h.nbytes for h in inside.peak.held) == 5 * 40
+    assert inside.peak_bytes == sum(h.nbytes for h in inside.peak.buffers) == 5 * 40
     assert "exp" not in inside.peak.by_operation  # what it begins with is gone by then
     passed = count(lambda x: (y := fnp.exp(x), z := bind1(Passing(), y), fnp.sin(y) + z * y)[2])(X)
     assert passed.peak_bytes == 4 * 40
@@ -184,7 +184,7 @@ def test_rules_that_are_none() -> None:
     ],
 )
 def test_numbers_to_read(number: int, text: str) -> None:
-    assert si(number, "B") == text
+    assert format_si(number, "B") == text
 
 
 def program_cost() -> Cost:

@@ -29,11 +29,11 @@ from tracefx.core.values import ConcreteArray
 from tracefx.extend import Handler, Jaxpr, Literal, Primitive, ShapedArray, Value, bind, current, eval_jaxpr, handling
 from tracefx.handlers import Cost, count, count_jaxpr
 from tracefx.interpreters.stage import stage
-from tracefx.ops.arithmetic import Mul
-from tracefx.ops.basis import BroadcastInDim
-from tracefx.ops.elementwise import Add
-from tracefx.ops.filling import Iota
-from tracefx.ops.selection import SelectN
+from tracefx.ops.elementwise.arithmetic import Mul
+from tracefx.ops.elementwise.elementwise import Add
+from tracefx.ops.elementwise.selection import SelectN
+from tracefx.ops.shape.array_creation import Iota
+from tracefx.ops.structural import BroadcastInDim
 
 # XLA's own figures are of the programs that users get.
 pytestmark = pytest.mark.usefixtures("optimised")

@@ -15,11 +15,11 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tracefx import lax
-from tracefx.handlers import Explanation, Operation, explain
-from tracefx.handlers.explain import _Record
-from tracefx.handlers.watching import Watch
+from tracefx.handlers import ExplainedOperation, Explanation, explain
+from tracefx.handlers.explain import _ExplainHooks
+from tracefx.handlers.instrumentation import Instrument
 from tracefx.testing import HANDLER_LAWS, check_handler
-from tracefx.testing.tolerances import DIFFERENCES, ELEMENTARY
+from tracefx.testing.tolerances import ELEMENTARY, FINITE_DIFFERENCES
 
 XS: Final = np.array([0.5, 0.25, -1.5], np.float32)
 FORMS: Final[dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {
@@ -39,7 +39,7 @@ def line_of(f: Callable[..., Any], offset: int) -> int:
     return inspect.getsourcelines(f)[1] + offset
 
 
-def leaves(found: Explanation[Any]) -> list[Operation]:
+def leaves(found: Explanation[Any]) -> list[ExplainedOperation]:
     return [op for op in found.operations if not op.has_bodies]
 
 
@@ -63,14 +63,14 @@ def test_every_line_with_its_operations(form: str) -> None:
     assert summary.min is not None
     assert summary.max is not None
     assert summary.mean is not None
-    assert_near(summary.min, steps.min(), DIFFERENCES)
-    assert_near(summary.max, steps.max(), DIFFERENCES)
-    assert_near(summary.mean, steps.mean(), DIFFERENCES)
+    assert_near(summary.min, steps.min(), FINITE_DIFFERENCES)
+    assert_near(summary.max, steps.max(), FINITE_DIFFERENCES)
+    assert_near(summary.mean, steps.mean(), FINITE_DIFFERENCES)
     (last,) = mul.values
     assert last is not None
     assert_near(last, steps[-1], ELEMENTARY)
-    assert mul.inside[-1] == "a step of scan"
-    assert exp.inside[-1] == "branch 1 of cond"
+    assert mul.enclosing_bodies[-1] == "a step of scan"
+    assert exp.enclosing_bodies[-1] == "branch 1 of cond"
     assert (exp.summaries, exp.values) == ((), ())
 
 
@@ -208,9 +208,11 @@ def test_all_kinds_of_input(value: Any) -> None:
 
 
 def test_the_laws_of_handlers() -> None:
-    laws = [law for law in HANDLER_LAWS if law.name != "keeps_the_laws"]  # each explanation has callbacks of its own
-    report = check_handler(lambda inner: Watch(inner, "explain", _Record(3)), laws=laws)
-    assert report.held == tuple(law.name for law in laws)
+    laws = [
+        law for law in HANDLER_LAWS if law.name != "satisfies_function_laws"
+    ]  # each explanation has callbacks of its own
+    report = check_handler(lambda inner: Instrument(inner, "explain", _ExplainHooks(3)), laws=laws)
+    assert report.passed == tuple(law.name for law in laws)
 
 
 def test_it_is_pickled_as_the_function() -> None:

@@ -17,12 +17,12 @@ from tests.closeness import assert_near
 from tracefx import lax, nn
 from tracefx.extend import MissingRuleError, Primitive, ShapedArray, bind1
 from tracefx.handlers import BoundsRule, Interval, around, bounds, reap, sow
-from tracefx.handlers.intervals.elementwise import FAR
-from tracefx.testing.tolerances import COARSE_DIFFERENCES, ELEMENTARY, EXACT, PROGRAM, Ulps
+from tracefx.handlers.intervals.elementwise import FUNCTION_ULPS
+from tracefx.testing.tolerances import ELEMENTARY, EXACT, FINITE_DIFFERENCES_32_BITS, PROGRAM, Ulps
 
 Floats = NDArray[np.floating[Any]]
 ENDS: Final = (-np.inf, -1e30, -20.0, -3.0, -1.0, -0.25, -1e-3, -0.0, 0.0, 1e-3, 0.25, 1.0, 3.0, 20.0, 1e30, np.inf)
-WIDENED: Final = Ulps(f32=2 * FAR)
+WIDENED: Final = Ulps(f32=2 * FUNCTION_ULPS)
 """By how much ends are moved outwards; a unit in the last place of 1 is two of what is below it."""
 
 
@@ -261,7 +261,7 @@ def test_with_the_transformations() -> None:
     assert_near(fx.jit(width)(x), width(x))
     assert_near(fx.vmap(width)(fnp.stack([x, -x])), [width(x), width(-x)])
     slope, step = fx.grad(width)(x), np.array([1e-2, 0.0, 0.0], np.float32)
-    assert_near(slope[0], (width(x + step) - width(x - step)) / 2e-2, COARSE_DIFFERENCES)
+    assert_near(slope[0], (width(x + step) - width(x - step)) / 2e-2, FINITE_DIFFERENCES_32_BITS)
     widths = lax.scan(lambda c, x: (c, width(x)), 0.0, fnp.stack([x, -x]))[1]
     assert_near(widths, [width(x), width(-x)])
     twice = bounds(fx.vmap(mlp))(around(fnp.stack([x, -x]), 0.1))

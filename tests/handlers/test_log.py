@@ -20,10 +20,10 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx import lax
 from tracefx.control.call import Call
-from tracefx.handlers import Applied, Summary, log
-from tracefx.handlers.log import _Log
-from tracefx.handlers.summaries import shown
-from tracefx.handlers.watching import Watch
+from tracefx.handlers import OperationInfo, Summary, log
+from tracefx.handlers.array_summary import format_array
+from tracefx.handlers.instrumentation import Instrument
+from tracefx.handlers.log import _LogHooks
 from tracefx.testing import HANDLER_LAWS, check_handler
 
 XS: Final = np.array([0.5, 0.25, -1.5], np.float32)
@@ -179,9 +179,9 @@ def test_checkpointed_functions_show_what_is_computed() -> None:
 
 
 def test_where() -> None:
-    asked: list[Applied] = []
+    asked: list[OperationInfo] = []
 
-    def is_exp(op: Applied) -> bool:
+    def is_exp(op: OperationInfo) -> bool:
         asked.append(op)
         return op.name == "exp"
 
@@ -189,7 +189,7 @@ def test_where() -> None:
         assert lines_of(network, np.float32(0.5), where=is_exp, around=around) == [EXPECTED[-1].strip()]
     exp = next(op for op in asked if op.name == "exp" and op.results)
     assert (exp.file, exp.line > 0, exp.has_bodies) == (__file__, True, False)
-    assert exp.inside == ("branch 1 of cond",)
+    assert exp.enclosing_bodies == ("branch 1 of cond",)
     assert [str(a) for a in (*exp.operands, *exp.results)] == ["f32[]", "f32[]"]
 
 
@@ -254,8 +254,10 @@ def test_programs_are_compiled_once() -> None:
 
 
 def test_the_laws_of_handlers() -> None:
-    watcher = _Log(Lines(), None)
-    assert check_handler(lambda inner: Watch(inner, "log", watcher)).held == tuple(law.name for law in HANDLER_LAWS)
+    watcher = _LogHooks(Lines(), None)
+    assert check_handler(lambda inner: Instrument(inner, "log", watcher)).passed == tuple(
+        law.name for law in HANDLER_LAWS
+    )
 
 
 # ------------------------------------------------------------------ arrays in a line
@@ -286,7 +288,7 @@ def test_the_laws_of_handlers() -> None:
     ids=str,
 )
 def test_arrays_in_a_line(array: Any, text: str) -> None:
-    assert shown(np.asarray(array)) == text
+    assert format_array(np.asarray(array)) == text
 
 
 def test_summaries_join() -> None:

@@ -12,7 +12,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tracefx import lax, tree
-from tracefx.extend import Array, CarriesJaxprs, Eqn, Jaxpr
+from tracefx.extend import Array, Eqn, HasSubjaxprs, Jaxpr
 from tracefx.handlers import LowRank, init_lora, join_lora, lora, merge, split_lora
 from tracefx.testing.tolerances import DERIVATIVE, ULPS
 
@@ -36,7 +36,7 @@ def close(x: Any, y: Any) -> None:
 def equations(jaxpr: Jaxpr) -> Iterator[Eqn]:
     for eqn in jaxpr.eqns:
         yield eqn
-        if isinstance(eqn.prim, CarriesJaxprs):
+        if isinstance(eqn.prim, HasSubjaxprs):
             for body in eqn.prim.jaxprs():
                 yield from equations(body)
 

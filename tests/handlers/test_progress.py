@@ -504,4 +504,4 @@ def test_the_laws_of_handlers() -> None:
     def shown(f: F) -> F:
         return progress(f, show=lambda report: None, every=1)
 
-    assert not check_interpretation(shown).left_out
+    assert not check_interpretation(shown).skipped

@@ -16,10 +16,10 @@ import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tests.versions import SAME_BUFFERS
 from tracefx import lax
-from tracefx.control.sowing import Plantable
+from tracefx.control.sow import Plantable
 from tracefx.extend import get_aval
 from tracefx.handlers import perturb, plant, reap, sow
-from tracefx.handlers.sowing import _Planter, _Reaper
+from tracefx.handlers.harvest import _Planter, _Reaper
 from tracefx.testing import HANDLER_LAWS, check_function, check_handler, check_primitive
 from tracefx.testing.tolerances import ELEMENTARY
 
@@ -190,8 +190,8 @@ def test_the_laws_of_operations_functions_and_handlers() -> None:
     check_function(reap(network), np.float32(0.5))
     check_function(plant(network), {"step": XS}, np.float32(0.5))
     everything = tuple(law.name for law in HANDLER_LAWS)
-    assert check_handler(lambda inner: _Reaper(inner, "tag", None)).held == everything
-    assert check_handler(lambda inner: _Planter(inner, "plant", False, "tag", {})).held == everything
+    assert check_handler(lambda inner: _Reaper(inner, "tag", None)).passed == everything
+    assert check_handler(lambda inner: _Planter(inner, "plant", False, "tag", {})).passed == everything
 
 
 # ------------------------------------------------------------------ reap

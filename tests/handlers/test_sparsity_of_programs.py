@@ -12,12 +12,12 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tracefx.handlers import forward_laplacian, sparse_hessian, sparse_jacobian
-from tracefx.testing.programs import Program
-from tracefx.testing.strategies.programs import programs, structured_programs
+from tracefx.testing.generated_programs import GeneratedProgram
+from tracefx.testing.strategies.programs import control_flow_programs, programs
 from tracefx.testing.tolerances import DERIVATIVE
 
 
-def arguments(program: Program) -> tuple[Any, ...]:
+def arguments(program: GeneratedProgram) -> tuple[Any, ...]:
     rng = np.random.default_rng(0)
     return tuple([rng.normal(size=shape) for shape in program.shapes])
 
@@ -35,7 +35,7 @@ def close(got: Any, want: Any) -> None:
     assert_near(got, want, DERIVATIVE)
 
 
-def compare(program: Program) -> None:
+def compare(program: GeneratedProgram) -> None:
     with fx.enable_x64():
         f, xs = program.function(fx, fnp), arguments(program)
         whole: Callable[..., Any] = lambda xs: fnp.asarray(f(*xs))  # noqa: E731
@@ -63,11 +63,11 @@ def compare(program: Program) -> None:
 
 @settings(max_examples=12, deadline=None)
 @given(programs(max_steps=6))
-def test_programs_in_a_line(program: Program) -> None:
+def test_programs_in_a_line(program: GeneratedProgram) -> None:
     compare(program)
 
 
 @settings(max_examples=10, deadline=None)
-@given(structured_programs(max_steps=2))
-def test_programs_with_loops_branches_and_rules(program: Program) -> None:
+@given(control_flow_programs(max_steps=2))
+def test_programs_with_loops_branches_and_rules(program: GeneratedProgram) -> None:
     compare(program)

@@ -14,7 +14,7 @@ from jax.experimental.jet import jet as jax_jet
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.handlers.series_oracle import along_direction, nested, same
+from tests.handlers.series_oracle import assert_same, directional_derivatives, nested_jvp_series
 from tracefx.core.dtypes import float0
 from tracefx.handlers import derivatives, jet
 from tracefx.testing.tolerances import DERIVATIVE, ULPS
@@ -38,10 +38,10 @@ def test_many_arguments_some_without_series() -> None:
         dw, ddw, dy = rng.normal(size=(2, 3)), rng.normal(size=(2, 3)), rng.normal(size=3)
         p = {"w": w, "b": b}
         out, got = jet(f, (p, y, 2), ({"w": [dw, ddw, None], "b": None}, (dy, None, None), None))
-        (want,) = nested(lambda w, y: f({"w": w, "b": b}, y, 2), (w, y), [[dw, ddw, None], [dy, None, None]])
-        same(out, f(p, y, 2))
+        (want,) = nested_jvp_series(lambda w, y: f({"w": w, "b": b}, y, 2), (w, y), [[dw, ddw, None], [dy, None, None]])
+        assert_same(out, f(p, y, 2))
         for a, c in zip(got, want, strict=True):
-            same(a, c)
+            assert_same(a, c)
 
 
 def test_results_may_be_arguments() -> None:
@@ -154,9 +154,9 @@ def test_derivatives_in_a_direction() -> None:
 
         out, *got = derivatives(f, 3)(x, v)
         assert fx.tree.structure(out) == fx.tree.structure((0, 0))
-        for found, want in zip(got, along_direction(f, x, v, 3), strict=True):
+        for found, want in zip(got, directional_derivatives(f, x, v, 3), strict=True):
             for a, b in zip(found, want, strict=True):
-                same(a, b)
+                assert_same(a, b)
 
 
 @pytest.mark.parametrize("order", [0, -1, 1.5, True])

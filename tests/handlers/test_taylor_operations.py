@@ -14,15 +14,15 @@ from jax.experimental.jet import jet as jax_jet
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.handlers.series_oracle import nested, same
+from tests.handlers.series_oracle import assert_same, nested_jvp_series
 from tests.laws.samples import SAMPLES, Sample
 from tracefx import lax
 from tracefx.core.primitive import Differentiable, Expandable
 from tracefx.extend import bind
 from tracefx.handlers import jet
-from tracefx.handlers.taylor.rules import FAMILIES, OWN
+from tracefx.handlers.taylor.rules import TAYLOR_FAMILY_RULES, TAYLOR_RULES
 from tracefx.ops.vocabulary import OPERATIONS
-from tracefx.testing.tolerances import DERIVATIVE, ELEMENTARY, TWICE, Ulps
+from tracefx.testing.tolerances import DERIVATIVE, ELEMENTARY, SECOND_DERIVATIVE, Ulps
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")  # type: ignore[no-untyped-call]  # JAX has no types
 
@@ -81,15 +81,15 @@ def test_series_are_nested_derivatives(sample: Sample, operands: Sequence[Any]) 
         for n in range(1, len(floats) + 1):
             for varying in itertools.combinations(floats, n):
                 series = lists(xs, varying)
-                want = nested(within, xs, series)
+                want = nested_jvp_series(within, xs, series)
                 out, got = jet(within, xs, series)
                 want_out = within(*xs)
-                same(fx.tree.leaves(out)[0], fx.tree.leaves(want_out)[0])
+                assert_same(fx.tree.leaves(out)[0], fx.tree.leaves(want_out)[0])
                 found = [got] if sample.within else got
                 assert len(found) == len(want)
                 for terms, wanted in zip(found, want, strict=True):
                     for a, b in zip(terms, wanted, strict=True):
-                        same(a, b, ROUNDED.get(sample.prim.name, DERIVATIVE))
+                        assert_same(a, b, ROUNDED.get(sample.prim.name, DERIVATIVE))
 
 
 @pytest.mark.parametrize(("sample", "operands"), list(samples()))
@@ -117,7 +117,8 @@ def test_every_operation_with_a_derivative_has_a_rule() -> None:
     without = {
         prim.name
         for prim in OPERATIONS
-        if issubclass(prim, Differentiable) and not ({prim} & OWN.keys() or set(prim.__mro__) & FAMILIES.keys())
+        if issubclass(prim, Differentiable)
+        and not ({prim} & TAYLOR_RULES.keys() or set(prim.__mro__) & TAYLOR_FAMILY_RULES.keys())
     }
     assert not without
 
@@ -145,20 +146,20 @@ def test_folds_of_any_length(name: str, n: int) -> None:
         x[n // 2 :, 2] -= 500.0
     series = [[rng.normal(size=x.shape), None, rng.normal(size=x.shape)]]
     with fx.enable_x64(True):
-        (want,) = nested(FOLDS[name], (x,), series)
+        (want,) = nested_jvp_series(FOLDS[name], (x,), series)
         _, got = jet(FOLDS[name], (x,), series)
         for a, b in zip(got, want, strict=True):
-            same(a, b)
+            assert_same(a, b)
 
 
 def test_equal_elements_of_cumlogsumexp_have_their_derivatives() -> None:
     """Those of the formula."""
     with fx.enable_x64(True):
         x, v = np.zeros((3, 2)), np.array([[1.0, 2.0], [2.0, -1.0], [-1.0, 0.5]])
-        (want,) = nested(lambda x: fnp.log(fnp.cumsum(fnp.exp(x), axis=0)), (x,), [[v, None, v, None]])
+        (want,) = nested_jvp_series(lambda x: fnp.log(fnp.cumsum(fnp.exp(x), axis=0)), (x,), [[v, None, v, None]])
         _, got = jet(lambda x: lax.cumlogsumexp(x, axis=0), (x,), [[v, None, v, None]])
         for a, b in zip(got, want, strict=True):
-            same(a, b)
+            assert_same(a, b)
 
 
 JAX_FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -215,10 +216,10 @@ HOLOMORPHIC: list[Callable[[Any], Any]] = [
 def test_series_of_complex_numbers(f: Callable[[Any], Any]) -> None:
     z, v = np.array([0.5 + 0.3j, -0.2 + 1.1j]), np.array([1 - 0.5j, 0.3 + 1j])
     with fx.enable_x64(True):
-        (want,) = nested(f, (z,), [[v, None, z, None]])
+        (want,) = nested_jvp_series(f, (z,), [[v, None, z, None]])
         _, got = jet(f, (z,), [[v, None, z, None]])
         for a, b in zip(got, want, strict=True):
-            same(a, b)
+            assert_same(a, b)
 
 
 @pytest.mark.parametrize("numbers", [(((), ()), ((0,), (0,))), (((), ()), ((), ())), (((1,), (1,)), ((0,), (0,)))])
@@ -233,17 +234,17 @@ def test_products_of_which_all_terms_are_there_or_few(numbers: Any) -> None:
     cases: list[list[list[Any]]] = [[[x] * 3, [y] * 3], [[x, None, None], few], [[x] * 3, few], [[x] * 3, [None] * 3]]
     for series in cases:
         with fx.enable_x64(True):
-            (want,) = nested(f, (x, y), series)
+            (want,) = nested_jvp_series(f, (x, y), series)
             _, got = jet(f, (x, y), series)
             for a, b in zip(got, want, strict=True):
-                same(a, b)
+                assert_same(a, b)
 
 
 def test_high_orders() -> None:
     with fx.enable_x64(True):
         _, got = jet(lambda x: fnp.exp(x) * fnp.sin(x), (0.3,), [[1.0, *[None] * 19]])
         want = [2 ** (k / 2) * np.exp(0.3) * np.sin(0.3 + k * np.pi / 4) for k in range(1, 21)]
-        assert_near(fnp.stack(got), want, TWICE)
+        assert_near(fnp.stack(got), want, SECOND_DERIVATIVE)
 
 
 def test_programs_grow_with_the_square_of_the_order() -> None:
@@ -295,11 +296,11 @@ def test_singular_points_are_those_of_nested_derivatives(name: str) -> None:
     f, places = SINGULAR[name]
     with fx.enable_x64(True):
         for x in places:
-            (want,) = nested(f, (x,), [[1.0, None, None, None]])
+            (want,) = nested_jvp_series(f, (x,), [[1.0, None, None, None]])
             _, got = jet(f, (x,), [[1.0, None, None, None]])
             for a, b in zip(got, want, strict=True):
                 if np.isfinite([float(a), float(b)]).any():
-                    same(a, b)
+                    assert_same(a, b)
 
 
 @pytest.mark.parametrize("exponent", [2.0, np.array(2.0), np.int32(2)])

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.handlers.series_oracle import nested, same
-from tests.laws.examples import few
+from tests.handlers.series_oracle import assert_same, nested_jvp_series
+from tests.laws.examples import limit_examples
 from tracefx.handlers import jet
-from tracefx.testing.programs import Program
-from tracefx.testing.strategies import programs, structured_programs
+from tracefx.testing.generated_programs import GeneratedProgram
+from tracefx.testing.strategies import control_flow_programs, programs
 
 ORDER = 3
 
 
-def check(program: Program, seed: int) -> None:
+def check(program: GeneratedProgram, seed: int) -> None:
     """The series of a program at random places, of inputs of which one may have none."""
     rng = np.random.default_rng(seed)
     xs = [rng.normal(size=shape) for shape in program.shapes]
@@ -26,20 +26,20 @@ def check(program: Program, seed: int) -> None:
         series[seed % len(xs)] = [None] * ORDER  # type: ignore[list-item]  # as the others' type says
     f = program.function(fx, fnp)
     with fx.enable_x64(True):
-        (want,) = nested(f, xs, series)
+        (want,) = nested_jvp_series(f, xs, series)
         out, got = jet(f, xs, series)
-        same(out, f(*xs))
+        assert_same(out, f(*xs))
         for a, b in zip(got, want, strict=True):
-            same(a, b)
+            assert_same(a, b)
 
 
-@few(50)
+@limit_examples(50)
 @given(programs(), st.integers(0, 100))
-def test_straight_programs(program: Program, seed: int) -> None:
+def test_straight_programs(program: GeneratedProgram, seed: int) -> None:
     check(program, seed)
 
 
-@few(6)
-@given(structured_programs(), st.integers(0, 100))
-def test_programs_with_loops_and_branches(program: Program, seed: int) -> None:
+@limit_examples(6)
+@given(control_flow_programs(), st.integers(0, 100))
+def test_programs_with_loops_and_branches(program: GeneratedProgram, seed: int) -> None:
     check(program, seed)

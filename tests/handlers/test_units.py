@@ -26,7 +26,27 @@ from tracefx.handlers import (
     sow,
     with_units,
 )
-from tracefx.handlers.units import ONE, J, N, Pa, V, W, base, cm, day, degree, g, hour, kg, km, m, mm, ms, percent, s
+from tracefx.handlers.units import (
+    DIMENSIONLESS,
+    J,
+    N,
+    Pa,
+    V,
+    W,
+    base,
+    cm,
+    day,
+    degree,
+    g,
+    hour,
+    kg,
+    km,
+    m,
+    mm,
+    ms,
+    percent,
+    s,
+)
 from tracefx.testing.tolerances import ELEMENTARY
 
 A = np.array([1.0, 2.0, 4.0], np.float32)
@@ -36,8 +56,8 @@ def q(x: Any, unit: Unit) -> Quantity:
     return Quantity(fnp.asarray(x), unit)
 
 
-def same(found: Any, value: Any, unit: Unit = ONE) -> None:
-    assert (found.unit if isinstance(found, Quantity) else ONE) == unit, found
+def same(found: Any, value: Any, unit: Unit = DIMENSIONLESS) -> None:
+    assert (found.unit if isinstance(found, Quantity) else DIMENSIONLESS) == unit, found
     assert_near(np.asarray(found.value if isinstance(found, Quantity) else found), value)
 
 
@@ -52,14 +72,14 @@ def test_units_are_equal_if_they_are_the_same() -> None:
     assert Fraction("3.6") * km / hour == m / s
     assert 1000 * g == kg
     assert (km**2) ** Fraction(1, 2) == km
-    assert m / m == ONE == m**0
+    assert m / m == DIMENSIONLESS == m**0
     assert 24 * hour == day
     assert Pa * m**2 == N
-    assert base("EUR") / base("EUR") == ONE != base("EUR")
+    assert base("EUR") / base("EUR") == DIMENSIONLESS != base("EUR")
 
 
 def test_how_units_are_shown() -> None:
-    assert [str(u) for u in (1 / s, m * s / kg**2, m**0.5, 60 * s, N, ONE, V / m)] == [
+    assert [str(u) for u in (1 / s, m * s / kg**2, m**0.5, 60 * s, N, DIMENSIONLESS, V / m)] == [
         "1/s",
         "m*s/kg**2",
         "m**(1/2)",
@@ -88,7 +108,7 @@ OPERATIONS: list[tuple[Callable[..., Any], tuple[Quantity | float, ...], Any, Un
     (lambda x, y: x - y, (q(A, m), q(1.0, km)), A - 1000, m),
     (lambda x, y: x % y, (q(A, m), q(3.0, m)), A % 3, m),
     (lambda x, y: x * y, (q(A, km), q(2.0, s)), A * 2, km * s),
-    (lambda x, y: x / y, (q(A, km), q(2.0, km)), A / 2, ONE),
+    (lambda x, y: x / y, (q(A, km), q(2.0, km)), A / 2, DIMENSIONLESS),
     (lambda x, y: x * y, (q(A, m), 2.0), A * 2, m),
     (lambda x: 1 / x, (q(A, s),), 1 / A, 1 / s),
     (lambda x: -abs(x), (q(-A, s),), -A, s),
@@ -105,14 +125,14 @@ OPERATIONS: list[tuple[Callable[..., Any], tuple[Quantity | float, ...], Any, Un
     (fnp.mean, (q(A, m),), 7 / 3, m),
     (fnp.std, (q(A, m),), A.std(), m),
     (lax.cumsum, (q(A, m),), np.cumsum(A), m),
-    (fnp.argmax, (q(A, m),), 2, ONE),
+    (fnp.argmax, (q(A, m),), 2, DIMENSIONLESS),
     (lambda x, y: lax.sort((x, y))[1], (q(A, m), q(-A, s)), -A, s),
     (lambda x: lax.top_k(x, 2)[0], (q(A, m),), [4, 2], m),
-    (lambda x: lax.top_k(x, 2)[1], (q(A, m),), [2, 1], ONE),
-    (fnp.sign, (q(A, m),), [1, 1, 1], ONE),
-    (fnp.isfinite, (q(A, m),), [True] * 3, ONE),
-    (lambda x, y: x < y, (q(A, m), q(0.3, cm * 1000)), [True, True, False], ONE),
-    (lambda x: x > 0, (q(A, m),), [True] * 3, ONE),
+    (lambda x: lax.top_k(x, 2)[1], (q(A, m),), [2, 1], DIMENSIONLESS),
+    (fnp.sign, (q(A, m),), [1, 1, 1], DIMENSIONLESS),
+    (fnp.isfinite, (q(A, m),), [True] * 3, DIMENSIONLESS),
+    (lambda x, y: x < y, (q(A, m), q(0.3, cm * 1000)), [True, True, False], DIMENSIONLESS),
+    (lambda x: x > 0, (q(A, m),), [True] * 3, DIMENSIONLESS),
     (lambda x: fnp.where(x > of_unit(150.0, cm), x, 0.0), (q(A, m),), [0, 2, 4], m),
     (lambda x, y: fnp.where(x > y, x, y), (q(A, m), q(300.0, cm)), [3, 3, 4], m),
     (lambda x, y: fnp.clip(x, y, fnp.inf), (q(A, m), q(150.0, cm)), [150, 200, 400], cm),
@@ -127,14 +147,14 @@ OPERATIONS: list[tuple[Callable[..., Any], tuple[Quantity | float, ...], Any, Un
     (lambda x: fnp.pad(x, 1), (q(A, m),), [0, *A, 0], m),
     (lambda x, y: x @ y, (q(A, m), q(A, N)), 21.0, J),
     (lambda x: fnp.linspace(0.0, 1.0, 3) * x, (q(2.0, m),), [0, 1, 2], m),
-    (fnp.sin, (q(90.0, degree),), 1.0, ONE),
-    (fnp.arctan2, (q(1.0, m), q(1000.0, mm)), np.pi / 4, ONE),
-    (lambda x, y: fnp.exp(x / y), (q(1.0, m), q(1.0, km)), np.exp(1e-3), ONE),
-    (lambda x: 1 + x, (q(50.0, percent),), 1.5, ONE),
+    (fnp.sin, (q(90.0, degree),), 1.0, DIMENSIONLESS),
+    (fnp.arctan2, (q(1.0, m), q(1000.0, mm)), np.pi / 4, DIMENSIONLESS),
+    (lambda x, y: fnp.exp(x / y), (q(1.0, m), q(1.0, km)), np.exp(1e-3), DIMENSIONLESS),
+    (lambda x: 1 + x, (q(50.0, percent),), 1.5, DIMENSIONLESS),
     (lambda x: nn.relu(x), (q(-A, m),), [0, 0, 0], m),
     (lambda x: fnp.asarray(x, "float16"), (q(A, m),), A, m),
     (lambda x: fnp.split(x, 3)[1], (q(A, m),), [2.0], m),
-    (lambda x: in_unit(x, km), (q(A, m),), A / 1000, ONE),
+    (lambda x: in_unit(x, km), (q(A, m),), A / 1000, DIMENSIONLESS),
     (lambda x: fnp.zeros(3) + x, (q(A, m),), A, m),
     (lambda x: fx.checkpoint_name(lax.optimization_barrier(x), "x"), (q(A, m),), A, m),
 ]

@@ -15,7 +15,7 @@ import numpy as np
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tracefx.testing.tolerances import DIFFERENCES, SUMMED, Ulps
+from tracefx.testing.tolerances import FINITE_DIFFERENCES, SUMMED, Ulps
 
 Call: TypeAlias = Callable[[Any], Any]
 Outcome: TypeAlias = tuple[str, str, str]
@@ -81,7 +81,7 @@ def outcome(call: Call, x: Any) -> Outcome:
 
     def derivative() -> None:
         there, back = [float(total(fnp.asarray(x + step * way, dtype=np.float64))) for step in (1e-6, -1e-6)]
-        _near((np.asarray(fx.grad(total)(ours)) * way).sum(), (there - back) / 2e-6, DIFFERENCES)
+        _near((np.asarray(fx.grad(total)(ours)) * way).sum(), (there - back) / 2e-6, FINITE_DIFFERENCES)
 
     def batched() -> None:
         batch = fnp.stack([ours, ours * 0.75])

@@ -15,7 +15,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tests.test_docs import blocks
-from tracefx.testing.tolerances import DIFFERENCES
+from tracefx.testing.tolerances import FINITE_DIFFERENCES
 
 PAGE = Path(__file__).parents[2] / "docs" / "interchange.md"
 X = np.random.default_rng(0).uniform(1.0, 2.0, (2, 4, 3)).astype(np.float32)
@@ -56,7 +56,7 @@ def check(function: Callable[[Any, Any], Any], library: Any) -> None:
     wide, way, step = X.astype(np.float64), np.cos(np.arange(24.0)).reshape(X.shape), 1e-6
     slope = (function(einops, wide + step * way) - function(einops, wide - step * way)).sum() / (2 * step)
     gradient = fx.grad(lambda x: ours(x).sum())(fnp.asarray(wide, dtype="float64"))
-    assert_near(np.sum(np.asarray(gradient) * way), slope, DIFFERENCES)
+    assert_near(np.sum(np.asarray(gradient) * way), slope, FINITE_DIFFERENCES)
 
 
 @pytest.mark.parametrize("function", BOTH, ids=range(len(BOTH)))

@@ -21,7 +21,7 @@ from typing_extensions import override
 
 
 @final
-class Renamed(MetaPathFinder, Loader):
+class JaxImportAlias(MetaPathFinder, Loader):
     """Finds `tracefx` and its modules for those who look for `jax`."""
 
     @override
@@ -43,5 +43,5 @@ class Renamed(MetaPathFinder, Loader):
 
 
 if __name__ == "__main__":
-    sys.meta_path.insert(0, Renamed())
+    sys.meta_path.insert(0, JaxImportAlias())
     runpy.run_module(sys.argv[1], run_name="__main__")

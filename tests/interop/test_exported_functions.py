@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import tracefx as fx
-from tests.differential.records import OURS, Call, Record, is_inexact, passed
+from tests.differential.records import OURS, Call, Record, is_inexact, to_library_array
 from tests.differential.table import RECORDS
 from tracefx.core import dtypes
 from tracefx.interop.jax import as_jax, as_tracefx, from_jax, to_jax
 from tracefx.interop.jax.values import type_from_jax
-from tracefx.testing.tolerances import DERIVATIVE, Ulps, apart
+from tracefx.testing.tolerances import DERIVATIVE, Ulps, ulp_distance
 
 _RECORDS: Final = [record for record in RECORDS if not record.is_plain and record.calls]
 _TRACED: Final = _RECORDS[::3]
@@ -37,7 +37,7 @@ def function(record: Record, call: Call) -> Callable[..., Any]:
 
 def operands(call: Call) -> tuple[list[Any], list[Any]]:
     """What it is called with, here and in JAX."""
-    ours = [passed(OURS, x) for x in call.operands]
+    ours = [to_library_array(OURS, x) for x in call.operands]
     return ours, [as_jax(x) if isinstance(x, fx.Array) else x for x in ours]
 
 
@@ -47,7 +47,7 @@ def agree(got: Any, want: Any, ulps: Ulps) -> None:
         g, w = np.asarray(as_tracefx(theirs)), np.asarray(ours)
         assert (g.shape, g.dtype) == (w.shape, w.dtype)
         allowed = ulps.for_array(w)
-        assert np.max(apart(g, w, allowed.least), initial=0) <= (allowed.of(g.dtype) if is_inexact(g) else 0)
+        assert np.max(ulp_distance(g, w, allowed.least), initial=0) <= (allowed.of(g.dtype) if is_inexact(g) else 0)
 
 
 @pytest.mark.parametrize("record", _TRACED, ids=lambda record: record.name)
@@ -70,7 +70,7 @@ def test_values_and_derivatives_are_the_same(record: Record) -> None:
     call = record.calls[0]
     f, (ours, theirs) = function(record, call), operands(call)
     agree(to_jax(f)(*theirs), f(*ours), record.ulps)
-    places = [i for i in call.moving if dtypes.is_float(ours[i].dtype)] if record.derivatives else []
+    places = [i for i in call.differentiable_operands if dtypes.is_float(ours[i].dtype)] if record.derivatives else []
     if not places:
         return
 

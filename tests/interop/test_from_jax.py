@@ -25,7 +25,7 @@ from tracefx.control.scan import Scan
 from tracefx.core.errors import ClosedOverTracerError
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.interop.jax import as_jax, from_jax
-from tracefx.testing.tolerances import DERIVATIVE, ELEMENTARY, SUMMED, TWICE, Ulps
+from tracefx.testing.tolerances import DERIVATIVE, ELEMENTARY, SECOND_DERIVATIVE, SUMMED, Ulps
 
 X = np.array([0.5, -1.0, 2.0], np.float32)
 
@@ -55,7 +55,7 @@ def test_every_transformation_applies() -> None:
     batch = np.stack([w, 2 * w, -w])
     want = jax.jit(jax.vmap(jax.grad(loss), in_axes=(0, None)))(batch, X)
     alike(fx.vmap(fx.grad(ours), in_axes=(0, None))(batch, X), want)
-    alike(fx.jit(fx.hessian(ours))(w, X), jax.jit(jax.hessian(loss))(w, X), TWICE)
+    alike(fx.jit(fx.hessian(ours))(w, X), jax.jit(jax.hessian(loss))(w, X), SECOND_DERIVATIVE)
     alike(fx.jvp(partial(ours, w), (X,), (w,)), jax.jvp(partial(loss, jnp.asarray(w)), (X,), (w,)))
 
 
@@ -415,7 +415,7 @@ def test_a_program_that_is_called_twice_is_one() -> None:
 
 
 def places(jaxpr: Jaxpr) -> list[str]:
-    return [f"{eqn.prim.name} {eqn.source.place().line}" for eqn in jaxpr.eqns if eqn.source is not None]
+    return [f"{eqn.prim.name} {eqn.source.resolve().line}" for eqn in jaxpr.eqns if eqn.source is not None]
 
 
 def test_lines_are_those_of_the_users_jax() -> None:
@@ -432,7 +432,7 @@ def test_lines_are_those_of_the_users_jax() -> None:
     program = fx.make_jaxpr(from_jax(f))(X)
     relu, _, scan = program.eqns
     assert relu.source is not None
-    place = relu.source.place()
+    place = relu.source.resolve()
     assert (place.file, place.line, place.scope) == (__file__, first + 2, ("outer",))
     # What a library function does is done where it is called, if it keeps no lines.
     (body,) = relu.prim.jaxprs()  # type: ignore[attr-defined]  # which has a program

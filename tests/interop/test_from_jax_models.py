@@ -233,7 +233,7 @@ def test_a_flax_model_computes_in_bfloat16(convolutional: tuple[Convolutional, A
     program = str(fx.make_jaxpr(autocast(f, bfloat16))(variables, x))
     assert "preferred_element_type=bfloat16" in program or "bf16[8,16] = dot_general" in program
     got, want = autocast(f, bfloat16)(variables, x), f(variables, x)
-    assert_near(got, want, Ulps(f32=4 * 2**16, beside_largest=True))  # a unit of bfloat16 is 2**16 of float32
+    assert_near(got, want, Ulps(f32=4 * 2**16, relative_to_max=True))  # a unit of bfloat16 is 2**16 of float32
     assert got.tolist() != want.tolist()
 
 

@@ -14,18 +14,18 @@ import numpy as np
 import pytest
 
 import tracefx as fx
-from tests.differential.records import OURS, THEIRS, Call, Library, Record, is_inexact, numbers_of, passed
+from tests.differential.records import OURS, THEIRS, Call, Library, Record, is_inexact, operand_values, to_library_array
 from tests.differential.table import RECORDS
 from tests.versions import ULPS_OF_IMPORTED
 from tracefx.interop.jax import from_jax
-from tracefx.testing.tolerances import DERIVATIVE, Ulps, apart
+from tracefx.testing.tolerances import DERIVATIVE, Ulps, ulp_distance
 
 _RECORDS: Final = [record for record in RECORDS if not record.is_plain]
 _EVALUATED: Final = [r for r in _RECORDS if r.name.split(".")[0] in ("numpy", "lax", "nn")]
 """Those that NumPy computes, for the most part: what is compiled takes a hundred times as long."""
 _SAMPLED: Final = _EVALUATED[::4]
 """Those whose values are compared."""
-_MOVED: Final = [r for r in _EVALUATED[1::6] if r.derivatives and r.calls and r.calls[0].moving]
+_MOVED: Final = [r for r in _EVALUATED[1::6] if r.derivatives and r.calls and r.calls[0].differentiable_operands]
 """Those whose derivatives are compared."""
 
 
@@ -42,7 +42,7 @@ def imported(record: Record, call: Call) -> Callable[..., Any]:
 
 
 def operands(library: Library, call: Call) -> list[Any]:
-    return [passed(library, x) for x in call.operands]
+    return [to_library_array(library, x) for x in call.operands]
 
 
 def agree(got: Any, want: Any, ulps: Ulps) -> None:
@@ -52,7 +52,7 @@ def agree(got: Any, want: Any, ulps: Ulps) -> None:
         assert (g.shape, g.dtype) == (w.shape, w.dtype)
         allowed = ulps.for_array(w)
         limit = allowed.of(g.dtype) if is_inexact(g) else 0
-        assert np.max(apart(g, w, allowed.least), initial=0) <= limit
+        assert np.max(ulp_distance(g, w, allowed.least), initial=0) <= limit
 
 
 @pytest.mark.parametrize("record", _RECORDS, ids=lambda record: record.name)
@@ -78,7 +78,7 @@ def test_values_are_those_of_tracefx(record: Record) -> None:
 def test_derivatives_are_those_of_tracefx(record: Record) -> None:
     call = record.calls[0]
     given = operands(OURS, call)
-    places = [i for i in call.moving if numbers_of(call.operands[i]).dtype.kind == "f"]
+    places = [i for i in call.differentiable_operands if operand_values(call.operands[i]).dtype.kind == "f"]
     moved = [given[i] for i in places]
 
     def slopes(f: Callable[..., Any]) -> Any:

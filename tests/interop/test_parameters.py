@@ -19,12 +19,12 @@ from jax.extend import random as jax_random
 from tests.laws.samples import SAMPLES, Sample
 from tracefx.control.vocabulary import VOCABULARY
 from tracefx.core import dtypes
-from tracefx.core.jaxpr import CarriesJaxprs
+from tracefx.core.jaxpr import HasSubjaxprs
 from tracefx.interop.jax.parameters import (
     ENUMS,
-    FIELDS,
-    GENERATORS,
-    NEUTRAL,
+    FIELD_NAMES,
+    NEUTRAL_PARAMETERS,
+    PRNG_IMPLS,
     RECORDS,
     operation_from_jax,
     parameters_of,
@@ -32,10 +32,10 @@ from tracefx.interop.jax.parameters import (
     value_from_jax,
     value_to_jax,
 )
-from tracefx.ops.contraction import Precision
-from tracefx.ops.convolution_numbers import ConvDimensionNumbers
-from tracefx.ops.indexing import GatherDimensionNumbers
-from tracefx.ops.sharding import ShardingConstraint
+from tracefx.ops.annotations.sharding_constraint import ShardingConstraint
+from tracefx.ops.contractions.contraction import Precision
+from tracefx.ops.contractions.conv_dimension_numbers import ConvDimensionNumbers
+from tracefx.ops.indexing.gather_scatter_add import GatherDimensionNumbers
 
 
 @pytest.mark.parametrize(("ours", "theirs"), ENUMS, ids=lambda kind: kind.__module__)
@@ -89,15 +89,15 @@ def test_values_that_are_no_parameters_are_refused() -> None:
 
 
 def test_tables_name_what_there_is() -> None:
-    for name, field in FIELDS:
+    for name, field in FIELD_NAMES:
         assert field in {p.field for p in parameters_of(name)}
-    assert {name for name, _ in NEUTRAL} <= VOCABULARY.keys()
-    assert [dtype for dtype, _ in GENERATORS] == list(dtypes.KEY_DTYPES)
+    assert {name for name, _ in NEUTRAL_PARAMETERS} <= VOCABULARY.keys()
+    assert [dtype for dtype, _ in PRNG_IMPLS] == list(dtypes.KEY_DTYPES)
 
 
 def _plain(sample: Sample) -> bool:
     """Those whose parameters JAX has as they are: neither programs nor devices, which it is told in other ways."""
-    return not isinstance(sample.prim, CarriesJaxprs | ShardingConstraint)
+    return not isinstance(sample.prim, HasSubjaxprs | ShardingConstraint)
 
 
 @pytest.mark.parametrize("name", sorted(name for name, samples in SAMPLES.items() if any(map(_plain, samples))))

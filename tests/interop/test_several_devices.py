@@ -16,8 +16,8 @@ from jax._src.sharding_impls import GSPMDSharding
 
 import tracefx as fx
 from tests.closeness import assert_near
-from tracefx.control.shard_map import ShardMap
-from tracefx.core.sharded import ShardedArray
+from tracefx.control.shard_map import ShardMapPrimitive
+from tracefx.core.sharded_array import ShardedArray
 from tracefx.interop.jax import (
     as_jax,
     as_tracefx,
@@ -28,7 +28,7 @@ from tracefx.interop.jax import (
     sharding_to_jax,
     to_jax,
 )
-from tracefx.ops.sharding import ShardingConstraint
+from tracefx.ops.annotations.sharding_constraint import ShardingConstraint
 from tracefx.sharding import SingleDeviceSharding
 from tracefx.testing.tolerances import SUMMED
 
@@ -154,7 +154,7 @@ def test_some_axes_are_the_compilers() -> None:
 def test_the_operation_is_ours() -> None:
     theirs = over(P("x"), P(None))(lambda x: lax.psum(x, "x"))
     (eqn,) = fx.make_jaxpr(from_jax(theirs))(X).eqns
-    assert isinstance(eqn.prim, ShardMap)
+    assert isinstance(eqn.prim, ShardMapPrimitive)
     assert eqn.prim.mesh == MESH
     assert (eqn.prim.in_specs, eqn.prim.out_specs) == ((fx.P("x"),), (fx.P(None),))
     assert [e.prim.name for e in eqn.prim.jaxpr.eqns] == ["psum"]

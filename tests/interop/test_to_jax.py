@@ -111,7 +111,7 @@ def test_lines_and_scopes_are_those_of_the_function() -> None:
     assert str(eqn.source_info.name_stack) == "layer"
     (back,) = fx.make_jaxpr(from_jax(to_jax(f)))(X).eqns
     assert back.source is not None
-    assert (back.source.place().line, back.source.scope) == (line, ("layer",))
+    assert (back.source.resolve().line, back.source.scope) == (line, ("layer",))
 
 
 def test_errors_of_jax_tell_the_lines_of_the_function() -> None:

@@ -18,15 +18,15 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.laws.references import reference
+from tests.laws.references import jax_function
 from tests.laws.samples import SAMPLES
 from tests.laws.samples.making import Sample
 from tracefx import lax
 from tracefx.control.vocabulary import VOCABULARY
 from tracefx.extend import bind, bind1
 from tracefx.interop.jax import as_jax, as_tracefx, from_jax, to_jax
-from tracefx.ops.special import Erf
-from tracefx.ops.varying import Vary
+from tracefx.ops.collectives.pvary import PVary
+from tracefx.ops.elementwise.special import Erf
 from tracefx.testing.tolerances import DERIVATIVE
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
@@ -80,7 +80,7 @@ def one(sample: Sample) -> Callable[..., Any]:
 
 def reference_of(sample: Sample) -> Callable[..., Any]:
     def f(*xs: Any) -> Any:
-        return reference(sample.prim)(*xs)
+        return jax_function(sample.prim)(*xs)
 
     return f
 
@@ -207,7 +207,7 @@ PROGRAMS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType(
         "igammac": lambda x: free.igammac(Y, x),
         "jit": fx.jit(fnp.sin),
         "name": lambda x: fx.checkpoint_name(x, "it"),
-        "pvary": lambda x: bind1(Vary(("i",)), x),
+        "pvary": lambda x: bind1(PVary(("i",)), x),
         "plantable": lambda x: fx.handlers.sow(x, tag="seen", name="x"),
         "platform_index": lambda x: free.platform_dependent(x, cpu=fnp.sin, default=fnp.cos),
         "random_gamma_grad": lambda x: free.random_gamma_grad(Y, x),

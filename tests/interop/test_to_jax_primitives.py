@@ -24,14 +24,14 @@ from tracefx.extend import (
     Builder,
     Differentiable,
     Expandable,
-    Ir,
-    Linear,
+    IrValue,
     Lowerable,
     MappedAxis,
     Primitive,
     ShapedArray,
     Tangent,
     Transposable,
+    UndefinedPrimal,
     Value,
     Zero,
     bind1,
@@ -67,7 +67,7 @@ class Halved(Typed, Differentiable, Transposable, Batchable, Lowerable):
         return [bind1(self, *primals)], [bind1(Sloped(self.slope), tangent)]
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         (ct,) = cts
         return [ct if isinstance(ct, Zero) else bind1(self, ct)]
 
@@ -78,7 +78,7 @@ class Halved(Typed, Differentiable, Transposable, Batchable, Lowerable):
         return [bind1(self, *args)], dims
 
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
         (x,) = operands
         return builder.emit("stablehlo.divide", [x, *builder.emit("stablehlo.add", [x, x], [x.aval])], [x.aval])
 
@@ -96,7 +96,7 @@ class Sloped(Typed, Transposable, Batchable, Expandable):
         return [fnp.multiply(args[0], self.slope)]
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         (ct,) = cts
         return [ct if isinstance(ct, Zero) else bind1(Sloped(-self.slope), ct)]
 

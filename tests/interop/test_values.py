@@ -15,8 +15,8 @@ import tracefx.numpy as fnp
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.errors import TracerArrayConversionError
-from tracefx.core.key_words import words_of
-from tracefx.core.memory import aligned_empty
+from tracefx.core.host_memory import aligned_empty
+from tracefx.core.key_data import to_key_data
 from tracefx.core.values import ConcreteArray, to_numpy
 from tracefx.interop.jax.values import (
     as_jax,
@@ -125,7 +125,7 @@ def test_words_of_keys_are_shared() -> None:
     theirs = jax.random.split(jax.random.key(0), 64)
     words = where(jax.random.key_data(theirs))
     ours = as_tracefx(theirs)
-    assert where(words_of(to_numpy(ours))) == words
+    assert where(to_key_data(to_numpy(ours))) == words
     assert where(jax.random.key_data(as_jax(ours))) == words
 
 

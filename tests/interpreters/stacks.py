@@ -23,7 +23,7 @@ X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 
 @final
 @frozen(eq=False)
-class Count(Handler):
+class CountingHandler(Handler):
     """Counts the operations that come by, and hands them on."""
 
     title = "counting"

@@ -13,8 +13,8 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tracefx.ops.cutting import Pad
-from tracefx.ops.shape import Concatenate
+from tracefx.ops.shape.shape import Concatenate
+from tracefx.ops.shape.slicing import Pad
 
 TABLE = np.random.default_rng(0).normal(size=(6, 64)).astype(np.float32)
 

@@ -15,30 +15,30 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.interpreters.stacks import STACKS, Count, X, wave
+from tests.interpreters.stacks import STACKS, CountingHandler, X, wave
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Builder, Ir
+from tracefx.core.builder import Builder, IrValue
 from tracefx.core.errors import HandlerStateError
 from tracefx.core.handler import ROOT, Handler, bind1, current, handling
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
-    Linear,
     Lowerable,
     MappedAxis,
     Primitive,
     Tangent,
     Transposable,
+    UndefinedPrimal,
 )
-from tracefx.core.source import Place
+from tracefx.core.source_location import SourceLocation
 from tracefx.core.values import Value
-from tracefx.testing import Bomb, Identity
+from tracefx.testing import FaultInjector, IdentityHandler
 
 # ------------------------------------------------------------------ exceptions
 
 
 @final
-class Thrown(Exception):
+class InjectedError(Exception):
     pass
 
 
@@ -46,7 +46,7 @@ def inside(fuse: int, error: type[BaseException], seen: list[str]) -> Callable[[
     """The program, raising at one of the operations that it binds."""
 
     def f(x: Any) -> Any:
-        with handling(Bomb(current(), error, fuse)) as bomb:
+        with handling(FaultInjector(current(), error, fuse)) as bomb:
             try:
                 return wave(x)
             finally:
@@ -55,11 +55,11 @@ def inside(fuse: int, error: type[BaseException], seen: list[str]) -> Callable[[
     return f
 
 
-@pytest.mark.parametrize("error", [Thrown, KeyboardInterrupt])
+@pytest.mark.parametrize("error", [InjectedError, KeyboardInterrupt])
 @pytest.mark.parametrize("stack", STACKS)
 def test_raising_in_the_function_leaves_the_handler(stack: str, error: type[BaseException]) -> None:
     seen: list[str] = []
-    with handling(Identity(ROOT)) as outer:
+    with handling(IdentityHandler(ROOT)) as outer:
         STACKS[stack](inside(-1, error, seen))(X)
         operations = list(seen)
         assert len(operations) >= 8
@@ -75,11 +75,11 @@ def test_raising_in_the_function_leaves_the_handler(stack: str, error: type[Base
 @pytest.mark.parametrize("stack", STACKS)
 def test_raising_below_the_transformation_leaves_the_handler(stack: str) -> None:
     """At every operation that reaches the bottom: those of rules, of backward passes and of compiled programs."""
-    with handling(Bomb(ROOT, Thrown, -1)) as counted:
+    with handling(FaultInjector(ROOT, InjectedError, -1)) as counted:
         STACKS[stack](wave)(X)
     for fuse in range(len(counted.seen)):
-        with handling(Bomb(ROOT, Thrown, fuse)) as bomb:
-            with pytest.raises(Thrown):
+        with handling(FaultInjector(ROOT, InjectedError, fuse)) as bomb:
+            with pytest.raises(InjectedError):
                 STACKS[stack](wave)(X)
             assert current() is bomb
         assert current() is ROOT
@@ -96,7 +96,7 @@ class Explosive(Primitive, Differentiable, Transposable, Batchable, Lowerable):
 
     def _run(self, rule: str) -> None:
         if rule == self.rule:
-            raise Thrown(rule)
+            raise InjectedError(rule)
 
     @override
     def impl(self, *args: Any) -> Sequence[Any]:
@@ -116,7 +116,7 @@ class Explosive(Primitive, Differentiable, Transposable, Batchable, Lowerable):
         return [bind1(self, *primals)], [bind1(self, t)]  # type: ignore[arg-type]  # the one tangent is no Zero
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         self._run("transpose")
         return [bind1(self, cts[0])]  # type: ignore[arg-type]  # as above
 
@@ -128,7 +128,7 @@ class Explosive(Primitive, Differentiable, Transposable, Batchable, Lowerable):
         return [bind1(self, *args)], dims
 
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
         self._run("lower")
         return builder.emit("stablehlo.add", [operands[0], operands[0]], [operands[0].aval])
 
@@ -145,8 +145,8 @@ RULES: Final = {
 
 @pytest.mark.parametrize(("rule", "stack"), [(r, s) for r, stacks in RULES.items() for s in stacks])
 def test_raising_in_a_rule_leaves_the_handler(rule: str, stack: str) -> None:
-    with handling(Identity(ROOT)) as outer:
-        with pytest.raises(Thrown, match=rule):
+    with handling(IdentityHandler(ROOT)) as outer:
+        with pytest.raises(InjectedError, match=rule):
             STACKS[stack](lambda x: bind1(Explosive(rule), fnp.sin(x)))(X)
         assert current() is outer
         STACKS[stack](lambda x: bind1(Explosive("none"), fnp.sin(x)))(X)
@@ -156,9 +156,9 @@ def test_raising_in_a_rule_leaves_the_handler(rule: str, stack: str) -> None:
 
 
 def test_handling_restores_what_was_current() -> None:
-    with handling(Identity(current())) as first:
+    with handling(IdentityHandler(current())) as first:
         assert current() is first
-        with handling(Count(current())) as second:
+        with handling(CountingHandler(current())) as second:
             assert current() is second
         assert current() is first
     assert current() is ROOT
@@ -166,15 +166,15 @@ def test_handling_restores_what_was_current() -> None:
 
 def test_a_generator_suspended_inside_its_block_is_named() -> None:
     def suspended() -> Generator[int, None, None]:
-        with handling(Count(current())):
+        with handling(CountingHandler(current())):
             yield 1
 
     run = suspended()
-    outer = handling(Identity(ROOT))
+    outer = handling(IdentityHandler(ROOT))
     handler = outer.__enter__()
     next(run)
     inner = current()
-    assert isinstance(inner, Count)
+    assert isinstance(inner, CountingHandler)
     with pytest.raises(HandlerStateError, match="leaving a block that made identity current, but counting is current"):
         outer.__exit__(None, None, None)
     assert current() is inner, "nothing has changed"
@@ -186,14 +186,14 @@ def test_a_generator_suspended_inside_its_block_is_named() -> None:
 
 def test_a_generator_closed_too_late_changes_nothing() -> None:
     def suspended() -> Generator[int, None, None]:
-        with handling(Count(current())):
+        with handling(CountingHandler(current())):
             yield 1
 
     def check() -> None:
         run = suspended()
         next(run)
         counting = current()
-        with handling(Identity(current())) as later:
+        with handling(IdentityHandler(current())) as later:
             with pytest.raises(HandlerStateError, match="made counting current, but identity is current"):
                 run.close()
             assert current() is later
@@ -204,7 +204,7 @@ def test_a_generator_closed_too_late_changes_nothing() -> None:
 
 
 def test_a_block_is_entered_once() -> None:
-    block = handling(Identity(ROOT))
+    block = handling(IdentityHandler(ROOT))
     with block as handler:
         with pytest.raises(HandlerStateError, match="identity current has been entered already"):
             block.__enter__()
@@ -215,7 +215,7 @@ def test_a_block_is_entered_once() -> None:
 
 
 def test_a_block_is_left_once() -> None:
-    block = handling(Identity(ROOT))
+    block = handling(IdentityHandler(ROOT))
     with block:
         pass
     with handling(block._handler), pytest.raises(HandlerStateError):
@@ -228,7 +228,7 @@ def test_a_transformation_restores_what_it_found_whatever_was_left_behind(stack:
     runs: list[Any] = []
 
     def suspended() -> Generator[int, None, None]:
-        with handling(Count(current())):
+        with handling(CountingHandler(current())):
             yield 1
 
     def f(x: Any) -> Any:
@@ -257,13 +257,13 @@ def test_an_identity_handler_changes_nothing(stack: str, where: str) -> None:
     expected = values(STACKS[stack](wave)(X))
 
     def watched(x: Any) -> Any:
-        with handling(Identity(current())):
+        with handling(IdentityHandler(current())):
             return wave(x)
 
     if where == "inside":
         got = values(STACKS[stack](watched)(X))
     else:
-        with handling(Identity(current())):
+        with handling(IdentityHandler(current())):
             got = values(STACKS[stack](wave)(X))
     for a, b in zip(expected, got, strict=True):
         assert (a.shape, a.dtype) == (b.shape, b.dtype)
@@ -273,24 +273,24 @@ def test_an_identity_handler_changes_nothing(stack: str, where: str) -> None:
 @pytest.mark.parametrize("stack", ["make_jaxpr", "make_jaxpr of vmap of jvp"])
 def test_an_identity_handler_records_the_same_program(stack: str) -> None:
     def watched(x: Any) -> Any:
-        with handling(Identity(current())):
+        with handling(IdentityHandler(current())):
             return wave(x)
 
     expected = STACKS[stack](wave)(X)
     assert STACKS[stack](watched)(X) == expected
-    with handling(Identity(current())):
+    with handling(IdentityHandler(current())):
         assert STACKS[stack](wave)(X) == expected
 
 
 def test_a_counting_handler_sees_the_operations_of_grad() -> None:
-    with handling(Count(current())) as outside:
+    with handling(CountingHandler(current())) as outside:
         fx.grad(lambda x: fnp.sum(fnp.sin(x) * x))(X)
     assert outside.seen["sin"] == 1
     assert outside.seen["cos"] == 1
     assert outside.seen["mul"] >= 3
 
     def f(x: Any) -> Any:
-        with handling(Count(current())) as count:
+        with handling(CountingHandler(current())) as count:
             y = fnp.sum(fnp.sin(x) * x)
         counts.append(dict(count.seen))
         return y
@@ -303,7 +303,7 @@ def test_a_counting_handler_sees_the_operations_of_grad() -> None:
 
 
 def test_a_handler_sees_a_call_once() -> None:
-    with handling(Count(current())) as count:
+    with handling(CountingHandler(current())) as count:
         f = fx.jit(wave)
         f(X)
         f(X)
@@ -323,7 +323,7 @@ def test_operations_know_the_users_line() -> None:
     for eqn, expected in ((first, line + 1), (last, line + 2)):
         source = eqn.source
         assert source is not None
-        place = source if isinstance(source, Place) else source.place()
+        place = source if isinstance(source, SourceLocation) else source.resolve()
         assert (place.file, place.line) == (__file__, expected)
         assert place.function.endswith("test_operations_know_the_users_line.<locals>.f")
 

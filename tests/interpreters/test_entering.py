@@ -17,13 +17,13 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.laws.examples import few
+from tests.laws.examples import limit_examples
 from tracefx.control.while_loop import While
 from tracefx.core import dtypes
 from tracefx.core.values import ConcreteArray, from_numpy
 from tracefx.extend import Array, Interpreter, Primitive, Rules, ShapedArray, Value, as_array, bind, current, handling
-from tracefx.testing.programs import Stacked
-from tracefx.testing.strategies import structured
+from tracefx.testing.generated_programs import TransformedProgram
+from tracefx.testing.strategies import transformed_control_flow_programs
 
 
 class Box(NamedTuple):
@@ -47,7 +47,7 @@ class Boxed(Interpreter[Box]):
         return Box(as_array(x))
 
     @override
-    def bared(self, value: Box) -> Value:
+    def strip(self, value: Box) -> Value:
         return value.inside
 
 
@@ -65,14 +65,14 @@ BOXED: Final = Rules[Boxed, Box | Value]().family(Primitive, _boxed)
 @final
 @frozen(eq=False)
 class Passing(Interpreter):
-    everything: ClassVar[bool] = True
-    key: ClassVar[Hashable] = ()
+    handles_all: ClassVar[bool] = True
+    cache_key: ClassVar[Hashable] = ()
 
 
 @final
 @frozen(eq=False)
 class Counting(Interpreter[Never, Array]):
-    everything: ClassVar[bool] = True
+    handles_all: ClassVar[bool] = True
     has_state: ClassVar[bool] = True
 
     @property
@@ -81,7 +81,7 @@ class Counting(Interpreter[Never, Array]):
         return COUNTING
 
     def one_more(self, op: Primitive, *xs: Value) -> Sequence[Value]:
-        self.become(self.current_state + 1)
+        self.set_state(self.current_state + 1)
         return bind(op, *xs)
 
 
@@ -100,7 +100,7 @@ def in_boxes(f: Callable[..., Any]) -> Callable[..., Any]:
 def counted(f: Callable[..., Any]) -> Callable[..., Any]:
     def g(*args: Any) -> Any:
         with handling(Counting(current())) as h:
-            h.become(fnp.zeros((), "int32"))
+            h.set_state(fnp.zeros((), "int32"))
             return f(*args)
 
     return g
@@ -113,7 +113,7 @@ def passed(f: Callable[..., Any]) -> Callable[..., Any]:
 HANDLED: Final = {"boxes": in_boxes, "a state": counted, "everything": passed}
 
 
-def inputs(case: Stacked) -> list[ConcreteArray]:
+def inputs(case: TransformedProgram) -> list[ConcreteArray]:
     return [from_numpy(x, dtypes.float64) for x in case.inputs()]
 
 
@@ -123,18 +123,18 @@ def close(got: Any, want: Any) -> None:
 
 
 @pytest.mark.parametrize("how", HANDLED)
-@few(6)
-@given(structured())
-def test_inside_of_a_handler(how: str, case: Stacked) -> None:
+@limit_examples(6)
+@given(transformed_control_flow_programs())
+def test_inside_of_a_handler(how: str, case: TransformedProgram) -> None:
     """The stack of transformations is over the program, the handler over both."""
     f = case.function(fx, fnp)
     close(fx.jit(HANDLED[how](f))(*inputs(case)), fx.jit(f)(*inputs(case)))
 
 
 @pytest.mark.parametrize("how", HANDLED)
-@few(6)
-@given(structured())
-def test_transformed_outside(how: str, case: Stacked) -> None:
+@limit_examples(6)
+@given(transformed_control_flow_programs())
+def test_transformed_outside(how: str, case: TransformedProgram) -> None:
     """The handler is over the program, the stack over both."""
     f: Any = HANDLED[how](evolve(case, layers=()).function(fx, fnp))
     for layer in case.layers:
@@ -144,13 +144,13 @@ def test_transformed_outside(how: str, case: Stacked) -> None:
 
 def test_a_planted_mistake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop that is entered with its first carry for its last is not the loop that it was."""
-    right = While.entered
+    right = While.transform_bodies
 
     def wrong(self: While, entry: Any, args: Sequence[Value]) -> Sequence[Value]:
         right(self, entry, args)
-        return self.parts(args)[2]
+        return self.split_operands(args)[2]
 
-    monkeypatch.setattr(While, "entered", wrong)
+    monkeypatch.setattr(While, "transform_bodies", wrong)
     f = fx.jit(lambda x: fx.lax.while_loop(lambda x: x < 8.0, lambda x: 2.0 * x, x))
     for handled in HANDLED.values():
         assert handled(f)(1.0) == 1.0

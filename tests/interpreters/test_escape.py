@@ -15,10 +15,10 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.interpreters.stacks import Count
+from tests.interpreters.stacks import CountingHandler
 from tracefx.core.errors import EscapedTracerError
 from tracefx.core.handler import ROOT, current, handling
-from tracefx.testing import Identity
+from tracefx.testing import IdentityHandler
 from tracefx.testing.tolerances import ELEMENTARY
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
@@ -294,7 +294,7 @@ def test_threads_side_by_side_never_see_each_other() -> None:
 def test_tasks_side_by_side_never_see_each_other() -> None:
     """Tasks suspended inside handlers of their own, in turns."""
 
-    async def work(handler: Count | Identity, turns: list[str]) -> tuple[list[str], Any]:
+    async def work(handler: CountingHandler | IdentityHandler, turns: list[str]) -> tuple[list[str], Any]:
         with handling(handler):
             for _ in range(3):
                 turns.append(handler.title)
@@ -308,7 +308,7 @@ def test_tasks_side_by_side_never_see_each_other() -> None:
 
     async def both() -> None:
         turns: list[str] = []
-        count, identity = Count(ROOT), Identity(ROOT)
+        count, identity = CountingHandler(ROOT), IdentityHandler(ROOT)
         a, b = await asyncio.gather(work(count, turns), work(identity, turns))
         assert turns == ["counting", "identity"] * 3, "they took turns"
         assert (a[0], b[0]) == (["counting", "evaluation"], ["identity", "evaluation"])

@@ -14,7 +14,7 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tracefx import lax
-from tracefx.control.checkpoint import Name
+from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.scan import Scan
 from tracefx.extend import (
     Array,
@@ -31,13 +31,13 @@ from tracefx.extend import (
     current,
     handling,
 )
-from tracefx.ops.arithmetic import Mul
-from tracefx.ops.basis import ConvertElementType
-from tracefx.ops.comparison import Gt, Lt
-from tracefx.ops.elementwise import Add
+from tracefx.ops.elementwise.arithmetic import Mul
+from tracefx.ops.elementwise.comparison import Gt, Lt
+from tracefx.ops.elementwise.elementwise import Add
+from tracefx.ops.elementwise.selection import SelectN
+from tracefx.ops.elementwise.transcendental import Cos, Sin
 from tracefx.ops.operation import LinearOperation
-from tracefx.ops.selection import SelectN
-from tracefx.ops.transcendental import Cos, Sin
+from tracefx.ops.structural import ConvertElementType
 from tracefx.testing.tolerances import ELEMENTARY
 
 # ------------------------------------------------------------------ values of one's own: forward mode once more
@@ -53,7 +53,7 @@ class Dual(NamedTuple):
 class Duals(Interpreter[Dual]):
     """Knows sums, products, sines, and what is linear."""
 
-    key: ClassVar[Hashable] = ()
+    cache_key: ClassVar[Hashable] = ()
 
     @property
     @override
@@ -69,7 +69,7 @@ class Duals(Interpreter[Dual]):
         return Dual(as_array(x), fnp.zeros_like(as_array(x)))
 
     @override
-    def bared(self, value: Dual) -> Value:
+    def strip(self, value: Dual) -> Value:
         return value.primal
 
     def dual(self, x: Dual | Value) -> Dual:
@@ -268,7 +268,7 @@ def test_values_of_ones_own_are_no_numpy_arrays_but_may_be_asked_for_a_bool() ->
 @final
 @frozen(eq=False)
 class Gather(Interpreter):
-    everything: ClassVar[bool] = True
+    handles_all: ClassVar[bool] = True
     has_state: ClassVar[bool] = True
 
     @property
@@ -276,12 +276,12 @@ class Gather(Interpreter):
     def rules(self) -> Rules[Gather, Value]:
         return GATHERED
 
-    def named(self, op: Name, x: Value) -> Sequence[Value]:
-        self.keep(op.label, x)
+    def named(self, op: CheckpointName, x: Value) -> Sequence[Value]:
+        self.collect(op.label, x)
         return [x]
 
 
-GATHERED: Final = Rules[Gather, Value]().on(Name, Gather.named)
+GATHERED: Final = Rules[Gather, Value]().on(CheckpointName, Gather.named)
 
 
 def gathered(f: Callable[..., Any]) -> Callable[..., tuple[Any, Mapping[Any, Any]]]:
@@ -360,7 +360,7 @@ def test_one_name_for_two_values_is_an_error() -> None:
 class Count(Interpreter[Any, Array]):
     """How many sines are computed."""
 
-    everything: ClassVar[bool] = True
+    handles_all: ClassVar[bool] = True
     has_state: ClassVar[bool] = True
 
     @property
@@ -369,7 +369,7 @@ class Count(Interpreter[Any, Array]):
         return COUNTED
 
     def one_more(self, op: Sin, x: Value) -> Sequence[Value]:
-        self.become(self.current_state + 1)
+        self.set_state(self.current_state + 1)
         return bind(op, x)
 
 
@@ -379,7 +379,7 @@ COUNTED: Final = Rules[Count, Any]().on(Sin, Count.one_more)
 def counted(f: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
     def g(*args: Any) -> tuple[Any, Any]:
         with handling(Count(current())) as h:
-            h.become(fnp.asarray(0))
+            h.set_state(fnp.asarray(0))
             out = f(*args)
         return out, h.current_state
 
@@ -459,8 +459,8 @@ def test_rules_of_functions_hold_where_a_handler_with_a_state_acts(f: Any, wrap:
 class Doubled(Interpreter):
     """Sines are twice what they are."""
 
-    everything: ClassVar[bool] = True
-    key: ClassVar[Hashable] = ()
+    handles_all: ClassVar[bool] = True
+    cache_key: ClassVar[Hashable] = ()
 
     @property
     @override

@@ -27,7 +27,7 @@ from tracefx.extend import (
     current,
     handling,
 )
-from tracefx.ops.transcendental import Sin
+from tracefx.ops.elementwise.transcendental import Sin
 from tracefx.testing.tolerances import ELEMENTARY
 
 # ------------------------------------------------------------------ one rule for all operations
@@ -43,7 +43,7 @@ class Marked(NamedTuple):
 class Marking(Interpreter[Marked]):
     """Counts the operations between the input and each number."""
 
-    key: ClassVar[Hashable] = ()
+    cache_key: ClassVar[Hashable] = ()
 
     @property
     @override
@@ -59,7 +59,7 @@ class Marking(Interpreter[Marked]):
         return Marked(as_array(x), fnp.zeros(x.aval.shape, np.int32))
 
     @override
-    def bared(self, value: Marked) -> Value:
+    def strip(self, value: Marked) -> Value:
         return value.x
 
     def mark(self, op: Primitive, *xs: Marked | Value) -> list[Marked | Value]:
@@ -164,7 +164,7 @@ def test_a_function_that_depends_on_numbers_is_left_alone() -> None:
 class Tally(Interpreter[Never, Mapping[str, Array]]):
     """How many operations there are, by name."""
 
-    everything: ClassVar[bool] = True
+    handles_all: ClassVar[bool] = True
     has_state: ClassVar[bool] = True
 
     @property
@@ -174,7 +174,7 @@ class Tally(Interpreter[Never, Mapping[str, Array]]):
 
     def see(self, op: Primitive, *xs: Value) -> Sequence[Value]:
         counts = self.current_state
-        self.become({**counts, op.name: counts.get(op.name, fnp.int32(0)) + 1})
+        self.set_state({**counts, op.name: counts.get(op.name, fnp.int32(0)) + 1})
         return bind(op, *xs)
 
 
@@ -184,7 +184,7 @@ TALLY = Rules[Tally, Value]().on(Sin, Tally.see)
 def tally(f: Callable[[Any], Any], **start: Any) -> Callable[[Any], tuple[Any, Mapping[str, Array]]]:
     def g(x: Any) -> tuple[Any, Mapping[str, Array]]:
         with handling(Tally(current())) as h:
-            h.become(start)
+            h.set_state(start)
             out = f(x)
         return out, h.current_state
 
@@ -233,7 +233,7 @@ class Giving(Interpreter):
     """`sin` gives what it is told."""
 
     out: object
-    everything: ClassVar[bool] = True
+    handles_all: ClassVar[bool] = True
 
     @property
     @override

@@ -146,7 +146,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType(
 )
 
 
-def reference(prim: Primitive) -> Function:
+def jax_function(prim: Primitive) -> Function:
     """The function of `jax.lax` that is this operation, its parameters those that it has here."""
     made = {**_FUNCTIONS, **REFERENCES}.get(prim.name)
     found: Function = getattr(lax, prim.name) if made is None else made(prim)

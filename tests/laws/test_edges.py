@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from tests.compiling import plainly_or_for_users
-from tests.laws.examples import few, is_long
-from tests.laws.references import reference
+from tests.compiling import with_either_compile_options
+from tests.laws.examples import is_long_profile, limit_examples
+from tests.laws.references import jax_function
 from tests.laws.samples import SAMPLES
 from tests.ops.harness import assert_close, aval_of
 from tests.versions import ulps_beside_jax
@@ -31,19 +31,28 @@ from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import from_numpy, to_numpy
-from tracefx.ops.basis import ConvertElementType, ReduceSum
-from tracefx.ops.cumulative import CumLogSumExp, CumMax, CumMin, CumProd, CumSum
-from tracefx.ops.elementwise import Elementwise
-from tracefx.ops.operation import Compiled
-from tracefx.ops.reduction import ArgMax, ArgMin, ReduceAnd, ReduceMax, ReduceMin, ReduceOr, ReduceProd, ReduceXor
-from tracefx.ops.representation import ReducePrecision
+from tracefx.ops.elementwise.bit_representation import ReducePrecision
+from tracefx.ops.elementwise.elementwise import Elementwise
+from tracefx.ops.operation import CompiledOperation
+from tracefx.ops.reductions.cumulative import CumLogSumExp, CumMax, CumMin, CumProd, CumSum
+from tracefx.ops.reductions.reduction import (
+    ArgMax,
+    ArgMin,
+    ReduceAnd,
+    ReduceMax,
+    ReduceMin,
+    ReduceOr,
+    ReduceProd,
+    ReduceXor,
+)
+from tracefx.ops.structural import ConvertElementType, ReduceSum
 from tracefx.testing import (
+    abstract_eval_matches_evaluation,
     check_function,
     check_primitive,
     identity_changes_nothing,
     staging_changes_nothing,
-    text_says_it_all,
-    types_are_as_said,
+    text_round_trips,
     vmap_is_a_loop,
 )
 from tracefx.testing import strategies as drawn
@@ -52,7 +61,7 @@ from tracefx.testing.tolerances import ulps_of
 
 PRIMITIVES: Final = [samples[0].prim for samples in SAMPLES.values()]
 ELEMENTWISE: Final = [prim for prim in PRIMITIVES if isinstance(prim, Elementwise)]
-LAWS: Final = (types_are_as_said, staging_changes_nothing, identity_changes_nothing, text_says_it_all)
+LAWS: Final = (abstract_eval_matches_evaluation, staging_changes_nothing, identity_changes_nothing, text_round_trips)
 
 
 @st.composite
@@ -74,11 +83,11 @@ def operands(
 
 
 @pytest.mark.parametrize("prim", ELEMENTWISE, ids=lambda prim: prim.name)
-@few(8)
+@limit_examples(8)
 @given(st.data())
 def test_laws(prim: Elementwise, data: st.DataObject) -> None:
     # Evaluating an operation that has no kernel compiles it, for every type that a batch may have.
-    laws = LAWS if isinstance(prim, Compiled) else (*LAWS, vmap_is_a_loop)
+    laws = LAWS if isinstance(prim, CompiledOperation) else (*LAWS, vmap_is_a_loop)
     sample = SAMPLES[prim.name][0]
     xs = data.draw(operands(prim, len(sample.operands[0]), weak=True))
     if sample.within is None:
@@ -109,7 +118,7 @@ def settled(x: NDArray) -> NDArray:
 
 
 @pytest.mark.parametrize("prim", ELEMENTWISE, ids=lambda prim: prim.name)
-@few(2)
+@limit_examples(2)
 @given(st.data())
 def test_values_are_jaxs(prim: Elementwise, data: st.DataObject) -> None:
     sets_first = prim.name in ("polygamma", "zeta")  # whose samples do
@@ -117,7 +126,7 @@ def test_values_are_jaxs(prim: Elementwise, data: st.DataObject) -> None:
     alike = prim.name == "mulhi"  # which XLA's CPU lacks on signed numbers where it fuses the broadcast of one
     one = operands(prim, count, weak=False, least_bits=LEAST_BITS.get(prim.name, 1), alike=alike)
     calls = [[settled(to_numpy(x)) for x in xs] for xs in data.draw(several(one))]
-    plainly_or_for_users(lambda: are_jaxs(prim, calls))
+    with_either_compile_options(lambda: are_jaxs(prim, calls))
 
 
 T = TypeVar("T")
@@ -125,12 +134,12 @@ T = TypeVar("T")
 
 def several(one: st.SearchStrategy[T]) -> st.SearchStrategy[list[T]]:
     """Lists of eight. JAX computes the results for one list by one program, as compilation takes most of the time."""
-    return st.lists(one, min_size=1, max_size=8) if is_long() else st.lists(one, min_size=8, max_size=8)
+    return st.lists(one, min_size=1, max_size=8) if is_long_profile() else st.lists(one, min_size=8, max_size=8)
 
 
 def are_jaxs(prim: Primitive, calls: Sequence[Sequence[NDArray]]) -> None:
     """The results of `prim` for the operands of each call have JAX's types, and its values within the error bound."""
-    f = reference(prim)
+    f = jax_function(prim)
     given = [[jnp.asarray(x, x.dtype) for x in xs] for xs in calls]
     wanted = jax.jit(lambda given: [f(*xs) for xs in given])(given)
     for xs, want in zip(calls, wanted, strict=True):
@@ -170,7 +179,7 @@ ALONG: Final[tuple[Primitive, ...]] = (
 
 
 @pytest.mark.parametrize("prim", ALONG, ids=str)
-@few(3)
+@limit_examples(3)
 @given(st.data())
 def test_along_an_axis_values_are_jaxs(prim: Primitive, data: st.DataObject) -> None:
     xs = [settled(to_numpy(x)) for x in data.draw(several(st.composite(of_one)(prim)))]
@@ -178,4 +187,4 @@ def test_along_an_axis_values_are_jaxs(prim: Primitive, data: st.DataObject) -> 
         xs = [x for x in xs if x.shape[0]]  # both refuse empty axes
     with warnings.catch_warnings(), jax.enable_x64(True):  # without which JAX's argmax refuses 64 bits
         warnings.simplefilter("ignore")  # of imaginary parts that get lost
-        plainly_or_for_users(lambda: are_jaxs(prim, [[x] for x in xs]))
+        with_either_compile_options(lambda: are_jaxs(prim, [[x] for x in xs]))

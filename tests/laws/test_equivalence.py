@@ -34,7 +34,7 @@ from tracefx.testing import (
     check_linear,
 )
 from tracefx.testing.equivalence import FunctionTransform
-from tracefx.testing.evidence import source_of
+from tracefx.testing.reproducer import source_of
 from tracefx.testing.strategies import arrays, pytrees, shapes
 
 X: Final = np.array([0.5, -1.0, 2.0], np.float32)
@@ -179,8 +179,8 @@ def test_functions_that_can_not_be_imported_are_given_by_their_programs() -> Non
 
 def test_a_difference_that_programs_do_not_show_has_no_python() -> None:
     error = broken(lambda: check_equivalent(lambda x: [x], lambda x: (x,), X))
-    assert error.evidence is not None
-    assert error.evidence.python is None
+    assert error.reproducer is not None
+    assert error.reproducer.python is None
 
 
 def test_transformations_to_compare_under() -> None:
@@ -274,12 +274,12 @@ def test_transformations_that_do_not_commute() -> None:
         return lambda x: f(x) * x.ndim
 
     error = broken(lambda: assert_transforms_commute(fx.Vmap(), by_rank, fnp.sin, ROWS))
-    assert error.evidence is not None
-    first, second = error.evidence.programs.split("\nby_rank of Vmap() is this program:\n")
+    assert error.reproducer is not None
+    first, second = error.reproducer.programs.split("\nby_rank of Vmap() is this program:\n")
     assert first.startswith("Vmap() of by_rank is this program:\n")
     assert "= mul b 1.0:f32[]" in first
     assert "= mul b 2.0:f32[]" in second
-    assert error.evidence.python is None
+    assert error.reproducer.python is None
 
 
 # ------------------------------------------------------------------ batches

@@ -28,17 +28,25 @@ from tracefx.extend import (
     handling,
 )
 from tracefx.interpreters.jvp import JVP
-from tracefx.ops.transcendental import Cos, Sin
-from tracefx.testing import HANDLER_LAWS, Bomb, HandlerLaw, Identity, array, check_handler, check_interpretation
-from tracefx.testing.handlers import (
-    MakeHandler,
-    acts_inside,
+from tracefx.ops.elementwise.transcendental import Cos, Sin
+from tracefx.testing import (
+    HANDLER_LAWS,
+    FaultInjector,
+    HandlerLaw,
+    IdentityHandler,
+    array,
+    check_handler,
+    check_interpretation,
+)
+from tracefx.testing.handler_laws import (
+    HandlerFactory,
     composes,
-    does_what_is_meant,
-    keeps_its_tracers,
-    keeps_the_laws,
-    leaves_the_context,
-    lets_exceptions_through,
+    does_not_leak_tracers,
+    interprets_bodies,
+    matches_reference,
+    propagates_exceptions,
+    restores_context,
+    satisfies_function_laws,
 )
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
@@ -69,7 +77,7 @@ class HandsOn(Handler):
 class Watching(Interpreter):
     """Remembers the names of operations; sees them inside of programs too."""
 
-    everything: ClassVar[bool] = True
+    handles_all: ClassVar[bool] = True
     seen: list[str] = field(factory=list)
 
     @override
@@ -90,8 +98,8 @@ TURNING: Final = Rules["Turning", Value]().on(Sin, turned)
 class Turning(Interpreter):
     """Cosines in the place of sines."""
 
-    everything: ClassVar[bool] = True
-    key: ClassVar[str] = "turning"
+    handles_all: ClassVar[bool] = True
+    cache_key: ClassVar[str] = "turning"
 
     @property
     @override
@@ -115,33 +123,33 @@ def as_meant(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def test_handlers_that_change_nothing() -> None:
-    for make in (Identity, HandsOn, Watching, lambda inner: Identity(Identity(inner))):
+    for make in (IdentityHandler, HandsOn, Watching, lambda inner: IdentityHandler(IdentityHandler(inner))):
         report = check_handler(make)
-        assert report.held == NAMES
-        assert not report.left_out
+        assert report.passed == NAMES
+        assert not report.skipped
 
 
 @pytest.mark.parametrize("x", [3.0, array([1, 2], "int32"), array([0.5], "bfloat16"), array([1j, 2], "complex64")])
 def test_functions_of_any_type(x: Any) -> None:
-    assert {"leaves_the_context", "acts_inside"} <= set(check_handler(Identity, lambda x: x * x, x).held)
+    assert {"restores_context", "interprets_bodies"} <= set(check_handler(IdentityHandler, lambda x: x * x, x).passed)
 
 
 def test_a_handler_that_changes_what_operations_are() -> None:
     report = check_handler(Turning, transparent=False)
-    assert report.held == (
-        "leaves_the_context",
-        "lets_exceptions_through",
-        "keeps_its_tracers",
-        "acts_inside",
-        "keeps_the_laws",
+    assert report.passed == (
+        "restores_context",
+        "propagates_exceptions",
+        "does_not_leak_tracers",
+        "interprets_bodies",
+        "satisfies_function_laws",
     )
-    assert set(report.left_out) == {"does_what_is_meant", "composes"}
+    assert set(report.skipped) == {"matches_reference", "composes"}
     assert "give a meaning" in str(report)
 
     def list_of_waves(x: Any) -> list[Any]:
         return [waves(x)]
 
-    assert check_handler(Turning, list_of_waves, X, meaning=as_meant).held == NAMES
+    assert check_handler(Turning, list_of_waves, X, meaning=as_meant).passed == NAMES
 
 
 def test_a_handler_with_values_of_its_own() -> None:
@@ -158,7 +166,7 @@ def test_a_handler_with_values_of_its_own() -> None:
 
     laws = [law for law in HANDLER_LAWS if law.name != composes.name]  # it is put around functions to one array only
     report = check_interpretation(forward, waves, X, meaning=meaning, laws=laws)
-    assert report.held == tuple([law.name for law in laws])
+    assert report.passed == tuple([law.name for law in laws])
 
 
 @pytest.mark.parametrize(
@@ -175,7 +183,7 @@ def test_a_handler_with_values_of_its_own() -> None:
 )
 def test_handlers_of_the_gallery_that_change_nothing(interpret: Callable[[Any], Any]) -> None:
     report = check_interpretation(interpret, waves, X)
-    assert report.held == NAMES
+    assert report.passed == NAMES
 
 
 # ------------------------------------------------------------------ wrong ones
@@ -288,20 +296,20 @@ class Peeking(HandsOn):
 @pytest.mark.parametrize(
     ("make", "law", "transparent", "says"),
     [
-        (Unentered, acts_inside, False, "  inside jit: "),
-        (Entered, acts_inside, False, "  inside checkpoint: "),
-        (Forgetful, leaves_the_context, True, "leaving a block that made Forgetful current, but evaluation is current"),
-        (ForgetfulOnce, lets_exceptions_through, True, "does not come out: the call raises HandlerStateError"),
-        (Silent, lets_exceptions_through, True, "raised below the handler, at operation 0, it does not come out"),
-        (Grudging, lets_exceptions_through, True, "  after exceptions: "),
-        (Leaking, keeps_its_tracers, True, "output 0 is Mine(f32[3]), which belongs to Leaking"),
-        (Unentered, does_what_is_meant, True, "  without it: "),
-        (Rounding, does_what_is_meant, True, "allowed is no difference"),
+        (Unentered, interprets_bodies, False, "  inside jit: "),
+        (Entered, interprets_bodies, False, "  inside checkpoint: "),
+        (Forgetful, restores_context, True, "leaving a block that made Forgetful current, but evaluation is current"),
+        (ForgetfulOnce, propagates_exceptions, True, "does not come out: the call raises HandlerStateError"),
+        (Silent, propagates_exceptions, True, "raised below the handler, at operation 0, it does not come out"),
+        (Grudging, propagates_exceptions, True, "  after exceptions: "),
+        (Leaking, does_not_leak_tracers, True, "output 0 is Mine(f32[3]), which belongs to Leaking"),
+        (Unentered, matches_reference, True, "  without it: "),
+        (Rounding, matches_reference, True, "allowed is no difference"),
         (Peeking, composes, True, "COMPILED of it"),
-        (Peeking, keeps_the_laws, False, "staged"),
+        (Peeking, satisfies_function_laws, False, "staged"),
     ],
 )
-def test_a_handler_that_is_wrong(make: MakeHandler, law: HandlerLaw, transparent: bool, says: str) -> None:
+def test_a_handler_that_is_wrong(make: HandlerFactory, law: HandlerLaw, transparent: bool, says: str) -> None:
     before = current()
     error = broken(lambda: check_handler(make, transparent=transparent, laws=[law]))
     assert current() is before
@@ -331,8 +339,8 @@ def test_the_report_runs() -> None:
         "",
         "check_handler(Unentered, one_operation, array([0.5, -1.5, 2.0], 'float32'), transparent=False)",
     ]
-    assert error.evidence is not None
-    assert error.evidence.programs.splitlines()[:3] == [
+    assert error.reproducer is not None
+    assert error.reproducer.programs.splitlines()[:3] == [
         "the program:",
         "  { lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }",
         "under the handler, what differs is this program:",
@@ -342,12 +350,12 @@ def test_the_report_runs() -> None:
 
 def test_meaning_and_transparence_exclude_each_other() -> None:
     with pytest.raises(ValueError, match="a transparent handler has no other meaning"):
-        check_handler(Identity, meaning=lambda f: f, transparent=True)
+        check_handler(IdentityHandler, meaning=lambda f: f, transparent=True)
 
 
 def test_what_is_no_handler() -> None:
     with pytest.raises(TypeError, match="check_handler takes what makes a handler"):
-        check_handler(Identity(fx.current()))  # type: ignore[arg-type]  # the error is the point
+        check_handler(IdentityHandler(fx.current()))  # type: ignore[arg-type]  # the error is the point
     with pytest.raises(TypeError, match="check_interpretation takes a function"):
         check_interpretation(3)  # type: ignore[arg-type]  # the error is the point
 
@@ -357,14 +365,14 @@ def test_a_function_that_raises_is_no_function_to_check_with() -> None:
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError, match="no"):
-        check_handler(Identity, f, X)
+        check_handler(IdentityHandler, f, X)
 
 
 def test_bombs_count_operations() -> None:
     x = fnp.asarray(X)
-    with handling(Bomb(current(), RuntimeError, -1)) as bomb:
+    with handling(FaultInjector(current(), RuntimeError, -1)) as bomb:
         waves(x)
     assert bomb.seen == ["sin", "mul", "mul", "sin", "add"]
-    with handling(Bomb(current(), RuntimeError, 3)) as bomb, pytest.raises(RuntimeError):
+    with handling(FaultInjector(current(), RuntimeError, 3)) as bomb, pytest.raises(RuntimeError):
         waves(x)
     assert bomb.seen == ["sin", "mul", "mul", "sin"]

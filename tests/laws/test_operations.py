@@ -7,15 +7,15 @@ from typing import Final
 import numpy as np
 import pytest
 
-from tests.compiling import as_for_users
-from tests.laws.examples import is_long
+from tests.compiling import default_compile_options
+from tests.laws.examples import is_long_profile
 from tests.laws.samples import SAMPLES, Operands, Sample
 from tracefx.core.primitive import Differentiable, Expandable, Primitive
 from tracefx.core.values import Value, as_value, from_numpy
 from tracefx.ops.vocabulary import OPERATIONS
-from tracefx.testing import LAWS, check_function, check_primitive, jit_changes_nothing, jit_is_transparent
+from tracefx.testing import LAWS, check_function, check_primitive, jit_changes_nothing, jit_commutes_with_transforms
 
-OF_COMPILING: Final = (jit_changes_nothing, jit_is_transparent)
+OF_COMPILING: Final = (jit_changes_nothing, jit_commutes_with_transforms)
 OF_DERIVATIVES: Final = {"jvp_is_the_derivative", "linearize_is_jvp", "transpose_is_adjoint", "vmap_commutes_with_jvp"}
 
 
@@ -54,7 +54,7 @@ def test_laws(name: str) -> None:
                 check_primitive(sample.prim, *others, laws=laws)
         else:
             report = check_function(sample.within, *first, laws=laws)
-        assert set(report.left_out) == (set() if moves(sample) and has_derivative(sample) else OF_DERIVATIVES)
+        assert set(report.skipped) == (set() if moves(sample) and has_derivative(sample) else OF_DERIVATIVES)
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -63,14 +63,16 @@ def test_laws_of_compiling(name: str) -> None:
         first, *others = [values(each) for each in sample.operands]
         laws = [law for law in OF_COMPILING if law not in sample.but]
         if moves(sample) and not has_derivative(sample):
-            laws.remove(jit_is_transparent)  # to differentiation
-        elif not (is_long() or is_first_of_its_kind(sample.prim)) and jit_is_transparent in laws:
-            laws.remove(jit_is_transparent)  # which compiles five programs
-        with as_for_users():
+            laws.remove(jit_commutes_with_transforms)  # to differentiation
+        elif not (is_long_profile() or is_first_of_its_kind(sample.prim)) and jit_commutes_with_transforms in laws:
+            laws.remove(jit_commutes_with_transforms)  # which compiles five programs
+        with default_compile_options():
             if sample.within is None:
                 report = check_primitive(sample.prim, first, laws=laws)
                 if others:
-                    check_primitive(sample.prim, *others, laws=[law for law in laws if law is not jit_is_transparent])
+                    check_primitive(
+                        sample.prim, *others, laws=[law for law in laws if law is not jit_commutes_with_transforms]
+                    )
             else:
                 report = check_function(sample.within, *first, laws=laws)
-        assert not report.left_out
+        assert not report.skipped

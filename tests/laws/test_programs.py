@@ -10,39 +10,48 @@ from hypothesis import example, given
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.laws.examples import few
+from tests.laws.examples import limit_examples
 from tracefx.core import dtypes
 from tracefx.core.values import from_numpy
-from tracefx.testing import LAWS, Law, check_function, jit_changes_nothing, jit_is_transparent, jvp_is_the_derivative
-from tracefx.testing.programs import Layer, Program, Stacked, unary
-from tracefx.testing.strategies import stacked
+from tracefx.testing import (
+    LAWS,
+    Law,
+    check_function,
+    jit_changes_nothing,
+    jit_commutes_with_transforms,
+    jvp_is_the_derivative,
+)
+from tracefx.testing.generated_programs import GeneratedProgram, TransformedProgram, TransformLayer, unary_step
+from tracefx.testing.strategies import transformed_programs
 from tracefx.testing.tolerances import PROGRAM
 
-COMPILED: Final = (jit_changes_nothing, jit_is_transparent)
+COMPILED: Final = (jit_changes_nothing, jit_commutes_with_transforms)
 # Differences say nothing near a kink, where generated programs may well be.
 EVALUATED: Final = tuple([law for law in LAWS if law not in (*COMPILED, jvp_is_the_derivative)])
 # A stack takes derivatives, whose terms cancel: those of the gradient of `sqrt(x) * sqrt'(x)` do to nothing.
 ULPS: Final = evolve(PROGRAM, least=1.0)
-CANCELLING: Final = Stacked(
-    Program(((),), (unary("sqrt", 0),)), (Layer("vjp", (True,)), Layer("grad", (True,))), seed=0
+CANCELLING: Final = TransformedProgram(
+    GeneratedProgram(((),), (unary_step("sqrt", 0),)),
+    (TransformLayer("vjp", (True,)), TransformLayer("grad", (True,))),
+    seed=0,
 )
 
 
-def check(case: Stacked, laws: Sequence[Law]) -> None:
+def check(case: TransformedProgram, laws: Sequence[Law]) -> None:
     inputs = [from_numpy(x, dtypes.float64) for x in case.inputs()]
     report = check_function(case.function(fx, fnp), *inputs, laws=laws, ulps=ULPS)
-    assert not report.left_out
+    assert not report.skipped
 
 
-@few(25)
-@given(stacked(max_layers=2))
-def test_evaluated(case: Stacked) -> None:
+@limit_examples(25)
+@given(transformed_programs(max_layers=2))
+def test_evaluated(case: TransformedProgram) -> None:
     with fx.disable_jit():  # what a jit inside changes is for the next test to find
         check(case, EVALUATED)
 
 
 @example(CANCELLING)
-@few(8)
-@given(stacked(max_steps=5, max_layers=2))
-def test_compiled(case: Stacked) -> None:
+@limit_examples(8)
+@given(transformed_programs(max_steps=5, max_layers=2))
+def test_compiled(case: TransformedProgram) -> None:
     check(case, COMPILED)

@@ -18,30 +18,30 @@ from tests.laws import test_planted as planted
 from tracefx.core.primitive import MappedAxis, Primitive, Tangent
 from tracefx.core.values import Value
 from tracefx.extend import as_array, bind1, instantiate
-from tracefx.ops.arithmetic import Mul
-from tracefx.ops.cutting import Rev
-from tracefx.ops.transcendental import Tanh
+from tracefx.ops.elementwise.arithmetic import Mul
+from tracefx.ops.elementwise.transcendental import Tanh
+from tracefx.ops.shape.slicing import Rev
 from tracefx.testing import (
     Law,
     LawError,
     Subject,
+    abstract_eval_matches_evaluation,
     array,
     check_grads,
     check_linear,
-    compare,
     jit_changes_nothing,
-    jit_is_transparent,
+    jit_commutes_with_transforms,
     jvp_is_the_derivative,
     law,
     linearize_is_jvp,
     passes_change_nothing,
+    require_close,
     transpose_is_adjoint,
-    types_are_as_said,
     vmap_commutes_with_jvp,
     vmap_is_a_loop,
 )
-from tracefx.testing.programs import Stacked
-from tracefx.testing.strategies import stacked, structured
+from tracefx.testing.generated_programs import TransformedProgram
+from tracefx.testing.strategies import transformed_control_flow_programs, transformed_programs
 from tracefx.testing.tolerances import PROGRAM
 
 X: Final = np.array([0.5, -1.0, 2.0], np.float32)
@@ -56,8 +56,8 @@ def broken(run: Callable[[], object]) -> LawError:
 
 def fails_again(error: LawError) -> LawError:
     """The Python of a report breaks the law that it reports, in a namespace of its own."""
-    assert error.evidence is not None
-    python = error.evidence.python
+    assert error.reproducer is not None
+    python = error.reproducer.python
     assert python is not None, error
     again = broken(lambda: exec(compile(python, "<report>", "exec"), {}))
     assert again.message.split(", but not so")[0] == error.message.split(", but not so")[0]
@@ -65,9 +65,9 @@ def fails_again(error: LawError) -> LawError:
 
 
 def python_of(error: LawError) -> list[str]:
-    assert error.evidence is not None
-    assert error.evidence.python is not None
-    return error.evidence.python.splitlines()
+    assert error.reproducer is not None
+    assert error.reproducer.python is not None
+    return error.reproducer.python.splitlines()
 
 
 # ------------------------------------------------------------------ a wrong rule somewhere in a model
@@ -102,21 +102,21 @@ def straight(prim: Primitive) -> Callable[[Any, Any], Any]:
         (planted.OtherwiseCompiled(), jit_changes_nothing, straight),
         (planted.RecordedOtherwise(), linearize_is_jvp, straight),
         (planted.WrongJvpOfABatch(), vmap_commutes_with_jvp, straight),
-        (planted.OtherwiseStaged(), jit_is_transparent, straight),
-        (planted.WrongWeakType(), types_are_as_said, lambda prim: lambda x, k: bind1(prim, fnp.sin(x))),
+        (planted.OtherwiseStaged(), jit_commutes_with_transforms, straight),
+        (planted.WrongWeakType(), abstract_eval_matches_evaluation, lambda prim: lambda x, k: bind1(prim, fnp.sin(x))),
     ],
     ids=lambda part: type(part).__name__ if isinstance(part, Primitive) else None,
 )
 def test_a_wrong_rule_is_found_alone(prim: Primitive, law: Law, around: Callable[[Primitive], Any]) -> None:
     error = broken(lambda: law(around(prim), X, K))
-    assert error.evidence is not None
+    assert error.reproducer is not None
     weak = "*" if isinstance(prim, planted.WrongWeakType) else ""
-    assert error.evidence.programs == (
+    assert error.reproducer.programs == (
         f"the smallest program found that breaks it:\n  {{ lambda ; a:f32[3]. let b:f32[3]{weak} = scale a in (b,) }}"
     )
     again = fails_again(error)
-    assert again.evidence == error.evidence  # it is as small as it gets
-    assert str(error) == f"{error.message}\n\n{error.evidence}"
+    assert again.reproducer == error.reproducer  # it is as small as it gets
+    assert str(error) == f"{error.message}\n\n{error.reproducer}"
 
 
 def test_a_report_in_full() -> None:
@@ -147,8 +147,8 @@ def test_several_operations_that_break_a_law_together() -> None:
         return fnp.exp(bind1(planted.Times(2.0), y) - bind1(planted.Times(3.0), y)) + fnp.sum(y)
 
     error = broken(lambda: passes_change_nothing(f, X))
-    assert error.evidence is not None
-    assert error.evidence.programs.splitlines()[1:] == [
+    assert error.reproducer is not None
+    assert error.reproducer.programs.splitlines()[1:] == [
         "  { lambda ; a:f32[3]. let",
         "      b:f32[3] = scale[factor=2.0] a",
         "      c:f32[3] = scale[factor=3.0] a",
@@ -160,7 +160,7 @@ def test_several_operations_that_break_a_law_together() -> None:
 
 def test_checks_of_their_own_are_what_the_python_calls() -> None:
     error = broken(lambda: check_grads(lambda x: fnp.exp(bind1(planted.FlatSine(), x)) * 2, X, order=2))
-    assert "flat_sine" in str(error.evidence)
+    assert "flat_sine" in str(error.reproducer)
     assert python_of(error)[-1] == (
         "check_grads(program, array([1.0, 1.0, 1.0], 'float32'), order=2, modes=('fwd', 'rev'))"
     )
@@ -188,9 +188,9 @@ def test_tolerances_and_settings_are_in_the_python() -> None:
 
 def test_what_depends_on_python_is_said_to() -> None:
     error = broken(lambda: jit_changes_nothing(planted.differs_when_traced, X))
-    assert error.evidence is not None
-    assert error.evidence.programs.endswith("what breaks it is in how the function looks at its arguments")
-    assert error.evidence.python is None
+    assert error.reproducer is not None
+    assert error.reproducer.programs.endswith("what breaks it is in how the function looks at its arguments")
+    assert error.reproducer.python is None
 
 
 def test_what_can_not_be_traced_has_no_evidence() -> None:
@@ -200,7 +200,7 @@ def test_what_can_not_be_traced_has_no_evidence() -> None:
         return bind1(planted.WrongJvp(), x)
 
     error = broken(lambda: jvp_is_the_derivative(f, X))
-    assert error.evidence is None
+    assert error.reproducer is None
     assert str(error) == error.message
 
 
@@ -208,10 +208,10 @@ def test_programs_that_hold_functions_are_shown_without_python() -> None:
     custom: Any = fx.custom_jvp(lambda x: x * 2)
     custom.defjvp(lambda primals, tangents: (primals[0] * 2, tangents[0] * 3))
     error = broken(lambda: jvp_is_the_derivative(lambda x: fnp.sin(custom(x)), X))
-    assert error.evidence is not None
-    assert "custom_jvp" in error.evidence.programs
-    assert error.evidence.programs.endswith("which holds functions, so that its text is not all of it")
-    assert error.evidence.python is None
+    assert error.reproducer is not None
+    assert "custom_jvp" in error.reproducer.programs
+    assert error.reproducer.programs.endswith("which holds functions, so that its text is not all of it")
+    assert error.reproducer.python is None
 
 
 def test_classes_that_can_not_be_imported_are_named() -> None:
@@ -230,12 +230,12 @@ def test_reports_survive_pickling() -> None:
 # ------------------------------------------------------------------ generated programs shrink
 
 
-def smallest(law: Law, cases: SearchStrategy[Stacked]) -> LawError:
+def smallest(law: Law, cases: SearchStrategy[TransformedProgram]) -> LawError:
     """The error for the smallest of the programs that break a law."""
 
     @settings(max_examples=300, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
     @given(cases)
-    def run(case: Stacked) -> None:
+    def run(case: TransformedProgram) -> None:
         with fx.disable_jit():
             law(case.function(fx, fnp), *[array(x, "float64") for x in case.inputs()], ulps=evolve(PROGRAM, least=1.0))
 
@@ -273,16 +273,16 @@ def wrong_transpose(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "law", "cases", "body"),
     [
-        (wrong_jvp, jvp_is_the_derivative, stacked(max_layers=1), "fnp.tanh(v0)"),
-        (wrong_transpose, transpose_is_adjoint, stacked(max_layers=1), "fnp.sin(v0)"),
-        (wrong_jvp, jvp_is_the_derivative, structured(max_layers=1), "fnp.tanh(v0)"),
-        (wrong_transpose, transpose_is_adjoint, structured(max_layers=1), "fnp.sin(v0)"),
+        (wrong_jvp, jvp_is_the_derivative, transformed_programs(max_layers=1), "fnp.tanh(v0)"),
+        (wrong_transpose, transpose_is_adjoint, transformed_programs(max_layers=1), "fnp.sin(v0)"),
+        (wrong_jvp, jvp_is_the_derivative, transformed_control_flow_programs(max_layers=1), "fnp.tanh(v0)"),
+        (wrong_transpose, transpose_is_adjoint, transformed_control_flow_programs(max_layers=1), "fnp.sin(v0)"),
     ],
 )
 def test_a_generated_program_shrinks(
     plant: Callable[[pytest.MonkeyPatch], None],
     law: Law,
-    cases: SearchStrategy[Stacked],
+    cases: SearchStrategy[TransformedProgram],
     body: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -296,7 +296,7 @@ def test_a_generated_program_shrinks(
 
 def test_a_program_with_axes_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong_batch(monkeypatch)
-    error = smallest(vmap_is_a_loop, stacked(max_steps=3, max_layers=1))
+    error = smallest(vmap_is_a_loop, transformed_programs(max_steps=3, max_layers=1))
     lines = python_of(error)
     start = lines.index("def program(v0):  # (1,)")
     assert lines[start + 1 : start + 4] == ["    v1 = fnp.flip(v0, 0)", "    return v1", ""]
@@ -309,7 +309,9 @@ def test_a_program_with_axes_shrinks(monkeypatch: pytest.MonkeyPatch) -> None:
 @law("twice as much in gives twice as much out")
 def keeps_factors(self: Law, subject: Subject) -> None:
     doubled = subject.run(*[as_array(x) * 2.0 for x in subject.args])
-    compare(self, subject, doubled, [as_array(out) * 2.0 for out in subject.outs()], ("of twice as much", "twice"))
+    require_close(
+        self, subject, doubled, [as_array(out) * 2.0 for out in subject.outs()], ("of twice as much", "twice")
+    )
 
 
 def test_the_report_of_a_law_of_ones_own_imports_it_from_where_it_is() -> None:

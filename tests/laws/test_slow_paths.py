@@ -17,7 +17,7 @@ from hypothesis import given
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.laws import test_programs
-from tests.laws.examples import few
+from tests.laws.examples import limit_examples
 from tests.laws.samples import SAMPLES
 from tests.laws.test_operations import values
 from tracefx.core.array import Array
@@ -32,15 +32,15 @@ from tracefx.testing import (
     check_function,
     check_primitive,
     jit_changes_nothing,
-    jit_is_transparent,
+    jit_commutes_with_transforms,
     jvp_is_the_derivative,
     staging_changes_nothing,
 )
-from tracefx.testing.programs import Stacked
-from tracefx.testing.strategies import stacked
-from tracefx.transforms.jit import Ready
+from tracefx.testing.generated_programs import TransformedProgram
+from tracefx.testing.strategies import transformed_programs
+from tracefx.transforms.jit import FastPathProgram
 
-MOST: Final = tuple([law for law in LAWS if law is not jit_is_transparent])  # which compiles five programs
+MOST: Final = tuple([law for law in LAWS if law is not jit_commutes_with_transforms])  # which compiles five programs
 # Differences say nothing near a kink, where generated programs may well be.
 OF_PROGRAMS: Final = tuple([law for law in MOST if law is not jvp_is_the_derivative])
 
@@ -64,9 +64,9 @@ def test_operations_keep_the_laws(name: str) -> None:
             check_function(sample.within, *operands, laws=laws)
 
 
-@few(5)
-@given(stacked(max_layers=2))
-def test_programs_keep_the_laws(case: Stacked) -> None:
+@limit_examples(5)
+@given(transformed_programs(max_layers=2))
+def test_programs_keep_the_laws(case: TransformedProgram) -> None:
     with handling(Eval()):
         test_programs.check(case, OF_PROGRAMS)
 
@@ -87,7 +87,7 @@ def wrong_bind1(prim: Primitive, *args: Any) -> Array:
     return as_array(out)
 
 
-def wrong_ready(avals: Any, x64: Any, traced: Any, program: Any, wishes: Any) -> Ready:
+def wrong_ready(avals: Any, x64: Any, traced: Any, program: Any, wishes: Any) -> FastPathProgram:
     """A program that is at hand, and when it is called again gives its first argument."""
 
     def on_buffers(buffers: Sequence[Buffer]) -> list[ConcreteArray]:
@@ -96,7 +96,7 @@ def wrong_ready(avals: Any, x64: Any, traced: Any, program: Any, wishes: Any) ->
     return evolve(of(avals, x64, traced, program, wishes), on_buffers=on_buffers)
 
 
-of: Final = Ready.of
+of: Final = FastPathProgram.of
 
 
 def difference(x: Any, y: Any) -> Any:
@@ -122,7 +122,7 @@ def test_bind_takes_its_fast_path_under_the_root_alone(law: Law, monkeypatch: py
 
 def test_a_jitted_function_takes_its_fast_path_under_the_root_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_noticed(jit_changes_nothing)
-    monkeypatch.setattr(Ready, "of", wrong_ready)
+    monkeypatch.setattr(FastPathProgram, "of", wrong_ready)
     assert is_noticed(jit_changes_nothing)
     with handling(Eval()):
         assert not is_noticed(jit_changes_nothing)

@@ -17,34 +17,34 @@ from tests.test_imports import run
 from tracefx.core import dtypes as kinds
 from tracefx.core.array import Array
 from tracefx.core.dtypes import DType
-from tracefx.testing.programs import Program, Shape, Stacked
+from tracefx.testing.generated_programs import GeneratedProgram, Shape, TransformedProgram
 from tracefx.testing.strategies import (
-    BASIC,
+    BASIC_INDEXING,
     DTYPES,
     Einsum,
-    Pair,
-    Tagged,
+    NamedPair,
+    TaggedNode,
     arrays,
     axes,
-    axis_groups,
-    broadcastable,
-    edges,
+    axis_tuples,
+    broadcastable_arrays,
+    broadcastable_shapes,
+    control_flow_programs,
+    edge_values,
     einsums,
-    indices,
-    operands,
+    index_expressions,
     programs,
     pytrees,
     shapes,
-    stacked,
-    stacks,
-    structured_programs,
+    transform_stacks,
+    transformed_programs,
 )
 
 SEARCH: Final = settings(max_examples=20_000, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 
 
 @settings(max_examples=30)
-@given(broadcastable(3))
+@given(broadcastable_shapes(3))
 def test_groups_of_shapes_broadcast(group: tuple[Shape, ...]) -> None:
     np.broadcast_shapes(*group)
 
@@ -63,7 +63,7 @@ def test_arrays_have_the_type_asked_for(data: st.DataObject, dtype: DType) -> No
 
 @pytest.mark.parametrize("dtype", [kinds.bfloat16, kinds.float16, kinds.float32, kinds.float64])
 def test_edge_values_of_floats(dtype: DType) -> None:
-    x = np.array(edges(dtype), np.float64).astype(dtype).astype(np.float64)
+    x = np.array(edge_values(dtype), np.float64).astype(dtype).astype(np.float64)
     tiny = float(kinds.finfo(dtype).smallest_normal)
     assert np.isnan(x).any()
     assert {np.inf, -np.inf} <= set(x)
@@ -82,7 +82,7 @@ def test_arrays_have_edge_values_among_their_numbers() -> None:
 
 def test_a_program_is_read_as_what_it_is() -> None:
     program = find(programs(), lambda p: "fnp.dot(" in p.source, settings=SEARCH)
-    assert isinstance(program, Program)
+    assert isinstance(program, GeneratedProgram)
     assert str(program).splitlines() == [
         "def program(v0):  # (1,)",
         "    v1 = fnp.dot(v0, v0)",
@@ -104,23 +104,23 @@ def test_a_program_is_read_as_what_it_is() -> None:
     ],
 )
 def test_programs_with_structure_shrink_to_one(word: str, lines: int) -> None:
-    program = find(structured_programs(), lambda p: word in p.source, settings=SEARCH)
+    program = find(control_flow_programs(), lambda p: word in p.source, settings=SEARCH)
     assert len(program.source.splitlines()) <= lines, program
     assert program.shapes == ((),)
 
 
 def test_stacks_are_of_any_transformations_in_any_order() -> None:
     names = ("vmap", "grad", "jit")
-    layers = find(stacks(2), lambda ls: tuple([layer.name for layer in ls]) == names, settings=SEARCH)
+    layers = find(transform_stacks(2), lambda ls: tuple([layer.name for layer in ls]) == names, settings=SEARCH)
     assert layers[0].inputs(((2,), ())) == ((2, 2), (2,))
-    assert find(stacks(2), lambda ls: True, settings=SEARCH) == ()
-    some = find(stacks(2), lambda ls: any(False in layer.mapped for layer in ls), settings=SEARCH)
+    assert find(transform_stacks(2), lambda ls: True, settings=SEARCH) == ()
+    some = find(transform_stacks(2), lambda ls: any(False in layer.mapped for layer in ls), settings=SEARCH)
     assert [layer.name for layer in some] == ["vmap"]
 
 
 @settings(max_examples=20)
-@given(stacked(max_steps=3, max_layers=2))
-def test_a_drawn_program_prints_as_python_that_runs(case: Stacked) -> None:
+@given(transformed_programs(max_steps=3, max_layers=2))
+def test_a_drawn_program_prints_as_python_that_runs(case: TransformedProgram) -> None:
     scope: dict[str, Any] = {}
     *definitions, call = repr(case).splitlines()
     with fx.enable_x64():
@@ -132,8 +132,8 @@ def test_a_drawn_program_prints_as_python_that_runs(case: Stacked) -> None:
 
 def test_programs_are_values() -> None:
     program = find(programs(), lambda p: len(p.steps) == 2, settings=SEARCH)
-    assert program == Program(program.shapes, program.steps)
-    assert len({program, Program(program.shapes, program.steps)}) == 1
+    assert program == GeneratedProgram(program.shapes, program.steps)
+    assert len({program, GeneratedProgram(program.shapes, program.steps)}) == 1
 
 
 # ------------------------------------------------------------------ operands, axes, trees
@@ -147,7 +147,7 @@ class Held:
 
 
 @settings(max_examples=30)
-@given(operands(3, weak=True))
+@given(broadcastable_arrays(3, weak=True))
 def test_operands_broadcast_and_have_one_dtype(xs: tuple[Array, ...]) -> None:
     np.broadcast_shapes(*[x.shape for x in xs])
     assert len({x.dtype for x in xs}) == 1
@@ -162,19 +162,19 @@ def test_axes_are_counted_from_either_end() -> None:
 
 
 @settings(max_examples=30)
-@given(axis_groups(3))
+@given(axis_tuples(3))
 def test_groups_of_axes_differ(group: tuple[int, ...]) -> None:
     assert len({axis % 3 for axis in group}) == len(group)
 
 
 def test_groups_of_axes_are_any() -> None:
-    assert find(axis_groups(3), lambda g: True, settings=SEARCH) == ()
-    assert find(axis_groups(3), lambda g: len(g) == 3 and g[0] > g[1] >= 0, settings=SEARCH)
-    assert find(axis_groups(0), lambda g: True, settings=SEARCH) == ()
+    assert find(axis_tuples(3), lambda g: True, settings=SEARCH) == ()
+    assert find(axis_tuples(3), lambda g: len(g) == 3 and g[0] > g[1] >= 0, settings=SEARCH)
+    assert find(axis_tuples(0), lambda g: True, settings=SEARCH) == ()
 
 
 @pytest.mark.parametrize(
-    ("kind", "least"), [(tuple, 0), (list, 0), (dict, 0), (Pair, 2), (Tagged, 1), (type(None), 0)], ids=str
+    ("kind", "least"), [(tuple, 0), (list, 0), (dict, 0), (NamedPair, 2), (TaggedNode, 1), (type(None), 0)], ids=str
 )
 def test_trees_are_of_every_sort(kind: type, least: int) -> None:
     tree = find(pytrees(), lambda t: type(t) is kind, settings=SEARCH)
@@ -183,9 +183,9 @@ def test_trees_are_of_every_sort(kind: type, least: int) -> None:
 
 def test_trees_nest_and_take_nodes_of_the_users() -> None:
     def has_pairs(tree: object) -> bool:
-        return isinstance(tree, list) and any(isinstance(child, Pair) for child in tree)
+        return isinstance(tree, list) and any(isinstance(child, NamedPair) for child in tree)
 
-    assert find(pytrees(), has_pairs, settings=SEARCH) == [Pair(None, None)]
+    assert find(pytrees(), has_pairs, settings=SEARCH) == [NamedPair(None, None)]
     mine = pytrees(st.integers(0, 3), nodes=lambda children: st.builds(Held, children))
     assert find(mine, lambda t: isinstance(t, Held), settings=SEARCH) == Held(None)
 
@@ -228,7 +228,7 @@ def test_basic_indices_are_of_every_kind(what: str) -> None:
     def plain(index: Any) -> bool:
         return wanted(index)
 
-    got = find(indices((2, 2), BASIC), plain, settings=SEARCH)
+    got = find(index_expressions((2, 2), BASIC_INDEXING), plain, settings=SEARCH)
     full = tuple([e for e in entries(got) if e != slice(None)])
     assert full == smallest or what == "beyond"
 
@@ -254,7 +254,7 @@ def test_advanced_indices_are_of_every_kind(wanted: Callable[[Any], bool]) -> No
     def found(index: Any) -> bool:
         return isinstance(index, tuple) and bool(index) and wanted(index)
 
-    index = find(indices((2, 3, 2)), found, settings=SEARCH)
+    index = find(index_expressions((2, 3, 2)), found, settings=SEARCH)
     assert isinstance(index, tuple)
     assert len(index) <= 4
     np.zeros((2, 3, 2))[index]
@@ -264,12 +264,12 @@ def test_advanced_indices_are_of_every_kind(wanted: Callable[[Any], bool]) -> No
 @given(st.data())
 def test_indices_are_within_bounds(data: st.DataObject) -> None:
     shape = data.draw(shapes())
-    np.zeros(shape)[data.draw(indices(shape))]
+    np.zeros(shape)[data.draw(index_expressions(shape))]
 
 
 def test_kinds_of_indices_that_there_are_not() -> None:
     with pytest.raises(ValueError, match="kinds of indices are slice, integer, .* got slices"):
-        indices((2,), ("slices",))
+        index_expressions((2,), ("slices",))
 
 
 # ------------------------------------------------------------------ einsum

@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.laws.references import reference
+from tests.laws.references import jax_function
 from tests.laws.samples import SAMPLES, Sample
 from tests.laws.test_operations import values
-from tests.ops.harness import Weak, assert_close, aval_of, host_of, theirs
+from tests.ops.harness import Weak, assert_close, aval_of, host_of, to_jax_array
 from tests.versions import CHECKS_DTYPES_OF_MATRICES, CHECKS_SHAPES_OF_MATRICES, ulps_beside_jax
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
@@ -31,9 +31,9 @@ from tracefx.core.handler import bind
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value, from_numpy, to_numpy
 from tracefx.interpreters.stage import stage
-from tracefx.ops.barrier import OptimizationBarrier
-from tracefx.ops.elementwise import Add
-from tracefx.ops.transcendental import Sin
+from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
+from tracefx.ops.elementwise.elementwise import Add
+from tracefx.ops.elementwise.transcendental import Sin
 from tracefx.ops.vocabulary import OPERATIONS
 from tracefx.programs import parse_jaxpr
 from tracefx.testing.strategies import DTYPES
@@ -56,7 +56,7 @@ def ours(sample: Sample, args: Sequence[Value]) -> list[Value]:
 def jaxs(sample: Sample, args: Sequence[Any]) -> list[jax.Array]:
     first = {"polygamma": 1, "zeta": 3}.get(sample.prim.name)  # as in its sample
     given = args if first is None or not args else [jnp.full_like(args[0], first), *args]
-    out = reference(sample.prim)(*given)
+    out = jax_function(sample.prim)(*given)
     return list(out) if isinstance(out, list | tuple) else [out]
 
 
@@ -65,7 +65,7 @@ def test_samples_are_jaxs(name: str) -> None:
     for sample in SAMPLES[name]:
         for operands in sample.operands:
             args = values(operands)
-            given = [theirs(Weak(to_numpy(a)) if a.aval.weak_type else np.asarray(to_numpy(a))) for a in args]
+            given = [to_jax_array(Weak(to_numpy(a)) if a.aval.weak_type else np.asarray(to_numpy(a))) for a in args]
             for got, want in zip(ours(sample, args), jaxs(sample, given), strict=True):
                 assert got.aval == aval_of(want)
                 ulps = ulps_beside_jax(name, args[0].aval.dtype, ulps_of(name)) if args else ulps_of(name)
@@ -111,7 +111,7 @@ def named(error: Exception, wanted: Verdict) -> Verdict:
 
 def ones(aval: ShapedArray) -> NDArray:
     if dtypes.is_key(aval.dtype):
-        return np.ones((*aval.shape, dtypes.key_words(aval.dtype)), np.uint32).view(aval.dtype)[..., 0]
+        return np.ones((*aval.shape, dtypes.key_data_size(aval.dtype)), np.uint32).view(aval.dtype)[..., 0]
     return np.ones(aval.shape).astype(aval.dtype)
 
 
@@ -131,7 +131,7 @@ def staged(sample: Sample, avals: Avals, wanted: Verdict) -> Verdict:
 
 
 def traced_by_jax(sample: Sample, avals: Avals) -> Verdict:
-    args = [theirs(ones(a)) for a in avals]
+    args = [to_jax_array(ones(a)) for a in avals]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of imaginary parts that get lost

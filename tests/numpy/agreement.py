@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 import tracefx.numpy as fnp
-from tests.closeness import BESIDE_JAX, assert_near
-from tests.compiling import compiled
+from tests.closeness import JAX_TOLERANCE, assert_near
+from tests.compiling import compile_with_fallback
 from tracefx.core.array import Array
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
@@ -72,7 +72,7 @@ def check(ours: object, theirs: object, *, exact: bool = False, weak: bool = Tru
     if exact:
         np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
     else:
-        assert_near(ours, theirs, BESIDE_JAX)
+        assert_near(ours, theirs, JAX_TOLERANCE)
 
 
 def agree_in_type(ours: Callable[..., object], theirs: Callable[..., object], *args: npt.NDArray[Any]) -> None:
@@ -115,7 +115,7 @@ def agree_at(
         return outs
 
     pairs = [[both(a) for a in call if isinstance(a, np.ndarray)] for call in calls]
-    expected = compiled(jax.jit, together)([[y for _, y in pair] for pair in pairs])
+    expected = compile_with_fallback(jax.jit, together)([[y for _, y in pair] for pair in pairs])
     for call, pair, want in zip(calls, pairs, expected, strict=True):
         got: object = None
         with suppress(*REFUSALS):

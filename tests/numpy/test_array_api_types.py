@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.laws.examples import few
+from tests.laws.examples import limit_examples
 
 SIGNED: Final = ("int8", "int16", "int32", "int64")
 UNSIGNED: Final = ("uint8", "uint16", "uint32", "uint64")
@@ -159,7 +159,7 @@ def test_python_numbers_take_the_dtype_of_the_array_on_either_side(dtype: str) -
 # ------------------------------------------------------------------ shapes
 
 
-@few(30)
+@limit_examples(30)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=4), st.data())
 def test_reductions_leave_out_their_axes_or_keep_them_with_size_one(sizes: list[int], data: st.DataObject) -> None:
     axes = data.draw(st.lists(st.sampled_from(range(len(sizes))), unique=True))
@@ -171,7 +171,7 @@ def test_reductions_leave_out_their_axes_or_keep_them_with_size_one(sizes: list[
         assert kept.shape == tuple(1 if a in axes else n for a, n in enumerate(sizes))
 
 
-@few(30)
+@limit_examples(30)
 @given(st.lists(st.integers(1, 3), max_size=3), st.lists(st.integers(1, 3), max_size=3), st.data())
 def test_contractions_leave_out_the_axes_they_sum_over(left: list[int], right: list[int], data: st.DataObject) -> None:
     count = data.draw(st.integers(0, min(len(left), len(right))))

@@ -12,11 +12,11 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.compiling import compiled
+from tests.compiling import compile_with_fallback
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.numpy.evaluated import Kernel, always, by_numpy
-from tracefx.numpy.padding import padded_by_mode
+from tracefx.numpy.padding import pad_by_mode
 from tracefx.transforms.at_once import at_once
 from tracefx.transforms.evaluations import Number, Several
 
@@ -137,7 +137,7 @@ PLANNED: dict[Call, Call] = {
     fnp.concatenate: lambda f, x: f([x, x], 1),
     fnp.stack: lambda f, x: f((x, x)),
     fnp.split: lambda f, x: f(x, 3),
-    padded_by_mode: lambda f, x: f(x, ((1, 2), (0, 1)), "constant"),
+    pad_by_mode: lambda f, x: f(x, ((1, 2), (0, 1)), "constant"),
     fnp.einsum: lambda f, x: f("ij,jk->ik", x, x),
     fnp.cross: lambda f, x: f(x, x),
     fnp.gradient: lambda f, x: f(x[0]),
@@ -181,7 +181,7 @@ def test_zeros_have_the_signs_that_compiled_programs_give() -> None:
         lambda x: fnp.nanmin(x),
     ]
     _, evaluated = [[call(x) for call in calls] for _ in range(2)]
-    wanted = compiled(fx.jit, lambda x: [call(x) for call in calls])(x)
+    wanted = compile_with_fallback(fx.jit, lambda x: [call(x) for call in calls])(x)
     for found, want in zip(evaluated, wanted, strict=True):
         assert np.signbit(found).tolist() == np.signbit(want).tolist()
 
@@ -216,7 +216,7 @@ def test_settings_belong_to_the_kind() -> None:
 
 def test_numbers_out_of_the_range_of_a_dtype_wrap_around_as_they_do_traced() -> None:
     x = fnp.asarray(np.array([1, 2], np.int8))
-    wanted = compiled(fx.jit, lambda x: fnp.maximum(x, 300))(x)
+    wanted = compile_with_fallback(fx.jit, lambda x: fnp.maximum(x, 300))(x)
     for _ in range(3):
         assert same(fnp.maximum(x, 300), wanted)
 

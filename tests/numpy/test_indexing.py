@@ -15,14 +15,14 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.numpy.agreement import both, check, f32, i32, numbers
 from tracefx.core.array import Array
-from tracefx.testing.strategies import indices, shapes
+from tracefx.testing.strategies import index_expressions, shapes
 
 
 @settings(max_examples=300)
 @given(st.data())
 def test_indices_as_numpys(data: st.DataObject) -> None:
     shape = data.draw(shapes(max_dims=4, max_side=4))
-    index = data.draw(indices(shape))
+    index = data.draw(index_expressions(shape))
     host = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
     np.testing.assert_array_equal(np.asarray(fnp.array(host)[index]), host[index])
 

@@ -16,7 +16,7 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array
 from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.values import as_value
-from tracefx.testing.strategies import indices, shapes
+from tracefx.testing.strategies import index_expressions, shapes
 
 UPDATES: Final = ("set", "add", "subtract", "multiply", "min", "max")
 UFUNCS: Final = {
@@ -51,7 +51,7 @@ def split(index: Any) -> tuple[Callable[[Sequence[Any]], Any], list[NDArray]]:
 
 def drawn(data: st.DataObject) -> tuple[NDArray, Any]:
     shape = data.draw(shapes(max_dims=4, max_side=4))
-    index = data.draw(indices(shape))
+    index = data.draw(index_expressions(shape))
     return np.asarray(np.arange(np.prod(shape), dtype=np.int32).reshape(shape) - 5), index
 
 

@@ -14,7 +14,7 @@ from tests.closeness import assert_near
 from tracefx.core.dtypes import NDArray
 from tracefx.numpy import linalg
 from tracefx.numpy.linalg.decompositions import EigResult
-from tracefx.testing.tolerances import DERIVATIVE, DIFFERENCES
+from tracefx.testing.tolerances import DERIVATIVE, FINITE_DIFFERENCES
 
 
 def drawn(*shape: int) -> NDArray:
@@ -127,5 +127,5 @@ def test_second_derivatives_are_those_of_first_ones(f: Callable[[Any], Any]) -> 
         want = (np.asarray(slope(x + h * t)) - np.asarray(slope(x - h * t))) / (2 * h)
         forward = np.asarray(fx.jvp(slope, (x,), (t,))[1])
         backward = np.asarray(fx.grad(lambda x: fx.jvp(total, (x,), (t,))[1])(x))
-        assert_near(forward, want, DIFFERENCES)
+        assert_near(forward, want, FINITE_DIFFERENCES)
         assert_near(backward, forward, DERIVATIVE)

@@ -20,7 +20,7 @@ from tests.test_imports import run
 
 Table = Mapping[str, str]
 HOUSES: Final = (
-    (tracefx, {**tracefx._LATE_MODULES, **tracefx._LATE}),
+    (tracefx, {**tracefx._LAZY_MODULES, **tracefx._LAZY_NAMES}),
     (tracefx.numpy, tracefx.numpy.rooms.LATE),
     (tracefx.lax, tracefx.lax.rooms.LATE),
 )

@@ -19,7 +19,7 @@ import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tests.versions import NUMPY_CALLS_THE_C_LIBRARY
 from tracefx.core.dtypes import NDArray
-from tracefx.testing.tolerances import ELEMENTARY, Ulps, apart
+from tracefx.testing.tolerances import ELEMENTARY, Ulps, ulp_distance
 
 INF: Final = np.inf
 NAN: Final = np.nan
@@ -56,7 +56,7 @@ def agree(name: str, got: NDArray, xs: list[NDArray]) -> None:
         zeros = (a == 0) & (b == 0)
         if name in ("maximum", "minimum"):
             zeros &= xs[0] != xs[1]
-        same = np.where(zeros, np.signbit(a) == np.signbit(b), apart(a, b) <= ELEMENTARY.of(a.dtype))
+        same = np.where(zeros, np.signbit(a) == np.signbit(b), ulp_distance(a, b) <= ELEMENTARY.of(a.dtype))
         wrong = [tuple(x[i].item() for x in xs) for i in np.flatnonzero(~same)]
         assert not wrong, (name, wrong, a[~same], b[~same])
 
@@ -327,7 +327,7 @@ def same_part(got: NDArray, want: Part) -> bool:
         return bool(np.isnan(got))
     if want == 0 or math.isinf(want):
         return bool(got == want and np.signbit(got) == np.signbit(want))
-    return bool(apart(got, np.asarray(want, got.dtype)) <= ELEMENTARY.of(got.dtype))
+    return bool(ulp_distance(got, np.asarray(want, got.dtype)) <= ELEMENTARY.of(got.dtype))
 
 
 def rows(name: str) -> Iterator[tuple[complex, Part, Part | None]]:
@@ -388,7 +388,7 @@ OPEN: Final[dict[str, Callable[[NDArray], NDArray]]] = {
 
 
 def same_numbers(got: NDArray, want: NDArray, sign_matters: NDArray) -> NDArray:
-    sizes: NDArray = apart(abs(got), abs(want)) <= ELEMENTARY.of(got.dtype)
+    sizes: NDArray = ulp_distance(abs(got), abs(want)) <= ELEMENTARY.of(got.dtype)
     signs: NDArray = (np.signbit(got) == np.signbit(want)) | np.isnan(got) | ~sign_matters
     return sizes & signs
 

@@ -32,7 +32,7 @@ from jax._src.lax import lax as jax_lax
 from typing_extensions import override
 
 import tracefx as fx
-from tests.compiling import compiled
+from tests.compiling import compile_with_fallback
 from tests.versions import ulps_beside_jax
 from tracefx.core import dtypes
 from tracefx.core.array import Array
@@ -44,16 +44,16 @@ from tracefx.core.primitive import MappedAxis, Tangent, Zero
 from tracefx.core.values import Value, as_value, from_numpy, to_numpy
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jvp import JVP
-from tracefx.ops.basis import convert
+from tracefx.ops.structural import convert
 from tracefx.testing import (
+    abstract_eval_matches_evaluation,
     jvp_is_the_derivative,
     staging_changes_nothing,
     tolerances,
     transpose_is_adjoint,
-    types_are_as_said,
 )
 from tracefx.testing.subjects import subsets
-from tracefx.testing.tolerances import DERIVATIVE, EXACT, SUMMED, TWICE, Ulps, apart
+from tracefx.testing.tolerances import DERIVATIVE, EXACT, SECOND_DERIVATIVE, SUMMED, Ulps, ulp_distance
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
@@ -149,20 +149,20 @@ def pairs(x: NDArray, y: NDArray) -> tuple[NDArray, NDArray]:
 # ------------------------------------------------------------------ arguments on both sides
 
 
-def mine(x: Arg) -> Value:
+def to_tracefx(x: Arg) -> Value:
     if isinstance(x, Weak):
         return convert(from_numpy(x.value, x.value.dtype), x.value.dtype, weak_type=True)
     return from_numpy(x, x.dtype) if isinstance(x, np.ndarray) else as_value(x)
 
 
-def theirs(x: Arg) -> jax.Array | Scalar:
+def to_jax_array(x: Arg) -> jax.Array | Scalar:
     if isinstance(x, Weak):
         weak: jax.Array = jax_lax._convert_element_type(jnp.asarray(x.value, x.value.dtype), weak_type=True)
         return weak
     if not isinstance(x, np.ndarray):
         return x
     if dtypes.is_key(x.dtype):
-        keys: jax.Array = jax.random.wrap_key_data(jnp.asarray(words(x)), impl=_GENERATORS[x.dtype])
+        keys: jax.Array = jax.random.wrap_key_data(jnp.asarray(key_to_words(x)), impl=_GENERATORS[x.dtype])
         return keys
     return jnp.asarray(x, x.dtype)
 
@@ -170,10 +170,10 @@ def theirs(x: Arg) -> jax.Array | Scalar:
 _GENERATORS: Final = {dtypes.key_fry: "threefry2x32", dtypes.key_rbg: "rbg", dtypes.key_urbg: "unsafe_rbg"}
 
 
-def words(keys: NDArray) -> NDArray:
+def key_to_words(keys: NDArray) -> NDArray:
     """What random keys are made of."""
     flat: NDArray = np.ascontiguousarray(keys).view(np.uint32)
-    return flat.reshape((*keys.shape, dtypes.key_words(keys.dtype)))
+    return flat.reshape((*keys.shape, dtypes.key_data_size(keys.dtype)))
 
 
 def host_of(x: jax.Array) -> NDArray:
@@ -184,23 +184,25 @@ def host_of(x: jax.Array) -> NDArray:
     return np.array(jax.random.key_data(x)).view(dtype)[..., 0]
 
 
-def passed(x: Arg) -> Array | Scalar:
+def to_argument(x: Arg) -> Array | Scalar:
     """As `mine`, Python scalars left for the function under test to deal with."""
     if isinstance(x, np.ndarray | Weak):
-        value = mine(x)
+        value = to_tracefx(x)
         assert isinstance(value, Array)
         return value
     return x
 
 
-def numbers(x: Arg) -> NDArray:
+def numpy_values(x: Arg) -> NDArray:
     return x.value if isinstance(x, Weak) else np.asarray(x)
 
 
-def shown(args: Args) -> str:
+def format_arguments(args: Args) -> str:
     """Arguments by their types, and by their numbers where they are few."""
     return ", ".join(
-        repr(numbers(a).tolist()) if numbers(a).size <= 6 else f"{numbers(a).dtype}{list(numbers(a).shape)}"
+        repr(numpy_values(a).tolist())
+        if numpy_values(a).size <= 6
+        else f"{numpy_values(a).dtype}{list(numpy_values(a).shape)}"
         for a in args
     )
 
@@ -244,7 +246,7 @@ def assert_close(got: NDArray, want: NDArray, tolerance: Ulps, what: str) -> Non
     if not dtypes.is_inexact(got.dtype):
         assert_identical(got, want, what)
         return
-    distance = apart(got, want, tolerance.least)
+    distance = ulp_distance(got, want, tolerance.least)
     allowed = tolerance.of(got.dtype)
     worst = int(np.argmax(distance)) if distance.size else 0
     assert not distance.size or distance.flat[worst] <= allowed, (
@@ -257,14 +259,14 @@ def assert_close(got: NDArray, want: NDArray, tolerance: Ulps, what: str) -> Non
 
 
 def evaluated(record: Record, args: Args) -> Array:
-    out = record.ours(*map(passed, args))
+    out = record.ours(*map(to_argument, args))
     assert isinstance(out, Array), f"{record.name} gave {out!r}"
     return out
 
 
 def results_of_jax(record: Record, samples: Sequence[Args]) -> list[jax.Array]:
     """JAX's result for each sample, computed by one compiled program."""
-    return _together([record.oracle] * len(samples), [list(map(theirs, s)) for s in samples])
+    return _together([record.oracle] * len(samples), [list(map(to_jax_array, s)) for s in samples])
 
 
 def agree_with_jax(record: Record, samples: Sequence[Args], wanted: Sequence[jax.Array] | None = None) -> None:
@@ -275,34 +277,34 @@ def agree_with_jax(record: Record, samples: Sequence[Args], wanted: Sequence[jax
 
 def compiled_results(record: Record, samples: Sequence[Args]) -> list[Array]:
     """Our result for each sample, computed by one compiled program."""
-    return fx.jit(lambda given: [record.ours(*args) for args in given])([list(map(passed, s)) for s in samples])
+    return fx.jit(lambda given: [record.ours(*args) for args in given])([list(map(to_argument, s)) for s in samples])
 
 
-def compile_as_they_evaluate(record: Record, samples: Sequence[Args], compiled: Sequence[Array] | None = None) -> None:
+def compiled_matches_eager(record: Record, samples: Sequence[Args], compiled: Sequence[Array] | None = None) -> None:
     """The compiled results have the type of the eager ones, and their values up to the operation's tolerance.
 
     `compiled` defaults to `compiled_results`.
     """
     for args, got in zip(samples, compiled_results(record, samples) if compiled is None else compiled, strict=True):
-        want, what = evaluated(record, args), f"compiled {record.name} of {shown(args)}"
+        want, what = evaluated(record, args), f"compiled {record.name} of {format_arguments(args)}"
         assert got.aval == want.aval, f"{what}: type {got.aval!r}, evaluated {want.aval!r}"
         assert_close(to_numpy(got), to_numpy(want), ulps_of(record.name), what)
 
 
 def _is_jaxs(record: Record, args: Args, want: jax.Array) -> None:
     out = evaluated(record, args)
-    what = f"{record.name} of {shown(args)}"
+    what = f"{record.name} of {format_arguments(args)}"
     assert repr(out.aval) == repr(aval_of(want)), f"{what}: type {out.aval!r}, JAX has {aval_of(want)!r}"
     assert_close(to_numpy(out), np.asarray(want), _ulps_beside_jax(record, args), what)
 
 
 def _ulps_beside_jax(record: Record, args: Args) -> Ulps:
-    return ulps_beside_jax(record.name, numbers(args[0]).dtype, ulps_of(record.name))
+    return ulps_beside_jax(record.name, numpy_values(args[0]).dtype, ulps_of(record.name))
 
 
 def program_of(record: Record, args: Args) -> tuple[Callable[..., Array], list[Value]]:
     """The operation as a function of its arrays, which come with it; Python scalars are part of the function."""
-    values = [mine(a) if isinstance(a, np.ndarray | Weak) else None for a in args]
+    values = [to_tracefx(a) if isinstance(a, np.ndarray | Weak) else None for a in args]
 
     def program(*arrays: Array) -> Array:
         rest = iter(arrays)
@@ -312,35 +314,35 @@ def program_of(record: Record, args: Args) -> tuple[Callable[..., Array], list[V
     return program, [v for v in values if v is not None]
 
 
-def stages_as_it_evaluates(record: Record, args: Args) -> None:
+def staged_matches_eager(record: Record, args: Args) -> None:
     """Traced, the operation has the type it has evaluated; the recorded program evaluates to the same bits."""
     program, values = program_of(record, args)
-    types_are_as_said(program, *values)
+    abstract_eval_matches_evaluation(program, *values)
     staging_changes_nothing(program, *values)
 
 
 def inexact_positions(args: Args) -> list[int]:
-    return [i for i, a in enumerate(args) if not isinstance(a, Scalar) and dtypes.is_inexact(numbers(a).dtype)]
+    return [i for i, a in enumerate(args) if not isinstance(a, Scalar) and dtypes.is_inexact(numpy_values(a).dtype)]
 
 
-def push(f: Callable[..., Value], args: Sequence[Value], tangents: Mapping[int, Value]) -> tuple[Value, Tangent]:
+def jvp_value(f: Callable[..., Value], args: Sequence[Value], tangents: Mapping[int, Value]) -> tuple[Value, Tangent]:
     """The output and its tangent, for tangents of some of the arguments."""
     with handling(JVP(current())) as h:
         out = f(*[h.wrap(a, tangents[i]) if i in tangents else a for i, a in enumerate(args)])
     return h.unwrap(out)
 
 
-def dense(t: Tangent) -> NDArray:
+def instantiate_zeros(t: Tangent) -> NDArray:
     return np.zeros(t.aval.shape, t.aval.dtype) if isinstance(t, Zero) else to_numpy(t)
 
 
 def tangent_of(x: Arg, gen: np.random.Generator) -> NDArray:
-    return normal(numbers(x).shape, numbers(x).dtype, gen)
+    return normal(numpy_values(x).shape, numpy_values(x).dtype, gen)
 
 
 @final
 @frozen(eq=False)
-class Move:
+class TangentCase:
     """Arguments, and tangents of some of them."""
 
     record: Record
@@ -348,25 +350,27 @@ class Move:
     drawn: Mapping[int, NDArray]
 
     @staticmethod
-    def of(record: Record, args: Args, what: str) -> list[Move]:
+    def of(record: Record, args: Args, what: str) -> list[TangentCase]:
         """For every choice of operands that have a tangent, one."""
         gen = rng(record.name, what)
         choices = subsets(inexact_positions(args))
-        return [Move(record, args, {i: tangent_of(args[i], gen) for i in chosen}) for chosen in choices]
+        return [TangentCase(record, args, {i: tangent_of(args[i], gen) for i in chosen}) for chosen in choices]
 
     @property
     def tangents(self) -> dict[int, Value]:
-        return {i: _like(t, mine(self.args[i])) for i, t in self.drawn.items()}
+        return {i: _like(t, to_tracefx(self.args[i])) for i, t in self.drawn.items()}
 
     @property
-    def theirs(self) -> tuple[list[jax.Array | Scalar], list[jax.Array | Scalar]]:
+    def jax_arguments(self) -> tuple[list[jax.Array | Scalar], list[jax.Array | Scalar]]:
         """What moves in JAX, and the tangents."""
-        return [theirs(self.args[i]) for i in self.drawn], [_jax_like(t, self.args[i]) for i, t in self.drawn.items()]
+        return [to_jax_array(self.args[i]) for i in self.drawn], [
+            _jax_like(t, self.args[i]) for i, t in self.drawn.items()
+        ]
 
     def oracle(self, *xs: jax.Array) -> jax.Array:
         """JAX's function of what moves."""
         given = dict(zip(self.drawn, xs, strict=True))
-        return self.record.oracle(*[given.get(i, theirs(a)) for i, a in enumerate(self.args)])
+        return self.record.oracle(*[given.get(i, to_jax_array(a)) for i, a in enumerate(self.args)])
 
     def second(self, xs: Sequence[jax.Array], ts: Sequence[jax.Array]) -> jax.Array:
         """JAX's second derivative along the tangents."""
@@ -380,29 +384,31 @@ class Move:
 
     @override
     def __str__(self) -> str:
-        return f"{self.record.name} of {shown(self.args)} at {tuple(self.drawn)}"
+        return f"{self.record.name} of {format_arguments(self.args)} at {tuple(self.drawn)}"
 
 
 def _together(functions: Sequence[Callable[..., Any]], arguments: Sequence[Sequence[Any]]) -> list[Any]:
     """What functions of JAX give, compiled as one program: the number of programs is what time goes by."""
-    outs: list[Any] = compiled(jax.jit, lambda given: [f(*xs) for f, xs in zip(functions, given, strict=True)])(
-        arguments
-    )
+    outs: list[Any] = compile_with_fallback(
+        jax.jit, lambda given: [f(*xs) for f, xs in zip(functions, given, strict=True)]
+    )(arguments)
     return outs
 
 
-def push_as_jax(record: Record, samples: Sequence[Args]) -> None:
+def jvp_matches_jax(record: Record, samples: Sequence[Args]) -> None:
     """Tangents are JAX's in type, and in value up to rounding, for every choice of operands that have one."""
-    moves = [move for args in samples for move in Move.of(record, args, "tangents")]
-    wanted = _together([functools.partial(jax.jvp, move.oracle) for move in moves], [move.theirs for move in moves])
+    moves = [move for args in samples for move in TangentCase.of(record, args, "tangents")]
+    wanted = _together(
+        [functools.partial(jax.jvp, move.oracle) for move in moves], [move.jax_arguments for move in moves]
+    )
     for move, (want, want_t) in zip(moves, wanted, strict=True):
-        out, t = push(record.ours, list(map(mine, move.args)), move.tangents)
+        out, t = jvp_value(record.ours, list(map(to_tracefx, move.args)), move.tangents)
         what = f"jvp of {move}"
         assert out.aval == evaluated(record, move.args).aval, what
         assert t.aval == out.aval.tangent(), f"{what}: tangent {t.aval!r} of {out.aval!r}"
         assert t.aval.dtype == np.dtype(want_t.dtype), what
         if dtypes.is_inexact(t.aval.dtype) and dtypes.itemsize_bits(dtypes.real_dtype(t.aval.dtype)) >= 32:
-            assert_close(dense(t), np.asarray(want_t), DERIVATIVE, what)
+            assert_close(instantiate_zeros(t), np.asarray(want_t), DERIVATIVE, what)
         assert_close(to_numpy(out), np.asarray(want), _ulps_beside_jax(record, move.args), what)
 
 
@@ -411,38 +417,38 @@ def _like(t: NDArray, x: Value) -> Value:
 
 
 def _jax_like(t: NDArray, x: Arg) -> jax.Array | Scalar:
-    return theirs(Weak(t)) if isinstance(x, Weak) else theirs(t)
+    return to_jax_array(Weak(t)) if isinstance(x, Weak) else to_jax_array(t)
 
 
-def pushes_as_differences(record: Record, args: Args) -> None:
+def jvp_matches_finite_differences(record: Record, args: Args) -> None:
     """Tangents are what central differences give, in float64."""
     program, values = program_of(record, args)
     if any(dtypes.is_inexact(v.aval.dtype) for v in values):
         jvp_is_the_derivative(program, *values)
 
 
-def transposes(record: Record, args: Args) -> None:
+def transpose_matches_jvp(record: Record, args: Args) -> None:
     """`<J v, w> = <v, Jᵀ w>`, and cotangents have the types of what they belong to."""
     program, values = program_of(record, args)
     if any(dtypes.is_inexact(v.aval.dtype) for v in values):
         transpose_is_adjoint(program, *values)
 
 
-def differentiate_twice(record: Record, samples: Sequence[Args]) -> None:
+def second_derivatives_match_jax(record: Record, samples: Sequence[Args]) -> None:
     """Second derivatives along one direction are JAX's."""
-    got: list[tuple[Move, Tangent]] = []
-    for move in [move for args in samples for move in Move.of(record, args, "second")]:
+    got: list[tuple[TangentCase, Tangent]] = []
+    for move in [move for args in samples for move in TangentCase.of(record, args, "second")]:
 
         def first(*xs: Value, tangents: Mapping[int, Value] = move.tangents) -> Value:
-            _, t = push(record.ours, xs, tangents)
-            return from_numpy(dense(t), t.aval.dtype) if isinstance(t, Zero) else t
+            _, t = jvp_value(record.ours, xs, tangents)
+            return from_numpy(instantiate_zeros(t), t.aval.dtype) if isinstance(t, Zero) else t
 
-        _, t = push(first, list(map(mine, move.args)), move.tangents)
+        _, t = jvp_value(first, list(map(to_tracefx, move.args)), move.tangents)
         if t.aval.dtype != dtypes.float0:
             got.append((move, t))
-    wanted = _together([move.second for move, _ in got], [move.theirs for move, _ in got])
+    wanted = _together([move.second for move, _ in got], [move.jax_arguments for move, _ in got])
     for (move, t), want in zip(got, wanted, strict=True):
-        assert_close(dense(t), np.asarray(want), TWICE, f"second derivative of {move}")
+        assert_close(instantiate_zeros(t), np.asarray(want), SECOND_DERIVATIVE, f"second derivative of {move}")
 
 
 def batched(f: Callable[..., Value], args: Sequence[Value], axes: Sequence[int | None], size: int) -> NDArray:
@@ -454,18 +460,18 @@ def batched(f: Callable[..., Value], args: Sequence[Value], axes: Sequence[int |
     return np.broadcast_to(host, (size, *host.shape)) if dim is None else np.moveaxis(host, dim, 0)
 
 
-def batches_as_a_loop(record: Record, samples: Sequence[Args]) -> None:
+def vmap_matches_loop(record: Record, samples: Sequence[Args]) -> None:
     """`vmap` is a Python loop, for every choice of batched operands and of their batch axes.
 
     `samples` are arguments of the same types, one tuple for each element of the batch.
     """
     first = samples[0]
-    choices = [[None, *range(numbers(a).ndim + 1)] if isinstance(a, np.ndarray) else [None] for a in first]
+    choices = [[None, *range(numpy_values(a).ndim + 1)] if isinstance(a, np.ndarray) else [None] for a in first]
     for axes in itertools.product(*choices):
         if all(axis is None for axis in axes):
             continue
         stacked = [
-            passed(a) if axis is None else mine(np.stack([numbers(s[i]) for s in samples], axis))
+            to_argument(a) if axis is None else to_tracefx(np.stack([numpy_values(s[i]) for s in samples], axis))
             for i, (a, axis) in enumerate(zip(first, axes, strict=True))
         ]
         got = _batched_with_scalars(record, stacked, axes, len(samples))
@@ -473,7 +479,7 @@ def batches_as_a_loop(record: Record, samples: Sequence[Args]) -> None:
             evaluated(record, tuple([f if axis is None else a for f, a, axis in zip(first, each, axes, strict=True)]))
             for each in samples
         ]
-        what = f"vmap of {record.name} over {axes} of {[numbers(a).shape for a in first]}"
+        what = f"vmap of {record.name} over {axes} of {[numpy_values(a).shape for a in first]}"
         assert_close(got, np.stack([to_numpy(w) for w in want]), ulps_of(record.name), what)
 
 

@@ -9,24 +9,24 @@ import numpy as np
 import pytest
 
 import tracefx as fx
-from tests.compiling import as_for_users
+from tests.compiling import default_compile_options
 from tests.ops.harness import (
     Args,
     Record,
     Weak,
     agree_with_jax,
     assert_close,
-    batches_as_a_loop,
-    differentiate_twice,
     evaluated,
-    mine,
-    numbers,
-    push_as_jax,
-    pushes_as_differences,
+    jvp_matches_finite_differences,
+    jvp_matches_jax,
+    numpy_values,
     rng,
-    stages_as_it_evaluates,
-    transposes,
+    second_derivatives_match_jax,
+    staged_matches_eager,
+    to_tracefx,
+    transpose_matches_jvp,
     ulps_of,
+    vmap_matches_loop,
 )
 from tracefx.core import dtypes
 from tracefx.core.array import Array
@@ -47,7 +47,9 @@ NUMBERS: Final = ALL[1:]
 PRECISE: Final = (dtypes.float64, dtypes.complex128)
 
 
-def whole(shape: tuple[int, ...], dtype: DType, gen: np.random.Generator) -> np.ndarray[tuple[int, ...], DType]:
+def small_integers(
+    shape: tuple[int, ...], dtype: DType, gen: np.random.Generator
+) -> np.ndarray[tuple[int, ...], DType]:
     """Small whole numbers of any dtype: sums and products of them are exact in whatever order they are taken."""
     if dtypes.is_bool(dtype):
         return np.asarray(gen.integers(0, 2, shape)).astype(np.bool_)
@@ -58,8 +60,8 @@ def whole(shape: tuple[int, ...], dtype: DType, gen: np.random.Generator) -> np.
     return drawn.astype(dtype)
 
 
-def compiles_as_it_evaluates(record: Record, args: Args) -> None:
-    values = [mine(a) if isinstance(a, np.ndarray | Weak) else None for a in args]
+def one_compiled_matches_eager(record: Record, args: Args) -> None:
+    values = [to_tracefx(a) if isinstance(a, np.ndarray | Weak) else None for a in args]
     given = [as_array(v) for v in values if v is not None]
 
     def program(*tracers: Array) -> Array:
@@ -76,28 +78,28 @@ def check_values(record: Record, dtype: DType) -> None:
     samples = record.samples(dtype, rng(record.name, dtype))
     agree_with_jax(record, samples)
     for args in samples:
-        stages_as_it_evaluates(record, args)
-    with as_for_users():
-        compiles_as_it_evaluates(record, samples[0])
+        staged_matches_eager(record, args)
+    with default_compile_options():
+        one_compiled_matches_eager(record, samples[0])
 
 
 def check_batching(record: Record, dtype: DType) -> None:
     batch = [record.samples(dtype, rng(record.name, dtype, i)) for i in range(3)]
     for samples in zip(*batch, strict=True):
-        batches_as_a_loop(record, samples)
+        vmap_matches_loop(record, samples)
 
 
 def check_derivatives(record: Record, dtype: DType) -> None:
     if record.points is None or not dtypes.is_inexact(dtype):
         return
     points = record.points(dtype, rng(record.name, dtype, "points"))
-    push_as_jax(record, points)
+    jvp_matches_jax(record, points)
     if dtype in PRECISE:
-        differentiate_twice(record, points)
+        second_derivatives_match_jax(record, points)
     for args in points:
-        transposes(record, args)
-        if dtype in PRECISE and all(numbers(a).size for a in args):
-            pushes_as_differences(record, args)
+        transpose_matches_jvp(record, args)
+        if dtype in PRECISE and all(numpy_values(a).size for a in args):
+            jvp_matches_finite_differences(record, args)
 
 
 def check_refusal(error: type[Exception], words: str, call: Callable[[], object]) -> None:

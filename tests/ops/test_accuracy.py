@@ -18,9 +18,9 @@ from jax import lax as jax_lax
 import tracefx as fx
 from tracefx import lax
 from tracefx.core.dtypes import NDArray
-from tracefx.ops.contraction import DotGeneral
+from tracefx.ops.contractions.contraction import DotGeneral
 from tracefx.programs import deserialize, parse_jaxpr, serialize
-from tracefx.testing.tolerances import SUMMED, apart
+from tracefx.testing.tolerances import SUMMED, ulp_distance
 
 X: Final = np.linspace(0.1, 0.9, 12, dtype=np.float32).reshape(3, 4)
 FUNCTIONS: Final = (
@@ -55,7 +55,7 @@ def test_functions_are_compiled_with_an_accuracy(name: str) -> None:
     assert len(asked) == (0 if name == "logistic" else 2)  # the default one goes without saying
     assert set(asked) == set(attributes(theirs, "result_accuracy"))
     for out in (*both(lax)(X), *fx.jit(both(lax))(X)):
-        assert apart(np.asarray(out), np.asarray(getattr(lax, name)(X))).max() <= 4
+        assert ulp_distance(np.asarray(out), np.asarray(getattr(lax, name)(X))).max() <= 4
 
 
 def test_accuracies_are_kept() -> None:
@@ -92,7 +92,7 @@ def test_algorithms_of_the_cpu(preset: str, dtype: Any) -> None:
 
     for got in (f(x, x.T), fx.jit(f)(x, x.T)):
         assert got.dtype == want.dtype
-        assert (apart(np.asarray(got), np.asarray(want)) <= SUMMED.of(got.dtype)).all()
+        assert (ulp_distance(np.asarray(got), np.asarray(want)) <= SUMMED.of(got.dtype)).all()
 
 
 def test_other_algorithms_are_for_other_platforms() -> None:

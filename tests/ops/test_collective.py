@@ -17,10 +17,10 @@ import tracefx as fx
 from tests.ops.suite import check_refusal
 from tracefx import lax
 from tracefx.core.dtypes import NDArray
-from tracefx.core.effects import NamedAxis
+from tracefx.core.effects import NamedAxisEffect
 from tracefx.core.errors import MissingRuleError
 from tracefx.core.values import from_numpy, to_numpy
-from tracefx.ops.collective import PSum
+from tracefx.ops.collectives.collective import PSum
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
@@ -283,7 +283,7 @@ def test_a_traced_program_says_which_axes_it_needs() -> None:
 
     fx.vmap(f, axis_name="i")(data(SIZE))
     (jaxpr,) = jaxprs
-    assert jaxpr.effects == {NamedAxis("i")}
+    assert jaxpr.effects == {NamedAxisEffect("i")}
     with pytest.raises(NameError, match="psum along axis 'i'"):
         fx.eval_jaxpr(jaxpr, (), (lax.full((), 1.0),))
 

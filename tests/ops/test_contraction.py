@@ -18,12 +18,12 @@ from jax import lax as jax_lax
 import tracefx as fx
 from tests.closeness import assert_near
 from tests.ops.harness import Args, Record, Samples, Weak, aval_of, case_id, cases
-from tests.ops.suite import ALL, NUMBERS, check_batching, check_derivatives, check_refusal, check_values, whole
+from tests.ops.suite import ALL, NUMBERS, check_batching, check_derivatives, check_refusal, check_values, small_integers
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
 from tracefx.core.values import to_numpy
-from tracefx.ops.contraction import DotDimensionNumbers, Precision
+from tracefx.ops.contractions.contraction import DotDimensionNumbers, Precision
 from tracefx.testing.tolerances import Ulps
 
 MATRICES: Final[DotDimensionNumbers] = (((1,), (0,)), ((), ()))
@@ -32,7 +32,10 @@ MATRICES: Final[DotDimensionNumbers] = (((1,), (0,)), ((), ()))
 def operands(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> Samples:
     def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
         # No zeros: whether a product of one is 0.0 or -0.0 is up to the library that multiplies matrices.
-        x, y = [np.where(z == 0, np.ones((), dtype), z) for z in (whole(lhs, dtype, gen), whole(rhs, dtype, gen))]
+        x, y = [
+            np.where(z == 0, np.ones((), dtype), z)
+            for z in (small_integers(lhs, dtype, gen), small_integers(rhs, dtype, gen))
+        ]
         return [(x, y)] if dtypes.is_bool(dtype) else [(x, y), (Weak(x), y), (Weak(x), Weak(y))]
 
     return samples

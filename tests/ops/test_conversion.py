@@ -13,7 +13,7 @@ import pytest
 from jax import lax as jax_lax
 
 import tracefx as fx
-from tests.compiling import as_for_users, plainly_or_for_users
+from tests.compiling import default_compile_options, with_either_compile_options
 from tests.ops.harness import (
     Args,
     Record,
@@ -22,9 +22,9 @@ from tests.ops.harness import (
     assert_identical,
     case_id,
     edges,
+    jvp_matches_jax,
     normal,
-    push_as_jax,
-    transposes,
+    transpose_matches_jvp,
 )
 from tracefx import lax
 from tracefx.core import dtypes
@@ -66,7 +66,7 @@ def compared(x: NDArray, target: DType) -> NDArray:
 @jax_warns
 @pytest.mark.parametrize("source", NUMBERS, ids=case_id)
 def test_values_are_jaxs(source: DType) -> None:
-    plainly_or_for_users(lambda: converts_as_jax(source))
+    with_either_compile_options(lambda: converts_as_jax(source))
 
 
 def converts_as_jax(source: DType) -> None:
@@ -82,7 +82,7 @@ def converts_as_jax(source: DType) -> None:
 @pytest.mark.parametrize("source", USUAL, ids=case_id)
 def test_compiling_changes_nothing(source: DType) -> None:
     x = from_numpy(values(source), source)
-    with as_for_users():
+    with default_compile_options():
         compiled = fx.jit(lambda x: [lax.convert_element_type(x, target) for target in USUAL])(x)
     for target, got in zip(USUAL, compiled, strict=True):
         want = lax.convert_element_type(x, target)
@@ -106,8 +106,8 @@ def record(target: DType) -> Record:
 def test_derivatives(source: DType, target: DType) -> None:
     args: Args = (normal((3,), source, np.random.default_rng(0)),)
     agree_with_jax(record(target), [args])
-    push_as_jax(record(target), [args])
-    transposes(record(target), args)
+    jvp_matches_jax(record(target), [args])
+    transpose_matches_jvp(record(target), args)
 
 
 def test_float0_converts_to_zeros() -> None:

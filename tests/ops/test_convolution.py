@@ -21,7 +21,7 @@ from tests.closeness import assert_near
 from tracefx import lax
 from tracefx.core.array import Array
 from tracefx.core.dtypes import NDArray
-from tracefx.ops.convolution import ConvGeneralDilated
+from tracefx.ops.contractions.convolution import ConvGeneralDilated
 from tracefx.testing.tolerances import ELEMENTARY, PROGRAM
 
 LAST: Final = ("NHWC", "HWIO", "NHWC")

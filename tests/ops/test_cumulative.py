@@ -15,7 +15,7 @@ from jax import lax as jax_lax
 import tracefx as fx
 from tests.closeness import assert_near
 from tests.ops.harness import Args, Record, Weak, case_id, cases, edges, normal
-from tests.ops.suite import check_batching, check_derivatives, check_refusal, check_values, whole
+from tests.ops.suite import check_batching, check_derivatives, check_refusal, check_values, small_integers
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
@@ -30,9 +30,9 @@ def record(name: str, axis: int, reverse: bool) -> Record:
 
     def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
         args: list[Args] = [
-            (whole((3, 5), dtype, gen),),
-            (whole((2, 0, 3), dtype, gen),),
-            (Weak(whole((1, 4), dtype, gen)),),
+            (small_integers((3, 5), dtype, gen),),
+            (small_integers((2, 0, 3), dtype, gen),),
+            (Weak(small_integers((1, 4), dtype, gen)),),
         ]
         if name == "cumlogsumexp":
             return args

@@ -14,7 +14,7 @@ from jax import lax as jax_lax
 
 import tracefx as fx
 from tests.ops.harness import Args, Record, Weak, case_id, cases
-from tests.ops.suite import check_batching, check_derivatives, check_refusal, check_values, whole
+from tests.ops.suite import check_batching, check_derivatives, check_refusal, check_values, small_integers
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
@@ -30,9 +30,9 @@ def starts(i: int, j: int, dtype: type = np.int32) -> Args:
 
 def slicing(allow: bool) -> Record:
     def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
-        args: list[Args] = [(whole((3, 4), dtype, gen), *starts(*s)) for s in STARTS]
-        args.append((whole((3, 4), dtype, gen), *starts(1, 250, np.uint8)))
-        return args if dtypes.is_bool(dtype) else [*args, (Weak(whole((3, 4), dtype, gen)), *starts(1, 1))]
+        args: list[Args] = [(small_integers((3, 4), dtype, gen), *starts(*s)) for s in STARTS]
+        args.append((small_integers((3, 4), dtype, gen), *starts(1, 250, np.uint8)))
+        return args if dtypes.is_bool(dtype) else [*args, (Weak(small_integers((3, 4), dtype, gen)), *starts(1, 1))]
 
     return Record(
         f"dynamic_slice {allow}",
@@ -46,7 +46,7 @@ def slicing(allow: bool) -> Record:
 
 def updates(dtype: DType, gen: np.random.Generator) -> list[Args]:
     def draw(*shape: int) -> Any:
-        return whole(shape, dtype, gen)
+        return small_integers(shape, dtype, gen)
 
     args: list[Args] = [(draw(3, 4), draw(2, 3), *starts(*s)) for s in STARTS]
     args.append((draw(3, 4), draw(0, 4), *starts(1, 250, np.uint8)))
@@ -69,7 +69,7 @@ RECORDS: Final = (
         lambda x: lax.dynamic_slice(x, (), ()),
         lambda x: jax_lax.dynamic_slice(x, (), ()),
         (dtypes.float32,),
-        lambda dtype, gen: [(whole((), dtype, gen),)],
+        lambda dtype, gen: [(small_integers((), dtype, gen),)],
     ),
 )
 

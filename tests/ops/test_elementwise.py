@@ -16,8 +16,8 @@ import pytest
 from jax import lax
 
 import tracefx
-from tests.closeness import BESIDE_JAX, assert_near
-from tests.compiling import as_for_users
+from tests.closeness import JAX_TOLERANCE, assert_near
+from tests.compiling import default_compile_options
 from tests.ops.harness import (
     COMPLEXES,
     FLOATS,
@@ -31,30 +31,31 @@ from tests.ops.harness import (
     Samples,
     Weak,
     agree_with_jax,
-    batches_as_a_loop,
     case_id,
     cases,
-    compile_as_they_evaluate,
+    compiled_matches_eager,
     compiled_results,
-    differentiate_twice,
     edges,
+    jvp_matches_finite_differences,
+    jvp_matches_jax,
     normal,
-    numbers,
+    numpy_values,
     pairs,
-    push_as_jax,
-    pushes_as_differences,
     results_of_jax,
     rng,
-    stages_as_it_evaluates,
-    transposes,
+    second_derivatives_match_jax,
+    staged_matches_eager,
+    transpose_matches_jvp,
+    vmap_matches_loop,
 )
 from tests.transforms.oracle import agree
 from tests.versions import DIFFERENTIATES_COMPLEX_MAXIMA
 from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.dtypes import DType, NDArray
-from tracefx.ops.arithmetic import div, max, min, mul, neg, rem, sub
-from tracefx.ops.bitwise import (
+from tracefx.ops.elementwise.abs_sign import abs, sign
+from tracefx.ops.elementwise.arithmetic import div, max, min, mul, neg, rem, sub
+from tracefx.ops.elementwise.bitwise import (
     bitwise_and,
     bitwise_not,
     bitwise_or,
@@ -63,14 +64,13 @@ from tracefx.ops.bitwise import (
     shift_right_arithmetic,
     shift_right_logical,
 )
-from tracefx.ops.comparison import eq, ge, gt, le, lt, ne
-from tracefx.ops.complex import complex, conj, imag, is_finite, real
-from tracefx.ops.elementwise import add
-from tracefx.ops.magnitude import abs, sign
-from tracefx.ops.powers import integer_pow, pow, square
-from tracefx.ops.rounding import RoundingMethod, ceil, floor, round
-from tracefx.ops.selection import clamp, select, select_n, stop_gradient
-from tracefx.ops.transcendental import (
+from tracefx.ops.elementwise.comparison import eq, ge, gt, le, lt, ne
+from tracefx.ops.elementwise.complex import complex, conj, imag, is_finite, real
+from tracefx.ops.elementwise.elementwise import add
+from tracefx.ops.elementwise.powers import integer_pow, pow, square
+from tracefx.ops.elementwise.rounding import RoundingMethod, ceil, floor, round
+from tracefx.ops.elementwise.selection import clamp, select, select_n, stop_gradient
+from tracefx.ops.elementwise.transcendental import (
     acos,
     acosh,
     asin,
@@ -371,7 +371,7 @@ def bounds(dtype: DType, gen: np.random.Generator) -> list[Args]:
 
 def in_order(args: Args) -> Args:
     """The same numbers with the lower bound below the upper one."""
-    low, x, high = map(numbers, args)
+    low, x, high = map(numpy_values, args)
     return np.asarray(np.minimum(low, high)), x, np.asarray(np.maximum(low, high))
 
 
@@ -430,7 +430,7 @@ def wanted(record: Record) -> Mapping[DType, Sequence[jax.Array]]:
 def compiled(record: Record) -> Mapping[DType, Sequence[Array]]:
     """Our results for the samples of every dtype, computed by one program, which is compiled as for users."""
     drawn = {d: samples(record, d) for d in record.dtypes if d in COMPILED}
-    with as_for_users():
+    with default_compile_options():
         return by_dtype(drawn, compiled_results(record, [args for each in drawn.values() for args in each]))
 
 
@@ -452,21 +452,21 @@ def test_values_and_types_are_jaxs(record: Record, dtype: DType) -> None:
 @where_compiled
 def test_compiling_changes_nothing(record: Record, dtype: DType) -> None:
     results = compiled(record)[dtype]
-    with as_for_users():
-        compile_as_they_evaluate(record, samples(record, dtype), results)
+    with default_compile_options():
+        compiled_matches_eager(record, samples(record, dtype), results)
 
 
 @everywhere
 def test_staging_changes_nothing(record: Record, dtype: DType) -> None:
     for args in samples(record, dtype):
-        stages_as_it_evaluates(record, args)
+        staged_matches_eager(record, args)
 
 
 @everywhere
 def test_vmap_is_a_loop(record: Record, dtype: DType) -> None:
     batch = [record.samples(dtype, rng(record.name, dtype, i)) for i in range(3)]
     for elements in zip(*batch, strict=True):
-        batches_as_a_loop(record, elements)
+        vmap_matches_loop(record, elements)
 
 
 JAX_DIFFERENTIATES: Final = [
@@ -491,24 +491,24 @@ def points(record: Record, dtype: DType) -> list[Args]:
 
 @where_jax_differentiates
 def test_tangents_are_jaxs(record: Record, dtype: DType) -> None:
-    push_as_jax(record, points(record, dtype))
+    jvp_matches_jax(record, points(record, dtype))
 
 
 @where_precise
 def test_tangents_are_differences(record: Record, dtype: DType) -> None:
     for args in points(record, dtype):
-        pushes_as_differences(record, args)
+        jvp_matches_finite_differences(record, args)
 
 
 @where_smooth
 def test_transposes_pair_with_tangents(record: Record, dtype: DType) -> None:
     for args in points(record, dtype):
-        transposes(record, args)
+        transpose_matches_jvp(record, args)
 
 
 @where_jax_differentiates_precisely
 def test_second_derivatives_are_jaxs(record: Record, dtype: DType) -> None:
-    differentiate_twice(record, points(record, dtype))
+    second_derivatives_match_jax(record, points(record, dtype))
 
 
 BROADCAST_SHAPES: Final[tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]] = (
@@ -550,8 +550,8 @@ def test_axes_of_size_1_broadcast_in_special_functions() -> None:
     for name in ("igamma", "igammac", "zeta", "polygamma"):
         first = np.full((3, 1), 2.0, np.float32)
         got = getattr(tracefx.lax, name)(first, y)
-        assert_near(got, getattr(lax, name)(first, y), BESIDE_JAX)
-    assert_near(tracefx.lax.betainc(x, y, x * 0.2), lax.betainc(x, y, x * 0.2), BESIDE_JAX)
+        assert_near(got, getattr(lax, name)(first, y), JAX_TOLERANCE)
+    assert_near(tracefx.lax.betainc(x, y, x * 0.2), lax.betainc(x, y, x * 0.2), JAX_TOLERANCE)
 
 
 def test_axes_of_size_1_broadcast_under_transformations() -> None:

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from jax import lax as jax_lax
 
-from tests.compiling import as_for_users
+from tests.compiling import default_compile_options
 from tests.ops.suite import check_refusal
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.handler import current
 from tracefx.core.values import from_numpy
-from tracefx.ops.rounding import RoundingMethod
+from tracefx.ops.elementwise.rounding import RoundingMethod
 
 F3: Final = np.zeros(3, np.float32)
 F2: Final = np.zeros(2, np.float32)
@@ -83,7 +83,7 @@ ACCEPTED_BY_JAX: Final = {"clamp"}
 @pytest.mark.parametrize(("error", "words", "function", "args"), REFUSED)
 def test_jax_refuses_them_too(error: type[Exception], words: str, function: str, args: tuple[object, ...]) -> None:
     if function in ACCEPTED_BY_JAX and args[0] is C3:
-        with as_for_users():
+        with default_compile_options():
             assert jax_lax.clamp(C3, C3, C3).shape == (3,)
         return
     with pytest.raises(error):

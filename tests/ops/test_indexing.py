@@ -18,12 +18,12 @@ from jax import lax as jax_lax
 
 import tracefx as fx
 from tests.ops.harness import Args, Record, Weak, case_id, cases
-from tests.ops.suite import ALL, check_batching, check_derivatives, check_refusal, check_values, whole
+from tests.ops.suite import ALL, check_batching, check_derivatives, check_refusal, check_values, small_integers
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
 from tracefx.core.values import from_numpy, to_numpy
-from tracefx.ops.indexing import GatherDimensionNumbers, ScatterDimensionNumbers
+from tracefx.ops.indexing.gather_scatter_add import GatherDimensionNumbers, ScatterDimensionNumbers
 
 Axes = tuple[int, ...]
 
@@ -79,7 +79,7 @@ def record_gather(case: Case, mode: str) -> Record:
 
     def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
         indices = gen.integers(-2, 5, case.indices).astype(np.int32)
-        x = whole(case.operand, dtype, gen)
+        x = small_integers(case.operand, dtype, gen)
         args: list[Args] = [(x, indices), (x, np.maximum(indices, 0).astype(np.uint8))]
         return args if dtypes.is_bool(dtype) else [*args, (Weak(x), indices)]
 
@@ -98,7 +98,7 @@ def record_scatter(case: Case, mode: str) -> Record:
 
     def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
         indices = gen.integers(-2, 5, case.indices).astype(np.int32)
-        x, updates = whole(case.operand, dtype, gen), whole(case.result(), dtype, gen)
+        x, updates = small_integers(case.operand, dtype, gen), small_integers(case.result(), dtype, gen)
         return [(x, indices, updates), (x, indices.astype(np.int8), updates), (Weak(x), indices, updates)]
 
     return Record(

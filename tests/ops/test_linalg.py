@@ -21,7 +21,7 @@ import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tracefx.core.dtypes import NDArray
 from tracefx.lax import linalg
-from tracefx.testing.tolerances import DIFFERENCES, PROGRAM
+from tracefx.testing.tolerances import FINITE_DIFFERENCES, PROGRAM
 from tracefx.xla.backend import XlaBackend
 
 DTYPES: Final = (np.float64, np.complex64)
@@ -204,7 +204,7 @@ def test_what_of_a_triangle_is_read() -> None:
         assert slope[..., 1, 0].any()
         steps = step * np.eye(4).reshape(4, 2, 2)
         near = np.stack([np.subtract(*numbers(f(array(x + s)), f(array(x - s)))) for s in steps], -1) / (2 * step)
-        assert_near(slope.reshape(near.shape), near, DIFFERENCES)
+        assert_near(slope.reshape(near.shape), near, FINITE_DIFFERENCES)
 
 
 # ------------------------------------------------------------------ failures and refusals

@@ -20,7 +20,7 @@ from tests.closeness import assert_near
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType, NDArray
-from tracefx.ops.dot_algorithms import computed_on_gpus
+from tracefx.ops.contractions.dot_algorithms import gpu_dot_dtypes
 
 
 def exported(f: Callable[..., Any], *args: NDArray) -> Any:
@@ -140,7 +140,7 @@ PRODUCTS: Final[tuple[tuple[DType, DType, tuple[DType, DType]], ...]] = (
 def test_products_are_computed_in_dtypes_that_gpus_multiply(
     operand: DType, out: DType, want: tuple[DType, DType]
 ) -> None:
-    assert computed_on_gpus(operand, out) == want
+    assert gpu_dot_dtypes(operand, out) == want
     x = whole((2, 3), np.int8, 2).astype(operand)
 
     def f(x: Any) -> Any:

@@ -15,7 +15,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.compiling import compiled
+from tests.compiling import compile_with_fallback
 from tests.versions import PAIRS_MULTIPLIED_IN_32_BITS
 from tracefx import lax
 from tracefx.core import dtypes
@@ -80,7 +80,7 @@ def differing(given: str, operands: tuple[NDArray, NDArray]) -> tuple[list[str],
         except (TypeError, ValueError, jax.errors.JaxRuntimeError):  # not all pairs are JAX's, nor XLA's
             pass
     a, b = [fnp.array(x, dtype=x.dtype) for x in operands]
-    found = compiled(fx.jit, lambda x, y: [ours(x, y, new) for new in taken])(a, b)
+    found = compile_with_fallback(fx.jit, lambda x, y: [ours(x, y, new) for new in taken])(a, b)
     bad = []
     for new, want, staged in zip(taken, wanted, found, strict=True):
         got = ours(a, b, new)

@@ -24,7 +24,7 @@ from tests.ops.suite import (
     check_derivatives,
     check_refusal,
     check_values,
-    whole,
+    small_integers,
 )
 from tests.versions import PRINTS_SHARDINGS_OF_REDUCTIONS
 from tracefx import lax
@@ -41,8 +41,8 @@ def numbers_of(*shapes: tuple[int, ...]) -> Samples:
     """Whole numbers, so that sums and products are exact; some of them zeros, some equal."""
 
     def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
-        args: list[Args] = [(whole(shape, dtype, gen),) for shape in shapes]
-        return args if dtypes.is_bool(dtype) else [*args, (Weak(whole(shapes[0], dtype, gen)),)]
+        args: list[Args] = [(small_integers(shape, dtype, gen),) for shape in shapes]
+        return args if dtypes.is_bool(dtype) else [*args, (Weak(small_integers(shapes[0], dtype, gen)),)]
 
     return samples
 

@@ -19,7 +19,7 @@ from tests.ops.suite import (
     check_derivatives,
     check_refusal,
     check_values,
-    whole,
+    small_integers,
 )
 from tracefx import lax
 from tracefx.core import dtypes
@@ -60,7 +60,7 @@ def rounding(exponent: int, mantissa: int) -> Record:
 
 def tiling(*reps: int) -> Record:
     def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
-        x = whole(tuple(range(1, len(reps) + 1)), dtype, gen)
+        x = small_integers(tuple(range(1, len(reps) + 1)), dtype, gen)
         return [(x,)] if dtypes.is_bool(dtype) else [(x,), (Weak(x),)]
 
     return Record(f"tile {reps}", lambda x: lax.tile(x, reps), lambda x: jax_lax.tile(x, reps), FEW, samples, samples)
@@ -74,8 +74,8 @@ def barrier(name: str, place: int) -> Record:
 
     return Record(
         f"optimization_barrier {name}", call(lax), call(jax_lax), FEW,
-        lambda dtype, gen: [(whole((2, 3), dtype, gen), whole((), dtype, gen))],
-        lambda dtype, gen: [(whole((2, 3), dtype, gen), whole((), dtype, gen))],
+        lambda dtype, gen: [(small_integers((2, 3), dtype, gen), small_integers((), dtype, gen))],
+        lambda dtype, gen: [(small_integers((2, 3), dtype, gen), small_integers((), dtype, gen))],
     )  # fmt: skip
 
 

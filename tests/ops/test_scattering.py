@@ -16,13 +16,13 @@ from jax import lax as jax_lax
 import tracefx as fx
 from tests.closeness import assert_near
 from tests.ops.harness import Args, Record, Weak, case_id, cases
-from tests.ops.suite import ALL, check_batching, check_derivatives, check_refusal, check_values, whole
+from tests.ops.suite import ALL, check_batching, check_derivatives, check_refusal, check_values, small_integers
 from tests.ops.test_indexing import CASES, Case
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.values import to_numpy
-from tracefx.ops.indexing import ScatterDimensionNumbers
+from tracefx.ops.indexing.gather_scatter_add import ScatterDimensionNumbers
 from tracefx.testing.tolerances import ELEMENTARY
 
 NAMES: Final = ("scatter", "scatter_mul", "scatter_min", "scatter_max")
@@ -44,7 +44,7 @@ def record(name: str, case: Case, mode: str, unique: bool = False) -> Record:
 
     def samples(dtype: DType, gen: np.random.Generator) -> list[Args]:
         indices = places(case, gen, unique)
-        x, updates = whole(case.operand, dtype, gen), whole(case.result(), dtype, gen)
+        x, updates = small_integers(case.operand, dtype, gen), small_integers(case.result(), dtype, gen)
         args: list[Args] = [(x, indices, updates)]
         return args if dtypes.is_bool(dtype) else [*args, (Weak(x), indices.astype(np.int8), updates)]
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from jax import lax as jax_lax
 
 import tracefx as fx
-from tests.compiling import as_for_users
+from tests.compiling import default_compile_options
 from tests.ops.harness import Args, Record, Samples, Weak, aval_of, case_id, cases, normal
 from tests.ops.suite import ALL, check_batching, check_derivatives, check_refusal, check_values
 from tracefx import lax
@@ -193,7 +193,7 @@ def test_a_batch_of_padding_values_keeps_what_is_inside() -> None:
     ],
 )
 def test_iota(dtype: type[np.generic], size: int) -> None:
-    with as_for_users():  # emitted plainly, 8-bit floats become others
+    with default_compile_options():  # emitted plainly, 8-bit floats become others
         out, want = lax.iota(dtype, size), jax_lax.iota(dtype, size)
         compiled = fx.jit(lambda: lax.iota(dtype, size))()
     assert out.aval == aval_of(want) == compiled.aval

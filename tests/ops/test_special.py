@@ -27,7 +27,7 @@ from tests.ops.harness import (
     agree_with_jax,
     case_id,
     cases,
-    compile_as_they_evaluate,
+    compiled_matches_eager,
     edges,
     normal,
     pairs,
@@ -107,7 +107,7 @@ everywhere = pytest.mark.parametrize(
 def test_values(record: Record, dtype: DType) -> None:
     samples = record.samples(dtype, rng(record.name, dtype))
     agree_with_jax(record, samples)
-    compile_as_they_evaluate(record, samples)
+    compiled_matches_eager(record, samples)
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,10 @@ from typing_extensions import override
 import tracefx as fx
 from tracefx import lax
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Builder, Ir
+from tracefx.core.builder import Builder, IrValue
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Lowerable, Primitive
-from tracefx.ops.window_selection import SelectAndGatherAdd, Selecting
+from tracefx.ops.reductions.select_and_scatter import SelectAndGatherAdd, SelectComparator
 
 X: Final = np.random.default_rng(0).normal(size=(5, 6)).astype(np.float32)
 T: Final = np.random.default_rng(1).normal(size=(5, 6)).astype(np.float32)
@@ -47,14 +47,14 @@ class Unrolled(Primitive, Lowerable):
         return self.selection.abstract_eval(*avals)
 
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
         (out,) = self.abstract_eval(*[x.aval for x in operands])
         return [self.selection.emit_unrolled(builder, out, *operands)]
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-@pytest.mark.parametrize("selecting", Selecting)
-def test_selecting_place_by_place_is_the_same(selecting: Selecting, name: str) -> None:
+@pytest.mark.parametrize("selecting", SelectComparator)
+def test_selecting_place_by_place_is_the_same(selecting: SelectComparator, name: str) -> None:
     prim = SelectAndGatherAdd(selecting, *WINDOWS[name])
     want = np.asarray(bind1(prim, T, X))
     for each in (prim, Unrolled(prim)):
@@ -63,8 +63,8 @@ def test_selecting_place_by_place_is_the_same(selecting: Selecting, name: str) -
 
 
 def test_accelerators_select_place_by_place() -> None:
-    f = fx.jit(fx.grad(lambda t: bind1(SelectAndGatherAdd(Selecting.GE, *WINDOWS["plain"]), t * t, X).sum()))
-    forward = fx.jit(lambda t: bind1(SelectAndGatherAdd(Selecting.GE, *WINDOWS["plain"]), t, X))
+    f = fx.jit(fx.grad(lambda t: bind1(SelectAndGatherAdd(SelectComparator.GE, *WINDOWS["plain"]), t * t, X).sum()))
+    forward = fx.jit(lambda t: bind1(SelectAndGatherAdd(SelectComparator.GE, *WINDOWS["plain"]), t, X))
     assert "reduce_window" not in fx.export(forward, platforms=("cuda",))(T).mlir_module()
     assert "reduce_window" in fx.export(forward, platforms=("cpu",))(T).mlir_module()
     assert "select_and_scatter" in fx.export(f, platforms=("cuda",))(T).mlir_module()

@@ -19,8 +19,8 @@ from tests.pictures.examples import LOSS_ARGS, array, long_chain, loss, normalis
 from tracefx import Array
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.pictures import Page, show
-from tracefx.pictures.steps import STEPS, stages_of
-from tracefx.pictures.texts import hlo_lines, stablehlo_lines
+from tracefx.pictures.compiler_text import hlo_lines, stablehlo_lines
+from tracefx.pictures.stages import STAGE_NAMES, build_stages
 
 EMPTY = frozenset({"meta", "input", "link", "br", "hr", "img"})
 
@@ -59,7 +59,7 @@ class Elements(HTMLParser):
 
 
 def titles(subject: Any, *args: Any, **options: Any) -> list[str]:
-    return [stage.title for stage in stages_of(subject, args, {}, **options)[1]]
+    return [stage.title for stage in build_stages(subject, args, {}, **options)[1]]
 
 
 def test_a_page_needs_nothing_else() -> None:
@@ -145,8 +145,8 @@ def test_functions_and_programs_are_shown() -> None:
 
 
 def test_steps_are_made_one_of_the_other() -> None:
-    assert titles(loss, *LOSS_ARGS, steps=STEPS) == ["loss", "grad", "simplified", "StableHLO", "compiled"]
-    stages = {stage.title: stage for stage in stages_of(loss, LOSS_ARGS, {}, STEPS)[1]}
+    assert titles(loss, *LOSS_ARGS, steps=STAGE_NAMES) == ["loss", "grad", "simplified", "StableHLO", "compiled"]
+    stages = {stage.title: stage for stage in build_stages(loss, LOSS_ARGS, {}, STAGE_NAMES)[1]}
     program, gradient, simplified = [stages[name].program for name in ("loss", "grad", "simplified")]
     assert program is not None
     assert gradient is not None
@@ -154,7 +154,7 @@ def test_steps_are_made_one_of_the_other() -> None:
     assert program.count < simplified.count < gradient.count
     assert [len(d.body.outs) for d in (program, gradient, simplified)] == [1, 4, 4]
     for name in ("StableHLO", "compiled"):
-        known = [line.place for line in stages[name].text if line.place is not None]
+        known = [line.location for line in stages[name].text if line.location is not None]
         assert {place.file for place in known} == {loss.__code__.co_filename}
         assert len(known) > 50
         assert "loc(" not in "".join([line.text for line in stages[name].text])
@@ -204,7 +204,7 @@ def test_places_of_stablehlo_are_followed() -> None:
     )
     lines = stablehlo_lines(text)
     assert [line.text for line in lines] == ["module {", "  %0 = a", "  %1 = b", '  %2 = c(%x loc("n"))', "}"]
-    assert [line.place and (line.place.file, line.place.line) for line in lines] == [
+    assert [line.location and (line.location.file, line.location.line) for line in lines] == [
         *(None, ("dir/a (1).py", 12), None, None, None)
     ]
 
@@ -220,7 +220,7 @@ def test_places_of_compiled_programs_are_followed() -> None:
     assert [line.text for line in lines if line.text] == [
         *("HloModule m", "ENTRY %main {", "  %a = f32[] add(%b, %c)", "  %d = f32[] sine(%a)", "}")
     ]
-    assert [(line.place.file, line.place.line) for line in lines if line.place] == [("a.py", 7)]
+    assert [(line.location.file, line.location.line) for line in lines if line.location] == [("a.py", 7)]
 
 
 def test_a_page_says_its_totals() -> None:

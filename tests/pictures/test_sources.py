@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tracefx.core.source import Place
-from tracefx.pictures.colours import CompilerText, python_lines
-from tracefx.pictures.sources import LONGEST, Sources, shown_path, sources_of
+from tracefx.core.source_location import SourceLocation
+from tracefx.pictures.source_excerpts import MAX_FUNCTION_LINES, SourceFiles, collect_sources, display_path
+from tracefx.pictures.syntax_highlighting import CompilerTextHighlighter, highlight_python
 
 TEXT = """\
 import math
@@ -37,13 +37,13 @@ def other(x):
 """
 
 
-def sources(path: Path, text: str, *lines: int) -> Sources:
+def sources(path: Path, text: str, *lines: int) -> SourceFiles:
     path.write_text(text, encoding="utf-8")
     linecache.checkcache(str(path))
-    return sources_of([Place(str(path), line, "f") for line in lines])
+    return collect_sources([SourceLocation(str(path), line, "f") for line in lines])
 
 
-def shown(found: Sources) -> list[tuple[str, int, int]]:
+def shown(found: SourceFiles) -> list[tuple[str, int, int]]:
     (file,) = found.files
     return [(part.title, part.lines[0].number, part.lines[-1].number) for part in file.excerpts]
 
@@ -62,42 +62,42 @@ def test_lines_of_the_program_have_numbers(tmp_path: Path) -> None:
         20: 0,
         15: 1,
     }
-    assert found.of(Place(str(tmp_path / "model.py"), 15, "another", ("scope",))) == 1
-    assert found.of(Place("elsewhere.py", 15, "f")) is None
+    assert found.index_of(SourceLocation(str(tmp_path / "model.py"), 15, "another", ("scope",))) == 1
+    assert found.index_of(SourceLocation("elsewhere.py", 15, "f")) is None
 
 
 def test_of_a_long_function_only_what_surrounds_its_lines(tmp_path: Path) -> None:
-    text = "def f(x):\n" + "    x = x + 1\n" * (2 * LONGEST) + "    return x\n"
+    text = "def f(x):\n" + "    x = x + 1\n" * (2 * MAX_FUNCTION_LINES) + "    return x\n"
     assert shown(sources(tmp_path / "long.py", text, 100, 102, 200)) == [("f", 98, 104), ("f", 198, 202)]
 
 
 def test_what_is_no_python_is_shown_too(tmp_path: Path) -> None:
     found = sources(tmp_path / "cell.py", "%matplotlib inline\nx = f(\n1)\n!ls\n", 2)
     assert shown(found) == [("", 1, 4)]
-    assert "".join(python_lines(["x = '''", "%", "(("])) == "x = '''%(("
+    assert "".join(highlight_python(["x = '''", "%", "(("])) == "x = '''%(("
 
 
 def test_a_file_that_is_gone_is_named() -> None:
-    found = sources_of([Place("<stdin>", 4, "<module>")])
+    found = collect_sources([SourceLocation("<stdin>", 4, "<module>")])
     assert [(file.title, file.excerpts) for file in found.files] == [("<stdin>", ())]
 
 
 def test_files_are_named_as_seen_from_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    assert shown_path(os.path.join(str(tmp_path), "a", "b.py")) == os.path.join("a", "b.py")
-    assert shown_path(os.path.join(os.sep, "home", "someone", "project", "c.py")) == os.path.join("project", "c.py")
+    assert display_path(os.path.join(str(tmp_path), "a", "b.py")) == os.path.join("a", "b.py")
+    assert display_path(os.path.join(os.sep, "home", "someone", "project", "c.py")) == os.path.join("project", "c.py")
 
 
 def test_words_of_python_are_marked() -> None:
     text = '<q>f"&lt;</q>{y}<q>&gt;"</q>' if sys.version_info >= (3, 12) else '<q>f"&lt;{y}&gt;"</q>'
-    assert python_lines(['x = f"<{y}>" if z else 1  # &']) == [
+    assert highlight_python(['x = f"<{y}>" if z else 1  # &']) == [
         f"x = {text} <b>if</b> z <b>else</b> <i>1</i>  <em># &amp;</em>"
     ]
-    assert python_lines(['"""one', 'two"""']) == ['<q>"""one</q>', '<q>two"""</q>']
+    assert highlight_python(['"""one', 'two"""']) == ['<q>"""one</q>', '<q>two"""</q>']
 
 
 def test_names_of_compiled_programs_belong_to_their_function() -> None:
-    colours = CompilerText("1")
+    colours = CompilerTextHighlighter("1")
     rows = [
         colours.line(line)
         for line in [

@@ -13,7 +13,7 @@ import numpy as np
 
 import tracefx as fx
 from tracefx import random
-from tracefx.testing.tolerances import apart
+from tracefx.testing.tolerances import ulp_distance
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
@@ -36,7 +36,7 @@ def test_draws_of_64_bits_are_jaxs() -> None:
         theirs = jax.jit(lambda key: draw(jax.random, key))(jax.random.key(-3))
     for got, want in zip(ours, theirs, strict=True):
         assert (got.shape, got.dtype) == (want.shape, want.dtype)
-        assert np.max(apart(np.asarray(got), np.asarray(want), 0.25)) <= 64
+        assert np.max(ulp_distance(np.asarray(got), np.asarray(want), 0.25)) <= 64
 
 
 def test_counts_may_have_64_bits_alone() -> None:

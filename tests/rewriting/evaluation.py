@@ -10,10 +10,10 @@ from typing import TypeAlias, final
 
 import numpy as np
 
-from tracefx.control.call import Application
+from tracefx.control.call import CallPrimitive
 from tracefx.control.cond import Cond
+from tracefx.control.custom_rules import CustomRuleProgram
 from tracefx.control.linear_solve import LinearSolve
-from tracefx.control.ruled import RuledProgram
 from tracefx.control.scan import Scan
 from tracefx.control.while_loop import While
 from tracefx.core import dtypes
@@ -30,7 +30,7 @@ Pass: TypeAlias = Callable[[Jaxpr], Jaxpr]
 
 
 @final
-class Stepwise:
+class StepwiseEvaluator:
     """Evaluates, and keeps what is observable: which operation, on which numbers."""
 
     def __init__(self) -> None:
@@ -49,9 +49,9 @@ class Stepwise:
 
     def apply(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         match prim:
-            case Application():
+            case CallPrimitive():
                 return self.run(prim.body, args)
-            case RuledProgram():
+            case CustomRuleProgram():
                 return self.run(prim.jaxpr, args)
             case LinearSolve():
                 return self.run(prim.solve, args)
@@ -59,7 +59,7 @@ class Stepwise:
                 place = min(max(int(to_numpy(args[0])), 0), len(prim.branches) - 1)
                 return self.run(prim.branches[place], args[1:])
             case While():
-                asked, done, carry = prim.parts(args)
+                asked, done, carry = prim.split_operands(args)
                 while bool(to_numpy(self.run(prim.cond_jaxpr, [*asked, *carry])[0])):
                     carry = self.run(prim.body_jaxpr, [*done, *carry])
                 return carry
@@ -74,7 +74,7 @@ class Stepwise:
         return prim.evaluate(args)
 
     def scan(self, op: Scan, args: Sequence[Value]) -> Sequence[Value]:
-        consts, carry, arrays = op.parts(args)
+        consts, carry, arrays = op.split_operands(args)
         rows: list[list[Value]] = []
         order = range(op.length)
         for i in reversed(order) if op.reverse else order:
@@ -93,7 +93,7 @@ class Stepwise:
 
 
 def results(jaxpr: Jaxpr, args: Sequence[Value]) -> tuple[list[Value], Log]:
-    stepwise = Stepwise()
+    stepwise = StepwiseEvaluator()
     return stepwise.run(jaxpr, args), stepwise.log
 
 
@@ -110,7 +110,7 @@ def _parts(x: NDArray) -> list[bytes]:
     return [np.where(np.isnan(x), x.dtype.type(np.nan), x).tobytes(), np.isnan(x).tobytes()]
 
 
-def holds(change: Pass, jaxpr: Jaxpr, args: Sequence[Value], *, exact: bool = True) -> Jaxpr:
+def assert_pass_is_sound(change: Pass, jaxpr: Jaxpr, args: Sequence[Value], *, exact: bool = True) -> Jaxpr:
     """Assert the law of a pass, at arguments; gives what it made."""
     new = change(jaxpr)
     check_jaxpr(new)

@@ -11,30 +11,30 @@ from hypothesis.strategies import DrawFn
 from typing_extensions import override
 
 from tracefx.control.call import Call
-from tracefx.control.cond import INDEX, Cond
+from tracefx.control.cond import INDEX_AVAL, Cond
 from tracefx.control.scan import Scan
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType
-from tracefx.core.effects import Effects, InputOutput
+from tracefx.core.effects import Effects, IOEffect
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import ConcreteArray, Value
-from tracefx.ops.arithmetic import Div, Max, Min, Mul, Neg, Sub
-from tracefx.ops.basis import BroadcastInDim, ConvertElementType, ReduceSum, Reshape, Transpose
-from tracefx.ops.bitwise import And, Not, Or, Xor
-from tracefx.ops.comparison import Eq, Ge, Gt, Le, Lt, Ne
-from tracefx.ops.complex import Complex, Conj, Imag, Real
-from tracefx.ops.cutting import Pad, Rev, Slice
-from tracefx.ops.dynamic import DynamicSlice
-from tracefx.ops.elementwise import Add
-from tracefx.ops.magnitude import Abs
-from tracefx.ops.powers import IntegerPow
-from tracefx.ops.rounding import Ceil, Floor
-from tracefx.ops.selection import SelectN, StopGradient
-from tracefx.ops.shape import Concatenate, Split, Squeeze
-from tracefx.testing.strategies import edges, numbers
+from tracefx.ops.elementwise.abs_sign import Abs
+from tracefx.ops.elementwise.arithmetic import Div, Max, Min, Mul, Neg, Sub
+from tracefx.ops.elementwise.bitwise import And, Not, Or, Xor
+from tracefx.ops.elementwise.comparison import Eq, Ge, Gt, Le, Lt, Ne
+from tracefx.ops.elementwise.complex import Complex, Conj, Imag, Real
+from tracefx.ops.elementwise.elementwise import Add
+from tracefx.ops.elementwise.powers import IntegerPow
+from tracefx.ops.elementwise.rounding import Ceil, Floor
+from tracefx.ops.elementwise.selection import SelectN, StopGradient
+from tracefx.ops.indexing.dynamic_slicing import DynamicSlice
+from tracefx.ops.shape.shape import Concatenate, Split, Squeeze
+from tracefx.ops.shape.slicing import Pad, Rev, Slice
+from tracefx.ops.structural import BroadcastInDim, ConvertElementType, ReduceSum, Reshape, Transpose
+from tracefx.testing.strategies import edge_values, scalars
 
 Step: TypeAlias = tuple[Primitive, Sequence[Atom]]
 
@@ -55,7 +55,7 @@ BINARY: Final = (Add(), Sub(), Mul(), Div(), Max(), Min(), And(), Or(), Xor(), E
 
 
 @final
-class Tell(Primitive):
+class EffectfulPrimitive(Primitive):
     """Gives nothing, and must neither go nor come again."""
 
     __slots__ = ()
@@ -64,7 +64,7 @@ class Tell(Primitive):
     @property
     @override
     def effects(self) -> Effects:
-        return frozenset({InputOutput()})
+        return frozenset({IOEffect()})
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
@@ -138,7 +138,7 @@ def _of_several(draw: DrawFn, x: Atom, values: Sequence[Atom]) -> Step:
         return Pad(tuple(config)), [x, draw(literals(dtype))]
     if kind == "dynamic":
         sizes = tuple([draw(st.integers(0, m)) for m in x.aval.shape])
-        starts = [Literal(draw(st.integers(-2, 4)), INDEX) for _ in range(n)]
+        starts = [Literal(draw(st.integers(-2, 4)), INDEX_AVAL) for _ in range(n)]
         return DynamicSlice(sizes), [x, *starts]
     if kind == "sum":
         return ReduceSum(()), [x]
@@ -188,7 +188,7 @@ def peepholes(draw: DrawFn, max_steps: int = 12, effects: bool = False) -> Jaxpr
         eqns.append(Eqn(prim, tuple(operands), outs))
         values += outs
         if effects and draw(st.integers(0, 3)) == 0:
-            eqns.append(Eqn(Tell(), (draw(st.sampled_from(values)),), ()))
+            eqns.append(Eqn(EffectfulPrimitive(), (draw(st.sampled_from(values)),), ()))
     results = draw(st.lists(st.sampled_from(values), max_size=2)) + values[-1:]
     return Jaxpr((), inputs, tuple(eqns), tuple(results))
 
@@ -198,7 +198,9 @@ def operands(draw: DrawFn, avals: Sequence[ShapedArray]) -> list[Value]:
     """Numbers of these types, NaN, infinities and zeros of both signs among them."""
     values: list[Value] = []
     for a in avals:
-        drawn = draw(st.lists(st.sampled_from(edges(a.dtype)) | numbers(a.dtype), min_size=a.size, max_size=a.size))
+        drawn = draw(
+            st.lists(st.sampled_from(edge_values(a.dtype)) | scalars(a.dtype), min_size=a.size, max_size=a.size)
+        )
         if dtypes.is_inexact(a.dtype):
             wide = np.complex128 if dtypes.is_complex(a.dtype) else np.float64
             with np.errstate(all="ignore"):
@@ -225,7 +227,7 @@ def called(body: Jaxpr) -> Jaxpr:
 
 
 def branched(body: Jaxpr) -> Jaxpr:
-    invars = (Var(0, INDEX), *[Var(i + 1, v.aval) for i, v in enumerate(body.invars)])
+    invars = (Var(0, INDEX_AVAL), *[Var(i + 1, v.aval) for i, v in enumerate(body.invars)])
     return _alone(Cond((body, body)), invars, invars)
 
 

@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.laws.examples import few
+from tests.laws.examples import limit_examples
 from tests.rewriting.peepholes import WRAPPERS, peepholes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.check import check_jaxpr
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
 from tracefx.core.passes import renumber
-from tracefx.ops.arithmetic import Mul, Neg
-from tracefx.ops.transcendental import Cos, Sin
+from tracefx.ops.elementwise.arithmetic import Mul, Neg
+from tracefx.ops.elementwise.transcendental import Cos, Sin
 from tracefx.programs import parse_jaxpr
-from tracefx.rewriting import Kind, canonical, cse, diff_jaxprs, equivalent
-from tracefx.rewriting.alignment import aligned
+from tracefx.rewriting import ChangeKind, canonicalize_jaxpr, cse, diff_jaxprs, equivalent
+from tracefx.rewriting.alignment import align_sequences
 
 F32 = ShapedArray((), np.dtype("float32"))
 
@@ -99,7 +99,7 @@ def test_another_order_is_told_as_moves() -> None:
     b = program("x:f32[]. let u:f32[] = exp x; y:f32[] = sin x; z:f32[] = cos x in (y, z, u)")
     diff = diff_jaxprs(a, b)
     (change,) = diff.changes
-    assert (change.kind, change.at, change.to) == (Kind.MOVED, 2, 0)
+    assert (change.kind, change.old_index, change.new_index) == (ChangeKind.MOVED, 2, 0)
     assert str(diff).splitlines() == ["~ d:f32[] = exp a", "  b:f32[] = sin a", "  c:f32[] = cos a"]
     assert equivalent(a, b)
 
@@ -137,7 +137,7 @@ def test_bodies_are_gone_into() -> None:
 
     diff = diff_jaxprs(f(fx.lax.sin), f(fx.lax.cos))
     (change,) = diff.changes
-    assert change.kind is Kind.CHANGED
+    assert change.kind is ChangeKind.CHANGED
     (body,) = change.bodies
     (inner,) = body.changes
     assert [str(c.kind) for c in inner.bodies[0].changes] == ["Kind.CHANGED"]
@@ -203,14 +203,14 @@ def test_what_is_no_program_is_refused() -> None:
 # ------------------------------------------------------------------ false exactly if equal
 
 
-@few(60)
+@limit_examples(60)
 @given(a=peepholes(), b=peepholes())
 def test_false_exactly_if_equal_but_for_names(a: Jaxpr, b: Jaxpr) -> None:
     assert not diff_jaxprs(a, with_other_names(a))
     assert bool(diff_jaxprs(a, b)) == (renumber(a) != renumber(b))
 
 
-@few(60)
+@limit_examples(60)
 @given(jaxpr=peepholes(), data=st.data())
 def test_every_small_change_is_found(jaxpr: Jaxpr, data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(("drop", "turn", "outputs", "inputs")))
@@ -238,7 +238,7 @@ def renumber_or_none(jaxpr: Jaxpr) -> Jaxpr | None:
         return None
 
 
-@few(20)
+@limit_examples(20)
 @given(a=peepholes(max_steps=4), b=peepholes(max_steps=4), wrap=st.sampled_from(WRAPPERS))
 def test_in_bodies(a: Jaxpr, b: Jaxpr, wrap: Any) -> None:
     assert not diff_jaxprs(wrap(a), wrap(with_other_names(a)))
@@ -258,10 +258,10 @@ def longest(a: Sequence[int], b: Sequence[int]) -> int:
 few_kinds = st.lists(st.integers(0, 3), max_size=20)
 
 
-@few(100)
+@limit_examples(100)
 @given(few_kinds, few_kinds)
 def test_a_longest_common_subsequence(a: list[int], b: list[int]) -> None:
-    pairs = list(aligned(a, b))
+    pairs = list(align_sequences(a, b))
     assert all(a[i] == b[j] for i, j in pairs)
     assert all(i < k and j < m for (i, j), (k, m) in itertools.pairwise(pairs))
     assert len(pairs) == longest(a, b)
@@ -272,7 +272,7 @@ def test_a_longest_common_subsequence(a: list[int], b: list[int]) -> None:
 def test_sequences_that_have_little_in_common(kinds: int, n: int, m: int) -> None:
     gen = np.random.default_rng(0)
     a, b = [gen.integers(0, kinds, size).tolist() for size in (n, m)]
-    pairs = list(aligned(a, b))
+    pairs = list(align_sequences(a, b))
     assert all(a[i] == b[j] for i, j in pairs)
     assert all(i < k and j < l for (i, j), (k, l) in itertools.pairwise(pairs))  # noqa: E741
     assert len(pairs) >= 0.8 * longest(a, b) - 2
@@ -313,17 +313,17 @@ def doubled(jaxpr: Jaxpr, data: st.DataObject) -> Jaxpr:
     return Jaxpr((), jaxpr.invars, tuple(eqns), tuple(map(either, jaxpr.outs)))
 
 
-@few(60)
+@limit_examples(60)
 @given(jaxpr=peepholes(), data=st.data())
 def test_order_names_and_repetitions_don_t_matter(jaxpr: Jaxpr, data: st.DataObject) -> None:
     for other in (shuffled(jaxpr, data), doubled(jaxpr, data), shuffled(doubled(jaxpr, data), data), cse(jaxpr)):
         other = renumber(with_other_names(other))
         check_jaxpr(other)
         assert equivalent(jaxpr, other)
-        assert canonical(other) == canonical(jaxpr)
+        assert canonicalize_jaxpr(other) == canonicalize_jaxpr(jaxpr)
 
 
-@few(30)
+@limit_examples(30)
 @given(jaxpr=peepholes(max_steps=6), wrap=st.sampled_from(WRAPPERS), data=st.data())
 def test_in_bodies_neither(jaxpr: Jaxpr, wrap: Any, data: st.DataObject) -> None:
     other = wrap(renumber(shuffled(doubled(jaxpr, data), data)))
@@ -387,7 +387,7 @@ def test_constants_count_by_their_bits_wherever_they_stand() -> None:
     assert a.jaxpr.constvars
     assert equivalent(a, b)
     assert not equivalent(a, other)
-    assert canonical(a).consts is not None
+    assert canonicalize_jaxpr(a).consts is not None
 
 
 # ------------------------------------------------------------------ length

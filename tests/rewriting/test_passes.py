@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.laws.examples import few
-from tests.rewriting.evaluation import Pass, holds, results, same_bits
+from tests.laws.examples import limit_examples
+from tests.rewriting.evaluation import Pass, assert_pass_is_sound, results, same_bits
 from tests.rewriting.peepholes import WRAPPERS, operands, peepholes
 from tracefx.core import dtypes
 from tracefx.core.check import check_jaxpr
@@ -23,9 +23,9 @@ from tracefx.core.passes import cse, dce
 from tracefx.core.values import Value, from_numpy
 from tracefx.programs import parse_jaxpr
 from tracefx.rewriting import (
-    EXACT,
-    FAST_MATH,
-    canonical,
+    EXACT_RULES,
+    FAST_MATH_RULES,
+    canonicalize_jaxpr,
     fold_constants,
     hoist_loop_invariants,
     inline,
@@ -33,8 +33,8 @@ from tracefx.rewriting import (
     rewrite,
     simplify,
 )
-from tracefx.testing.programs import Stacked
-from tracefx.testing.strategies import stacked, structured
+from tracefx.testing.generated_programs import TransformedProgram
+from tracefx.testing.strategies import transformed_control_flow_programs, transformed_programs
 
 
 def inline_all(jaxpr: Jaxpr) -> Jaxpr:
@@ -53,7 +53,7 @@ PASSES: Final[Sequence[Pass]] = (
     inline_all,
     inline_small,
     optimize,
-    canonical,
+    canonicalize_jaxpr,
     cse,
     dce,
 )
@@ -61,65 +61,65 @@ names: Final = pytest.mark.parametrize("change", PASSES, ids=lambda p: p.__name_
 
 
 @names
-@few(40)
+@limit_examples(40)
 @given(jaxpr=peepholes(effects=True), data=st.data())
 def test_small_operations(change: Pass, jaxpr: Jaxpr, data: st.DataObject) -> None:
     check_jaxpr(jaxpr)
-    holds(change, jaxpr, data.draw(operands(jaxpr.in_avals)))
+    assert_pass_is_sound(change, jaxpr, data.draw(operands(jaxpr.in_avals)))
 
 
 @names
-@few(12)
+@limit_examples(12)
 @given(jaxpr=peepholes(effects=True), wrap=st.sampled_from(WRAPPERS), data=st.data())
 def test_in_bodies(change: Pass, jaxpr: Jaxpr, wrap: Any, data: st.DataObject) -> None:
     whole = wrap(jaxpr)
     check_jaxpr(whole)
-    holds(change, whole, data.draw(operands(whole.in_avals)))
+    assert_pass_is_sound(change, whole, data.draw(operands(whole.in_avals)))
 
 
-def program_of(case: Stacked) -> tuple[Jaxpr, list[Value]]:
+def program_of(case: TransformedProgram) -> tuple[Jaxpr, list[Value]]:
     args: list[Value] = [from_numpy(x, dtypes.float64) for x in case.inputs()]
     closed = fx.make_jaxpr(case.function(fx, fnp))(*args)
     return closed.jaxpr, [*closed.consts, *args]
 
 
 @names
-@few(6)
-@given(structured())
-def test_programs_with_structure(change: Pass, case: Stacked) -> None:
-    holds(change, *program_of(case))
+@limit_examples(6)
+@given(transformed_control_flow_programs())
+def test_programs_with_structure(change: Pass, case: TransformedProgram) -> None:
+    assert_pass_is_sound(change, *program_of(case))
 
 
 @names
-@few(6)
-@given(stacked())
-def test_programs_under_stacks(change: Pass, case: Stacked) -> None:
-    holds(change, *program_of(case))
+@limit_examples(6)
+@given(transformed_programs())
+def test_programs_under_stacks(change: Pass, case: TransformedProgram) -> None:
+    assert_pass_is_sound(change, *program_of(case))
 
 
-@few(30)
+@limit_examples(30)
 @given(jaxpr=peepholes(), data=st.data())
 def test_fast_math_keeps_types_and_ends(jaxpr: Jaxpr, data: st.DataObject) -> None:
-    holds(lambda j: simplify(j, fast_math=True), jaxpr, [], exact=False)
-    holds(lambda j: optimize(j, fast_math=True), jaxpr, [], exact=False)
+    assert_pass_is_sound(lambda j: simplify(j, fast_math=True), jaxpr, [], exact=False)
+    assert_pass_is_sound(lambda j: optimize(j, fast_math=True), jaxpr, [], exact=False)
 
 
-@few(15)
-@given(stacked())
-def test_fast_math_is_nearly_right(case: Stacked) -> None:
+@limit_examples(15)
+@given(transformed_programs())
+def test_fast_math_is_nearly_right(case: TransformedProgram) -> None:
     jaxpr, args = program_of(case)
-    new = holds(lambda j: simplify(j, fast_math=True), jaxpr, args, exact=False)
+    new = assert_pass_is_sound(lambda j: simplify(j, fast_math=True), jaxpr, args, exact=False)
     for got, want in zip(results(new, args)[0], results(jaxpr, args)[0], strict=True):
         assert_near(got, want)
 
 
-@few(40)
+@limit_examples(40)
 @given(jaxpr=peepholes(), data=st.data())
 def test_programs_with_constants(jaxpr: Jaxpr, data: st.DataObject) -> None:
     """All but the last input are constants."""
     values = data.draw(operands(jaxpr.in_avals))
     closed = ClosedJaxpr(Jaxpr(jaxpr.invars[:-1], jaxpr.invars[-1:], jaxpr.eqns, jaxpr.outs), tuple(values[:-1]))
-    for change in (fold_constants, optimize, simplify, canonical):
+    for change in (fold_constants, optimize, simplify, canonicalize_jaxpr):
         new = change(closed)
         check_jaxpr(new)
         assert (new.in_avals, new.out_avals) == (closed.in_avals, closed.out_avals)
@@ -140,17 +140,17 @@ def test_programs_with_constants(jaxpr: Jaxpr, data: st.DataObject) -> None:
     ],
 )
 def test_the_law_finds_a_wrong_rule(wrong: str, text: str, numbers: list[float]) -> None:
-    (planted,) = [r for r in FAST_MATH if r.name == wrong]
+    (planted,) = [r for r in FAST_MATH_RULES if r.name == wrong]
     jaxpr = parse_jaxpr(f"{{ lambda ; a:f32[1]. let b:f32[1] = {text} in (b,) }}")
     args: list[Value] = [from_numpy(np.array(numbers, np.float32))]
-    holds(simplify, jaxpr, args)
+    assert_pass_is_sound(simplify, jaxpr, args)
     with pytest.raises(AssertionError, match="is not"):
-        holds(lambda j: rewrite(j, [planted]), jaxpr, args)
+        assert_pass_is_sound(lambda j: rewrite(j, [planted]), jaxpr, args)
 
 
-@few(6)
-@given(structured(max_layers=1))
-def test_derivatives_stay(case: Stacked) -> None:
+@limit_examples(6)
+@given(transformed_control_flow_programs(max_layers=1))
+def test_derivatives_stay(case: TransformedProgram) -> None:
     jaxpr, args = program_of(case)
     arrays = [np.asarray(x) for x in args]
 
@@ -165,18 +165,20 @@ def test_derivatives_stay(case: Stacked) -> None:
 
 
 def test_no_rule_has_the_name_of_another() -> None:
-    rules = EXACT + FAST_MATH
+    rules = EXACT_RULES + FAST_MATH_RULES
     assert len({rule.name for rule in rules}) == len(rules)
 
 
-@few(40)
+@limit_examples(40)
 @given(jaxpr=peepholes(), data=st.data())
 def test_each_rule_alone(jaxpr: Jaxpr, data: st.DataObject) -> None:
-    one = data.draw(st.sampled_from(EXACT))
-    holds(lambda j: rewrite(j, [one]), jaxpr, data.draw(operands(jaxpr.in_avals)))
+    one = data.draw(st.sampled_from(EXACT_RULES))
+    assert_pass_is_sound(lambda j: rewrite(j, [one]), jaxpr, data.draw(operands(jaxpr.in_avals)))
 
 
-@pytest.mark.parametrize("change", [simplify, fold_constants, inline, hoist_loop_invariants, optimize, canonical])
+@pytest.mark.parametrize(
+    "change", [simplify, fold_constants, inline, hoist_loop_invariants, optimize, canonicalize_jaxpr]
+)
 def test_a_function_is_no_program(change: Callable[[Any], Any]) -> None:
     with pytest.raises(TypeError, match=r"expected a program, as make_jaxpr\(f\)\(\*args\) gives, got <function"):
         change(fnp.sin)

@@ -25,7 +25,7 @@ from tracefx.testing.tolerances import DERIVATIVE, ELEMENTARY, Ulps
 
 LBFGS: Final = "l-bfgs-experimental-do-not-rely-on-this"
 METHODS: Final = ("BFGS", LBFGS)
-MANY_STEPS: Final = Ulps(2.0**23, ULPS_OF_50_STEPS, least=1.0, beside_largest=True)
+MANY_STEPS: Final = Ulps(2.0**23, ULPS_OF_50_STEPS, least=1.0, relative_to_max=True)
 """Each of up to 50 steps magnifies what the ones before rounded, in Rosenbrock's valley by its condition of 2,500."""
 
 

@@ -13,13 +13,13 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tracefx.scipy import special
-from tracefx.testing.tolerances import PROGRAM, apart
+from tracefx.testing.tolerances import PROGRAM, ulp_distance
 
 
 def within(ulps: float, got: object, want: object) -> None:
     """Of 64 bits."""
     x, y = np.asarray(got, np.float64), np.asarray(want, np.float64)
-    assert np.max(apart(x, y)) <= ulps
+    assert np.max(ulp_distance(x, y)) <= ulps
 
 
 def test_gauss_function_near_one() -> None:
@@ -54,7 +54,7 @@ def test_small_functions() -> None:
     x = fnp.array([-2.5, -1.0, 0.5, 1.0, 3.0, np.inf], dtype="float64")
     within(64, special.zeta(x), scipy.special.zeta(np.asarray(x)))
     exact = np.asarray(special.bernoulli(60))[:60]
-    assert np.max(apart(exact, scipy.special.bernoulli(60)[:60].astype(np.float32))) <= 2
+    assert np.max(ulp_distance(exact, scipy.special.bernoulli(60)[:60].astype(np.float32))) <= 2
 
 
 def test_what_is_refused() -> None:

@@ -10,7 +10,7 @@ import pytest
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tracefx.scipy.signal import csd, istft, stft, welch
-from tracefx.scipy.signal.window_shapes import COSINES, SHAPES, window_of
+from tracefx.scipy.signal.window_functions import COSINE_WEIGHTS, WINDOW_FUNCTIONS, get_window
 from tracefx.testing.tolerances import ELEMENTARY
 
 X = np.random.default_rng(0).standard_normal((2, 3, 40)).astype(np.float32)
@@ -26,26 +26,26 @@ SYMMETRIC: dict[str, Any] = {
 @pytest.mark.parametrize("name", SYMMETRIC)
 @pytest.mark.parametrize("n", [2, 7, 8])
 def test_windows_are_periods_of_numpys(name: str, n: int) -> None:
-    assert_near(window_of(name, n), SYMMETRIC[name](n + 1)[:-1], ELEMENTARY)
+    assert_near(get_window(name, n), SYMMETRIC[name](n + 1)[:-1], ELEMENTARY)
 
 
 def test_windows_with_parameters() -> None:
-    assert_near(window_of(("kaiser", 5.0), 6), np.kaiser(7, 5.0)[:-1], ELEMENTARY)
-    assert_near(window_of(("general_hamming", 0.54), 6), window_of("hamming", 6))
-    assert_near(window_of(("general_cosine", COSINES["hann"]), 6), window_of("hann", 6), ELEMENTARY)
-    assert_near(window_of(("general_gaussian", 1.0, 2.0), 6), window_of(("gaussian", 2.0), 6), ELEMENTARY)
-    assert_near(window_of(("tukey", 1.0), 6), window_of("hann", 6), ELEMENTARY)
-    assert_near(window_of(("tukey", 0.0), 6), np.ones(6), ELEMENTARY)
-    assert_near(window_of("exponential", 4), np.exp([-2.0, -1.0, 0.0, -1.0]), ELEMENTARY)
+    assert_near(get_window(("kaiser", 5.0), 6), np.kaiser(7, 5.0)[:-1], ELEMENTARY)
+    assert_near(get_window(("general_hamming", 0.54), 6), get_window("hamming", 6))
+    assert_near(get_window(("general_cosine", COSINE_WEIGHTS["hann"]), 6), get_window("hann", 6), ELEMENTARY)
+    assert_near(get_window(("general_gaussian", 1.0, 2.0), 6), get_window(("gaussian", 2.0), 6), ELEMENTARY)
+    assert_near(get_window(("tukey", 1.0), 6), get_window("hann", 6), ELEMENTARY)
+    assert_near(get_window(("tukey", 0.0), 6), np.ones(6), ELEMENTARY)
+    assert_near(get_window("exponential", 4), np.exp([-2.0, -1.0, 0.0, -1.0]), ELEMENTARY)
 
 
-NAMES = [*COSINES, *[n for n in SHAPES if n not in ("kaiser", "general_cosine", "general_hamming")]]
+NAMES = [*COSINE_WEIGHTS, *[n for n in WINDOW_FUNCTIONS if n not in ("kaiser", "general_cosine", "general_hamming")]]
 
 
 @pytest.mark.parametrize("name", [*NAMES, "triang", "parzen", "cosine", "exponential"])
 def test_windows_are_highest_in_the_middle(name: str) -> None:
     for n in (1, 6, 7):
-        window = window_of(name, n)
+        window = get_window(name, n)
         assert window.shape == (n,)
         assert_near(window.max(), window[n // 2], ELEMENTARY)
         if n % 2 == 0:

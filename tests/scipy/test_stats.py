@@ -20,7 +20,7 @@ import tracefx.numpy as fnp
 from tests.differential.scipy_stats import FORMS
 from tracefx import random
 from tracefx.scipy import stats
-from tracefx.testing.tolerances import apart
+from tracefx.testing.tolerances import ulp_distance
 
 
 def parameters(f: Callable[..., Any]) -> list[tuple[str, object]]:
@@ -46,7 +46,7 @@ def test_all_names_are_here() -> None:
 def within(ulps: float, got: Any, want: Any) -> None:
     """Of 32 bits."""
     found = np.asarray(got)
-    assert np.max(apart(found, np.asarray(want, found.dtype))) <= ulps
+    assert np.max(ulp_distance(found, np.asarray(want, found.dtype))) <= ulps
 
 
 def test_tails_are_exact() -> None:

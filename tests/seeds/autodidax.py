@@ -14,10 +14,10 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tracefx.core.parser import parse_jaxpr
+from tracefx.core.jaxpr_parser import parse_jaxpr
 from tracefx.extend import (
-    CarriesJaxprs,
     Handler,
+    HasSubjaxprs,
     Jaxpr,
     Primitive,
     Value,
@@ -77,7 +77,7 @@ class Watch(Handler):
 
 def first_order(prim: Primitive) -> list[Primitive]:
     """The operation, or those in its bodies if it has some."""
-    if isinstance(prim, CarriesJaxprs):
+    if isinstance(prim, HasSubjaxprs):
         return [inner for body in prim.jaxprs() for eqn in body.eqns for inner in first_order(eqn.prim)]
     return [prim]
 
@@ -90,6 +90,6 @@ def read_back(jaxpr: Jaxpr) -> Jaxpr:
 def operations(jaxpr: Jaxpr) -> Iterator[Primitive]:
     for eqn in jaxpr.eqns:
         yield eqn.prim
-        if isinstance(eqn.prim, CarriesJaxprs):
+        if isinstance(eqn.prim, HasSubjaxprs):
             for body in eqn.prim.jaxprs():
                 yield from operations(body)

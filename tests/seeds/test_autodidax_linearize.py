@@ -23,7 +23,7 @@ from tracefx.extend import (
     handling,
     to_numpy,
 )
-from tracefx.interpreters.derived import Unzipped, unzip_jaxpr
+from tracefx.interpreters.jaxpr_transforms import UnzippedJaxpr, unzip_jaxpr
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +115,7 @@ def test_linearize_runs_the_function_once() -> None:
 # ------------------------------------------------------------------ part 4: partial evaluation of jaxprs
 
 
-def halves_fit(jaxpr: Jaxpr, unknown: tuple[bool, ...]) -> Unzipped:
+def halves_fit(jaxpr: Jaxpr, unknown: tuple[bool, ...]) -> UnzippedJaxpr:
     """`(a1, a2) -> (b1, b2)` in two: `known: a1 -> (b1, res)`, `unknown: (res, a2) -> b2`. Types fit in every place."""
     halves = unzip_jaxpr(jaxpr, unknown)
     for each in (jaxpr, halves.known, halves.unknown):
@@ -135,7 +135,7 @@ def halves_fit(jaxpr: Jaxpr, unknown: tuple[bool, ...]) -> Unzipped:
     return halves
 
 
-def run_halves(halves: Unzipped, unknown: tuple[bool, ...], args: Sequence[Value]) -> list[Value]:
+def run_halves(halves: UnzippedJaxpr, unknown: tuple[bool, ...], args: Sequence[Value]) -> list[Value]:
     """The program's outputs, by way of its two halves."""
     known_args = [a for a, u in zip(args, unknown, strict=True) if not u]
     early = eval_jaxpr(halves.known, (), known_args)

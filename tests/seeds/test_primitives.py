@@ -24,8 +24,7 @@ from tracefx.extend import (
     Differentiable,
     Eval,
     Expandable,
-    Ir,
-    Linear,
+    IrValue,
     Lowerable,
     MappedAxis,
     MissingRuleError,
@@ -35,6 +34,7 @@ from tracefx.extend import (
     Tangent,
     Tracer,
     Transposable,
+    UndefinedPrimal,
     Value,
     Zero,
     batch_first,
@@ -87,7 +87,7 @@ class OnlyTyped(NothingYet):
 @frozen(eq=False)
 class Compiled(Typed, Lowerable):
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
         x, y, z = operands
         (product,) = builder.emit("stablehlo.multiply", [x, y], [x.aval])
         return builder.emit("stablehlo.add", [product, z], [x.aval])
@@ -121,16 +121,16 @@ class PushedOnly(Evaluated, Differentiable):
 @frozen(eq=False)
 class Pulled(Pushed, Transposable):
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         (ct,), (x, y, z) = cts, args
         ct = instantiate(ct)
         nothing = instantiate(Zero(ct.aval))
-        if isinstance(x, Linear):
-            assert not isinstance(y, Linear), "a product of two unknowns is not linear"
+        if isinstance(x, UndefinedPrimal):
+            assert not isinstance(y, UndefinedPrimal), "a product of two unknowns is not linear"
             for_x, for_y = bind1(self, ct, y, nothing), None
         else:
-            for_x, for_y = None, bind1(self, x, ct, nothing) if isinstance(y, Linear) else None
-        return [for_x, for_y, ct if isinstance(z, Linear) else None]
+            for_x, for_y = None, bind1(self, x, ct, nothing) if isinstance(y, UndefinedPrimal) else None
+        return [for_x, for_y, ct if isinstance(z, UndefinedPrimal) else None]
 
 
 @frozen(eq=False)
@@ -266,7 +266,7 @@ def test_results_of_lower_are_counted() -> None:
     @frozen(eq=False)
     class Generous(Typed, Lowerable):
         @override
-        def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+        def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
             return operands
 
     with pytest.raises(TypeError, match="the lower rule of multiply_add gave 3 results for 1 outputs"):

@@ -15,7 +15,7 @@ from attrs import frozen
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.versions import PRINTS_TREES_OF_SCANS
-from tracefx.extend import CarriesJaxprs, ClosedJaxpr, Jaxpr, check_jaxpr
+from tracefx.extend import ClosedJaxpr, HasSubjaxprs, Jaxpr, check_jaxpr
 
 # ------------------------------------------------------------------ the differences we accept
 
@@ -27,7 +27,7 @@ class Difference:
 
     side: str
     pattern: str
-    shown_as: str
+    text_name: str
     reason: str
 
 
@@ -52,7 +52,7 @@ passes over it where branches meet; tracefx, whose types are exact everywhere, h
 def normalized(text: str, side: str) -> str:
     for difference in ACCEPTED:
         if difference.side == side:
-            text = re.sub(difference.pattern, difference.shown_as, text)
+            text = re.sub(difference.pattern, difference.text_name, text)
     return text
 
 
@@ -226,8 +226,8 @@ def test_a_closed_program_is_a_program_and_constants() -> None:
 
 def test_the_body_of_a_jitted_function_takes_what_it_closes_over() -> None:
     closed = traced(OURS.func12, 1.0)
-    call = next(eqn for eqn in closed.eqns if isinstance(eqn.prim, CarriesJaxprs))
-    assert isinstance(call.prim, CarriesJaxprs)
+    call = next(eqn for eqn in closed.eqns if isinstance(eqn.prim, HasSubjaxprs))
+    assert isinstance(call.prim, HasSubjaxprs)
     (body,) = call.prim.jaxprs()
     assert len(call.inputs) == len(body.invars) == 2
     assert body.constvars == ()

@@ -53,7 +53,7 @@ JAX: Final = Library(jax, jnp, jax.lax, jax.sharding.PartitionSpec, jax.sharding
 Program: TypeAlias = Callable[[Library], Any]
 
 
-def named(programs: Iterable[Program]) -> pytest.MarkDecorator:
+def parametrize_programs(programs: Iterable[Program]) -> pytest.MarkDecorator:
     """A parameter `program` for each."""
     return pytest.mark.parametrize("program", programs, ids=lambda f: f.__name__)
 
@@ -76,7 +76,9 @@ def by_jax(program: Program) -> Any:
         return program(JAX)
 
 
-def refused(program: Program, kind: type[Exception], words: str, *, by_jax: type[Exception] | None = None) -> None:
+def assert_refused(
+    program: Program, kind: type[Exception], words: str, *, by_jax: type[Exception] | None = None
+) -> None:
     """Ours says why; JAX refuses it too."""
     with pytest.raises(kind, match=words):
         program(OURS)

@@ -178,7 +178,7 @@ def helpers(i: int, n: int) -> None:
     with pytest.raises(ValueError, match=rf"^seeds: .* in {list(range(1, n))!r}"[:40].replace("[", r"\[")):
         fx.distributed.assert_equal({"seed": i}, "seeds")
     fx.distributed.barrier("here")
-    with pytest.raises(fx.distributed.ProcessesError, match=f"place {i % 2}: not all of {n} processes came"):
+    with pytest.raises(fx.distributed.DistributedError, match=f"place {i % 2}: not all of {n} processes came"):
         fx.distributed.barrier(f"place {i % 2}", timeout_seconds=0.5)
     fx.distributed.barrier("here again")
 

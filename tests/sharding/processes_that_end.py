@@ -57,7 +57,7 @@ def leaving(i: int, n: int, port: str) -> None:
     said = ""
     try:
         fx.distributed.shutdown()
-    except fx.distributed.ProcessesError as error:
+    except fx.distributed.DistributedError as error:
         said = str(error)
     assert f"shutdown: not all of {n} processes came to their end" in said
     tired.touch()

@@ -20,7 +20,7 @@ from tests.sharding.test_meshes import SPECS, on
 from tracefx import P
 from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import ConcretizationError
-from tracefx.core.sharded import ShardedArray
+from tracefx.core.sharded_array import ShardedArray
 from tracefx.sharding import SingleDeviceSharding
 from tracefx.xla.runtime import DeletedBufferError
 

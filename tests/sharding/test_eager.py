@@ -11,7 +11,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.sharding.both import JAX, OURS, Library, named
+from tests.sharding.both import JAX, OURS, Library, parametrize_programs
 from tests.sharding.test_arrays import put
 from tests.sharding.test_jit import agree
 from tests.sharding.test_meshes import on
@@ -81,7 +81,7 @@ def shapes(q: Library) -> Any:
     return x.T, x.reshape(4, 16), x[:, None]
 
 
-@named([elementwise, reductions, products, shapes])
+@parametrize_programs([elementwise, reductions, products, shapes])
 def test_results_lie_where_jax_puts_them(program: Any) -> None:
     agree(program)
 
@@ -98,13 +98,13 @@ def test_keys_and_small_dtypes() -> None:
 
 def test_an_operation_is_compiled_once_for_each_way_to_lie(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
-    over = runtime.compile_over
+    over = runtime.compile_spmd
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         compiled.append(kwargs["name"])
         return over(*args, **kwargs)
 
-    monkeypatch.setattr(runtime, "compile_over", counted)
+    monkeypatch.setattr(runtime, "compile_spmd", counted)
     x, y = put(OURS, "x", x=X), put(OURS, "y", x=X)
     for _ in range(3):
         for z in (x, y, put(OURS, "x", x=X)):

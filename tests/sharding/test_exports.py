@@ -18,7 +18,7 @@ import tracefx as fx
 import tracefx.lax as fx_lax
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.sharding.both import JAX, OURS, Library, named
+from tests.sharding.both import JAX, OURS, Library, parametrize_programs
 from tests.sharding.test_arrays import put
 from tests.sharding.test_meshes import on
 from tracefx import P
@@ -66,7 +66,7 @@ def same(got: Any, want: Any) -> None:
         np.testing.assert_array_equal(a, b)
 
 
-@named(PROGRAMS)
+@parametrize_programs(PROGRAMS)
 def test_what_is_loaded_is_the_function(program: Any) -> None:
     f = program(OURS)
     it: fx.Exported[..., Any] = fx.export(f)(X)
@@ -79,7 +79,7 @@ def test_what_is_loaded_is_the_function(program: Any) -> None:
         same(call(put(OURS, "x", x=X)), f(X))
 
 
-@named(PROGRAMS)
+@parametrize_programs(PROGRAMS)
 def test_jax_reads_and_runs_it(program: Any) -> None:
     want = program(JAX)(X)
     for platforms in (None, ["cpu", "tpu"]):
@@ -120,7 +120,7 @@ def test_arguments_come_to_where_they_were_when_it_was_exported() -> None:
         np.testing.assert_array_equal(second, X + W)
 
 
-@named(PROGRAMS)
+@parametrize_programs(PROGRAMS)
 def test_called_on_another_mesh(program: Any) -> None:
     loaded = fx.load(fx.export(program(OURS))(X).serialize())
     want = program(OURS)(X)

@@ -13,7 +13,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.sharding.both import JAX, OURS, Library, named
+from tests.sharding.both import JAX, OURS, Library, parametrize_programs
 from tests.sharding.test_arrays import put
 from tests.sharding.test_meshes import on
 from tracefx import P
@@ -122,7 +122,7 @@ def of_two_meshes(q: Library) -> Any:
     return q.m.jit(lambda x, y: x + y)(put(q, "x", x=X), q.m.device_put(X, flat))
 
 
-@named(
+@parametrize_programs(
     [
         *(what_arguments_say, one_for_each_argument, one_for_all_arguments, none_for_an_argument, trees_of_arguments),
         *(for_a_whole_branch, an_argument_that_lies_so_already, outputs, one_value_in_two_places),
@@ -273,7 +273,7 @@ def nothing_at_all(q: Library) -> Any:
     return q.m.jit(lambda x: x + 1)(put(q, "x", x=X[:0]))
 
 
-@named(
+@parametrize_programs(
     [
         *(constraint, constraint_of_some_axes, constraint_at_once, constraint_in_a_batch, gradient_of_a_constraint),
         *(within_another, within_another_by_its_inputs, gradient_of_a_jitted, batch_of_a_jitted, jitted_gradient),

@@ -15,11 +15,11 @@ import tracefx as fx
 from tests.sharding.both import JAX, OURS, Library
 from tests.sharding.test_arrays import shards
 from tracefx import P
-from tracefx.core.sharded import ShardedArray
+from tracefx.core.sharded_array import ShardedArray
 from tracefx.core.shardings import Sharding, Tiling
 from tracefx.sharding import SingleDeviceSharding
 from tracefx.xla import runtime
-from tracefx.xla.moves import Move, pieces
+from tracefx.xla.resharding import Resharder, tile_copies
 
 X: Final = np.arange(16 * 8, dtype=np.float32).reshape(16, 8)
 
@@ -157,12 +157,12 @@ def test_pieces_make_each_tile(data: st.DataObject) -> None:
     old, new = data.draw(tilings(shape)), data.draw(tilings(shape))
     whole = np.arange(int(np.prod(shape))).reshape(shape)
     tiles = [whole[index] for index in old.indices(shape)]
-    wanted = dict(zip(new.places, new.indices(shape), strict=True))
-    for number, made_of in enumerate(pieces(old, new, shape)):
+    wanted = dict(zip(new.tile_indices, new.indices(shape), strict=True))
+    for number, made_of in enumerate(tile_copies(old, new, shape)):
         tile = np.full(new.tile_shape(shape), -1)
         for piece in made_of:
-            assert (tile[piece.place] == -1).all()
-            tile[piece.place] = tiles[piece.old][piece.part]
+            assert (tile[piece.target_index] == -1).all()
+            tile[piece.target_index] = tiles[piece.old][piece.source_index]
         np.testing.assert_array_equal(tile, whole[wanted[number]])
 
 
@@ -179,9 +179,9 @@ def test_whole_tiles_are_copied_between_devices(start: Any, end: Any) -> None:
 def copied(start: Sharding, end: Sharding) -> None:
     x = fx.device_put(X, start)
     assert isinstance(x, ShardedArray)
-    move = Move(x.aval, start.tiling(2), end)
-    assert move.is_of_whole_tiles
-    (there,) = move.by_copies([x])
+    move = Resharder(x.aval, start.tiling(2), end)
+    assert move.copies_whole_tiles
+    (there,) = move.reshard_by_tile_copies([x])
     assert [s.device for s in there.addressable_shards] == list(end.devices)
     np.testing.assert_array_equal(there, X)
     np.testing.assert_array_equal(fx.jit(lambda a: a * 2)(there), X * 2)

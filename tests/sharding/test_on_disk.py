@@ -19,12 +19,12 @@ import tracefx.numpy as fnp
 from tests.sharding.both import OURS
 from tracefx import P
 from tracefx.core.digest import executable_key, value_key
-from tracefx.core.shardings import Placing
-from tracefx.xla import entries, runtime
-from tracefx.xla import spread as xla_spread
+from tracefx.core.shardings import ShardingAssignment
+from tracefx.xla import cache_keys, runtime
+from tracefx.xla import spmd as xla_spread
 from tracefx.xla.backend import XlaBackend
-from tracefx.xla.entries import entry_name_over
-from tracefx.xla.lower import lower_over
+from tracefx.xla.cache_keys import spmd_disk_cache_key
+from tracefx.xla.lower import lower_spmd
 
 X: Final = np.arange(32, dtype=np.float32).reshape(8, 4)
 
@@ -32,7 +32,7 @@ X: Final = np.arange(32, dtype=np.float32).reshape(8, 4)
 @pytest.fixture(autouse=True)
 def _unedited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is kept once the source was edited, as it may be while tests run."""
-    monkeypatch.setattr(entries, "own_text", lambda: b"rules")
+    monkeypatch.setattr(cache_keys, "tracefx_source_digest", lambda: b"rules")
 
 
 @pytest.fixture
@@ -46,18 +46,18 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was lowered, and what compiled."""
     done: list[str] = []
-    compile_over = runtime.compile_over
+    compile_spmd = runtime.compile_spmd
 
     def lowering(*args: Any) -> Any:
         done.append("lowered")
-        return lower_over(*args)
+        return lower_spmd(*args)
 
     def compiling(*args: Any, **kwargs: Any) -> Any:
         done.append("compiled")
-        return compile_over(*args, **kwargs)
+        return compile_spmd(*args, **kwargs)
 
-    monkeypatch.setattr(xla_spread, "lower_over", lowering)
-    monkeypatch.setattr(runtime, "compile_over", compiling)
+    monkeypatch.setattr(xla_spread, "lower_spmd", lowering)
+    monkeypatch.setattr(runtime, "compile_spmd", compiling)
     return done
 
 
@@ -146,8 +146,8 @@ def test_what_calls_python_is_not_kept(folder: Path) -> None:
     assert files(folder) == []
 
 
-def name_of(of: Any, placing: Placing, **options: Any) -> bytes | None:
-    return entry_name_over(fx.make_jaxpr(of)(X).jaxpr, frozenset(), False, placing, ([False], [True]), options)
+def name_of(of: Any, placing: ShardingAssignment, **options: Any) -> bytes | None:
+    return spmd_disk_cache_key(fx.make_jaxpr(of)(X).jaxpr, frozenset(), False, placing, ([False], [True]), options)
 
 
 def test_what_separates_entries() -> None:
@@ -156,16 +156,16 @@ def test_what_separates_entries() -> None:
     backwards = fx.NamedSharding(other, P("x"))
     renamed = fx.NamedSharding(fx.Mesh(mesh.devices, ("a", "b")), P("a"))
     names = {
-        "plain": name_of(matmul, Placing(devices, (on("x"),), (None, None))),
-        "program": name_of(constrained, Placing(devices, (on("x"),), (None, None))),
-        "input": name_of(matmul, Placing(devices, (on("y"),), (None, None))),
-        "anywhere": name_of(matmul, Placing(devices, (None,), (None, None))),
-        "output": name_of(matmul, Placing(devices, (on("x"),), (on("y"), None))),
-        "order": name_of(matmul, Placing(other.flat, (backwards,), (None, None))),
-        "axes": name_of(matmul, Placing(devices, (renamed,), (None, None))),
-        "option": name_of(matmul, Placing(devices, (on("x"),), (None, None)), xla_cpu_enable_fast_math=True),
+        "plain": name_of(matmul, ShardingAssignment(devices, (on("x"),), (None, None))),
+        "program": name_of(constrained, ShardingAssignment(devices, (on("x"),), (None, None))),
+        "input": name_of(matmul, ShardingAssignment(devices, (on("y"),), (None, None))),
+        "anywhere": name_of(matmul, ShardingAssignment(devices, (None,), (None, None))),
+        "output": name_of(matmul, ShardingAssignment(devices, (on("x"),), (on("y"), None))),
+        "order": name_of(matmul, ShardingAssignment(other.flat, (backwards,), (None, None))),
+        "axes": name_of(matmul, ShardingAssignment(devices, (renamed,), (None, None))),
+        "option": name_of(matmul, ShardingAssignment(devices, (on("x"),), (None, None)), xla_cpu_enable_fast_math=True),
     }
-    assert name_of(matmul, Placing(devices, (on("x"),), (None, None))) == names["plain"]
+    assert name_of(matmul, ShardingAssignment(devices, (on("x"),), (None, None))) == names["plain"]
     assert None not in names.values()
     assert len(set(names.values())) == len(names)
 
@@ -178,8 +178,10 @@ class Elsewhere:
 
 def test_what_has_no_name() -> None:
     first = fx.devices()[0]
-    assert name_of(matmul, Placing((first, Elsewhere()), (None,), (None, None))) is None
-    free = Placing(tuple(OURS.mesh.flat), (on("x"),), (fx.NamedSharding(OURS.mesh, P(P.UNCONSTRAINED)), None))
+    assert name_of(matmul, ShardingAssignment((first, Elsewhere()), (None,), (None, None))) is None
+    free = ShardingAssignment(
+        tuple(OURS.mesh.flat), (on("x"),), (fx.NamedSharding(OURS.mesh, P(P.UNCONSTRAINED)), None)
+    )
     assert name_of(matmul, free) is None
 
 
@@ -208,10 +210,10 @@ def test_one_device_that_is_not_the_first(folder: Path, made: list[str]) -> None
 SECOND_PROCESS: Final = """
     import numpy as np
     import tracefx as fx, tracefx.numpy as fnp
-    from tracefx.xla import runtime, spread
+    from tracefx.xla import runtime, spmd
 
     done = []
-    for module, name in ((spread, "lower_over"), (runtime, "compile_over")):
+    for module, name in ((spmd, "lower_spmd"), (runtime, "compile_spmd")):
         def spied(*args, _real=getattr(module, name), _name=name, **kwargs):
             done.append(_name)
             return _real(*args, **kwargs)
@@ -247,6 +249,6 @@ def test_a_second_process_neither_lowers_nor_compiles(tmp_path: Path) -> None:
         ).stdout
         for _ in "12"
     ]
-    assert told[0].startswith("['lower_over', 'compile_over'] ")
-    assert told[1] == "[]" + told[0].removeprefix("['lower_over', 'compile_over']")
+    assert told[0].startswith("['lower_spmd', 'compile_spmd'] ")
+    assert told[1] == "[]" + told[0].removeprefix("['lower_spmd', 'compile_spmd']")
     assert len(files(tmp_path)) == 1

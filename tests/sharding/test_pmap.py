@@ -11,7 +11,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.sharding.both import Library, Program, agree, named, refused
+from tests.sharding.both import Library, Program, agree, assert_refused, parametrize_programs
 from tracefx import lax
 from tracefx.testing import check_grads
 
@@ -206,7 +206,7 @@ PROGRAMS: Final[tuple[Program, ...]] = (
 )
 
 
-@named(PROGRAMS)
+@parametrize_programs(PROGRAMS)
 def test_agrees_with_jax(program: Program) -> None:
     agree(program)
 
@@ -276,7 +276,7 @@ REFUSED: Final[dict[str, tuple[Program, type[Exception], str]]] = {
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_refused(what: str) -> None:
-    refused(*REFUSED[what])
+    assert_refused(*REFUSED[what])
 
 
 def test_more_in_axes_than_arguments() -> None:
@@ -293,4 +293,6 @@ def test_pmap_inside_of_pmap() -> None:
     def nested(lib: Library) -> Any:
         return lib.m.pmap(lambda x: lib.m.pmap(lambda y: y, "j")(x), "i")(ROWS[:4].reshape(4, 1, 3))
 
-    refused(nested, ValueError, r"run apart already, along \['i'\]: use vmap here, or shard_map over a mesh with")
+    assert_refused(
+        nested, ValueError, r"run apart already, along \['i'\]: use vmap here, or shard_map over a mesh with"
+    )

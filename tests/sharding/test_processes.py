@@ -21,7 +21,7 @@ import tracefx as fx
 from tests.sharding import processes_that_end
 from tests.sharding.processes_that_end import DONE
 from tests.versions import LOG_OF_DEVICE_ORDERS
-from tracefx.xla.runtime.gathering import Hello, ProcessesError, await_others, report
+from tracefx.xla.runtime.rendezvous import DistributedError, ProcessInfo, host_rendezvous, join_rendezvous
 
 PROJECT: Final = Path(__file__).parents[2]
 PATIENCE: Final = 120
@@ -139,70 +139,70 @@ def test_processes_share_the_programs_on_disk(tmp_path: Path) -> None:
 
 
 @contextmanager
-def gathering(count: int, *others: Hello, seconds: float = 10.0) -> Iterator[list[Future[str | None]]]:
+def gathering(count: int, *others: ProcessInfo, seconds: float = 10.0) -> Iterator[list[Future[str | None]]]:
     """Process 0 of `count`, and others, as threads."""
     address = f"127.0.0.1:{free_port()}"
     with ThreadPoolExecutor(len(others) + 1) as pool:
-        first: Callable[[], str | None] = lambda: await_others(address, Hello(0, count, "v"), seconds)  # noqa: E731
+        first: Callable[[], str | None] = lambda: host_rendezvous(address, ProcessInfo(0, count, "v"), seconds)  # noqa: E731
         futures: list[Future[str | None]] = [pool.submit(first)]
         for hello in others:
-            futures.append(pool.submit(report, address, hello, 10.0))
+            futures.append(pool.submit(join_rendezvous, address, hello, 10.0))
         yield futures
 
 
 def test_all_learn_at_which_address_they_are_known() -> None:
-    with gathering(3, Hello(2, 3, "v"), Hello(1, 3, "v")) as futures:
+    with gathering(3, ProcessInfo(2, 3, "v"), ProcessInfo(1, 3, "v")) as futures:
         assert [future.result() for future in futures] == ["127.0.0.1"] * 3
-    assert await_others(f"127.0.0.1:{free_port()}", Hello(0, 1, "v"), 1.0) is None
+    assert host_rendezvous(f"127.0.0.1:{free_port()}", ProcessInfo(0, 1, "v"), 1.0) is None
 
 
 @pytest.mark.parametrize(
     ("others", "problem"),
     [
-        ([Hello(1, 3, "v")], "process 1 says that there are 3 processes, process 0 that there are 2"),
-        ([Hello(1, 2, "w")], "process 1 runs w, process 0 runs v"),
-        ([Hello(0, 2, "v")], "two processes say that they are process 0"),
+        ([ProcessInfo(1, 3, "v")], "process 1 says that there are 3 processes, process 0 that there are 2"),
+        ([ProcessInfo(1, 2, "w")], "process 1 runs w, process 0 runs v"),
+        ([ProcessInfo(0, 2, "v")], "two processes say that they are process 0"),
     ],
 )
-def test_what_does_not_fit_is_told_to_all(others: list[Hello], problem: str) -> None:
+def test_what_does_not_fit_is_told_to_all(others: list[ProcessInfo], problem: str) -> None:
     with gathering(2, *others) as futures:
         for future in futures:
-            with pytest.raises(ProcessesError, match=problem):
+            with pytest.raises(DistributedError, match=problem):
                 future.result()
 
 
 def test_the_missing_are_told_to_those_who_came() -> None:
-    with gathering(4, Hello(2, 4, "v"), seconds=1.0) as futures:
+    with gathering(4, ProcessInfo(2, 4, "v"), seconds=1.0) as futures:
         for future in futures:
-            with pytest.raises(ProcessesError, match=r"of 4 processes these did not come .* within 1.0 s: \[1, 3\]"):
+            with pytest.raises(DistributedError, match=r"of 4 processes these did not come .* within 1.0 s: \[1, 3\]"):
                 future.result()
 
 
 def test_one_that_cannot_be_reached_is_named() -> None:
     address = f"127.0.0.1:{free_port()}"
-    with pytest.raises(ProcessesError, match=rf"could not be reached at {address} within 0.3 s \(.*refused"):
-        report(address, Hello(1, 2, "v"), 0.3)
+    with pytest.raises(DistributedError, match=rf"could not be reached at {address} within 0.3 s \(.*refused"):
+        join_rendezvous(address, ProcessInfo(1, 2, "v"), 0.3)
 
 
 def test_one_that_is_no_coordinator_is_told_from_one() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        future = pool.submit(report, address, Hello(1, 2, "v"), 5.0)
+        future = pool.submit(join_rendezvous, address, ProcessInfo(1, 2, "v"), 5.0)
         connection, _ = server.accept()
         with connection:
             connection.recv(100)
             connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        with pytest.raises(ProcessesError, match=f"what listens at {address} is no process 0"):
+        with pytest.raises(DistributedError, match=f"what listens at {address} is no process 0"):
             future.result()
 
 
 def test_one_that_talks_of_something_else_is_not_counted() -> None:
     port = free_port()
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(await_others, f"[::]:{port}", Hello(0, 2, "v"), 20.0)
+        first = pool.submit(host_rendezvous, f"[::]:{port}", ProcessInfo(0, 2, "v"), 20.0)
         with _connected(port) as stray:
             stray.sendall(b'{"index": "1"}\n')
-        assert pool.submit(report, f"127.0.0.1:{port}", Hello(1, 2, "v"), 20.0).result() == "127.0.0.1"
+        assert pool.submit(join_rendezvous, f"127.0.0.1:{port}", ProcessInfo(1, 2, "v"), 20.0).result() == "127.0.0.1"
         assert first.result() == "127.0.0.1"
 
 
@@ -218,8 +218,8 @@ def _connected(port: int) -> socket.socket:
 def test_a_port_that_is_taken_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(ProcessesError, match=f"process 0 can't listen at {address}.*choose another port"):
-            await_others(address, Hello(0, 2, "v"), 1.0)
+        with pytest.raises(DistributedError, match=f"process 0 can't listen at {address}.*choose another port"):
+            host_rendezvous(address, ProcessInfo(0, 2, "v"), 1.0)
 
 
 # ------------------------------------------------------------------ what is asked of initialize

@@ -13,7 +13,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.sharding.both import OURS, Library, Program, agree, named, refused
+from tests.sharding.both import OURS, Library, Program, agree, assert_refused, parametrize_programs
 from tracefx import P, lax
 from tracefx.testing import check_grads
 
@@ -296,7 +296,7 @@ PROGRAMS: Final[tuple[Program, ...]] = (
 )
 
 
-@named(PROGRAMS)
+@parametrize_programs(PROGRAMS)
 def test_agrees_with_jax(program: Program) -> None:
     agree(program)
 
@@ -422,7 +422,7 @@ def same(x: Any, *_: Any) -> Any:
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_refused(what: str) -> None:
-    refused(*REFUSED[what])
+    assert_refused(*REFUSED[what])
 
 
 def test_unbound_axis() -> None:

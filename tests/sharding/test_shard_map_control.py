@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tests.sharding.both import Library, Program, agree, named
+from tests.sharding.both import Library, Program, agree, parametrize_programs
 
 X: Final = np.arange(32, dtype=np.float32).reshape(8, 4) / 10
 W: Final = (np.arange(12, dtype=np.float32).reshape(4, 3) - 5) / 7
@@ -267,6 +267,6 @@ PROGRAMS: Final[tuple[Program, ...]] = (
 )
 
 
-@named(PROGRAMS)
+@parametrize_programs(PROGRAMS)
 def test_agrees_with_jax(program: Program) -> None:
     agree(program)

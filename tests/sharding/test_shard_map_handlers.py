@@ -13,7 +13,7 @@ import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tests.sharding.both import OURS
 from tracefx import P, handlers, lax
-from tracefx.control.shard_map import ShardMap
+from tracefx.control.shard_map import ShardMapPrimitive
 from tracefx.core.handler import as_array
 from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.values import from_numpy
@@ -54,10 +54,12 @@ def test_all_at_once(name: str) -> None:
     f, in_specs, out_specs = CASES[name]
     mapped = OURS.over(f, in_specs, out_specs)
     program = fx.make_jaxpr(mapped)(X)
-    ((prim, inputs),) = [(eqn.prim, eqn.inputs) for eqn in program.jaxpr.eqns if isinstance(eqn.prim, ShardMap)]
+    ((prim, inputs),) = [
+        (eqn.prim, eqn.inputs) for eqn in program.jaxpr.eqns if isinstance(eqn.prim, ShardMapPrimitive)
+    ]
     args = [*program.consts, from_numpy(X)]
     assert len(inputs) == len(args)
-    whole, consts = prim.all_at_once([a.aval for a in args])
+    whole, consts = prim.emulated([a.aval for a in args])
     assert not whole.effects
     got = [as_array(out) for out in eval_jaxpr(whole, (), [*consts, *args])]
     for out, want in zip(got, fx.tree.leaves(mapped(X)), strict=True):

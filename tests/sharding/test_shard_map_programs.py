@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tests.sharding.both import Library, Program, agree, named
+from tests.sharding.both import Library, Program, agree, parametrize_programs
 from tracefx.testing.tolerances import DERIVATIVE, SUMMED
 
 X: Final = np.arange(32, dtype=np.float32).reshape(8, 4) / 10
@@ -179,7 +179,7 @@ PROGRAMS: Final[tuple[Program, ...]] = (
 )
 
 
-@named(PROGRAMS)
+@parametrize_programs(PROGRAMS)
 def test_agrees_with_jax(program: Program) -> None:
     # The terms of a softmax's derivative cancel.
     agree(program, DERIVATIVE if program is attention else SUMMED)

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.laws.examples import few
+from tests.laws.examples import limit_examples
 from tracefx import NamedSharding, P
 from tracefx.core import dtypes
 from tracefx.core.values import from_numpy
-from tracefx.testing.programs import Stacked
-from tracefx.testing.strategies import structured
+from tracefx.testing.generated_programs import TransformedProgram
+from tracefx.testing.strategies import transformed_control_flow_programs
 from tracefx.testing.tolerances import PROGRAM
 
 SIZES: Final = {"x": 3, "y": 2}
@@ -32,8 +32,8 @@ def shardings(draw: Any, shape: tuple[int, ...]) -> NamedSharding:
 
 
 @st.composite
-def placed(draw: Any) -> tuple[Stacked, list[Any], list[NamedSharding]]:
-    case = draw(structured(max_steps=2, max_layers=2))
+def placed(draw: Any) -> tuple[TransformedProgram, list[Any], list[NamedSharding]]:
+    case = draw(transformed_control_flow_programs(max_steps=2, max_layers=2))
     inputs = [from_numpy(x, dtypes.float64) for x in case.inputs()]
     return case, inputs, [draw(shardings(x.shape)) for x in inputs]
 
@@ -43,25 +43,29 @@ def close(got: Any, want: Any) -> None:
     assert_near(got, want, PROGRAM)
 
 
-@few(4)
+@limit_examples(4)
 @given(placed())
-def test_programs_on_arrays_that_lie_somewhere(given: tuple[Stacked, list[Any], list[NamedSharding]]) -> None:
+def test_programs_on_arrays_that_lie_somewhere(
+    given: tuple[TransformedProgram, list[Any], list[NamedSharding]],
+) -> None:
     case, inputs, lie = given
     f = fx.jit(case.function(fx, fnp))
     close(f(*[fx.device_put(x, s) for x, s in zip(inputs, lie, strict=True)]), f(*inputs))
 
 
-@few(3)
+@limit_examples(3)
 @given(placed())
-def test_programs_that_say_where_their_inputs_lie(given: tuple[Stacked, list[Any], list[NamedSharding]]) -> None:
+def test_programs_that_say_where_their_inputs_lie(
+    given: tuple[TransformedProgram, list[Any], list[NamedSharding]],
+) -> None:
     case, inputs, lie = given
     f = case.function(fx, fnp)
     close(fx.jit(f, in_shardings=tuple(lie))(*inputs), fx.jit(f)(*inputs))
 
 
-@few(3)
+@limit_examples(3)
 @given(placed())
-def test_one_operation_at_a_time(given: tuple[Stacked, list[Any], list[NamedSharding]]) -> None:
+def test_one_operation_at_a_time(given: tuple[TransformedProgram, list[Any], list[NamedSharding]]) -> None:
     case, inputs, lie = given
     f = case.function(fx, fnp)
     close(f(*[fx.device_put(x, s) for x, s in zip(inputs, lie, strict=True)]), fx.jit(f)(*inputs))

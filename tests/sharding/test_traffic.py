@@ -13,15 +13,15 @@ from tests.sharding.both import OURS
 from tests.sharding.test_arrays import put
 from tests.sharding.test_meshes import on
 from tracefx import P, lax
-from tracefx.core.traffic import Collective
-from tracefx.xla.traffic import collectives_of
+from tracefx.core.compiled_collectives import CompiledCollective
+from tracefx.xla.hlo_collectives import parse_collectives
 
 X: Final = np.arange(32, dtype=np.float32).reshape(8, 4)
 ROWS: Final = ((0, 1), (2, 3), (4, 5), (6, 7))
 COLUMNS: Final = ((0, 2, 4, 6), (1, 3, 5, 7))
 
 
-def collectives(f: Any, *args: Any, **options: Any) -> tuple[Collective, ...]:
+def collectives(f: Any, *args: Any, **options: Any) -> tuple[CompiledCollective, ...]:
     return fx.jit(f, **options).lower(*args).compile().collectives()
 
 
@@ -32,9 +32,9 @@ def over(f: Any) -> Any:
 def test_a_product_along_a_split_axis_is_summed_once() -> None:
     x, w = put(OURS, "x", "y", x=X), put(OURS, "y", x=np.ones((4, 6), np.float32))
     (found,) = collectives(lambda x, w: x @ w, x, w)
-    assert (found.kind, found.groups, found.times) == ("all-reduce", ROWS, 1)
+    assert (found.kind, found.groups, found.execution_count) == ("all-reduce", ROWS, 1)
     assert [str(aval) for aval in found.types] == ["f32[2,6]"]
-    assert (found.nbytes, found.sent) == (48, 48)
+    assert (found.nbytes, found.bytes_sent) == (48, 48)
     assert found.name == "dot_general"
     assert str(found) == "all-reduce f32[2,6] over 4 groups of 2, 48 bytes sent by each device, once: dot_general"
 
@@ -47,7 +47,7 @@ def test_what_is_split_alike_sends_nothing() -> None:
 def test_bringing_parts_together() -> None:
     (found,) = collectives(lambda x: x, put(OURS, "x", x=X), out_shardings=on(OURS))
     assert (found.kind, found.groups) == ("all-gather", COLUMNS)
-    assert (found.nbytes, found.sent) == (128, 96)
+    assert (found.nbytes, found.bytes_sent) == (128, 96)
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,14 @@ def test_bringing_parts_together() -> None:
 )
 def test_every_kind(f: Any, kind: str, groups: Any, types: str, sent: int) -> None:
     (found,) = collectives(over(f), X)
-    assert (found.kind, found.sent, ", ".join(map(str, found.types))) == (kind, sent, types)
+    assert (found.kind, found.bytes_sent, ", ".join(map(str, found.types))) == (kind, sent, types)
     assert tuple(sorted(found.groups)) == groups
     assert found.name.startswith("shard_map")
 
 
 def test_all_to_all() -> None:
     (found,) = collectives(over(lambda x: lax.all_to_all(x, "y", 0, 1, tiled=True)), X)
-    assert (found.kind, found.groups, found.nbytes, found.sent) == ("all-to-all", ROWS, 16, 8)
+    assert (found.kind, found.groups, found.nbytes, found.bytes_sent) == ("all-to-all", ROWS, 16, 8)
 
 
 def test_loops_say_how_often() -> None:
@@ -79,12 +79,12 @@ def test_loops_say_how_often() -> None:
     def known(x: Any) -> Any:
         return lax.fori_loop(0, 5, lambda i, c: lax.fori_loop(0, 3, lambda j, d: d + lax.psum(d, "x") * i, c), x)
 
-    assert {c.times for c in collectives(over(known), X)} == {15}
+    assert {c.execution_count for c in collectives(over(known), X)} == {15}
     found = collectives(lambda x: lax.while_loop(lambda c: fnp.sum(c) < 1000, lambda c: c * 2, x), x)
-    assert [c.times for c in found] == [None]
+    assert [c.execution_count for c in found] == [None]
     assert "unknown how often" in str(found[0])
     branches = collectives(over(lambda x: lax.cond(x[0, 0] > 0, lambda x: lax.psum(x, "x"), lambda x: x, x)), X)
-    assert [c.times for c in branches] == [None]
+    assert [c.execution_count for c in branches] == [None]
 
 
 def test_devices_by_their_ids() -> None:
@@ -117,7 +117,7 @@ ENTRY %main (p: f32[2]) -> f32[2] {
 
 
 def test_the_forms_that_xla_writes() -> None:
-    found = collectives_of(TEXT, range(8))
+    found = parse_collectives(TEXT, range(8))
     assert [(c.kind, str(c.types[0]), len(c.types)) for c in found] == [
         ("all-reduce", "bf16[2,3]", 1),
         ("all-gather", "i4[8]", 1),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.sharding.both import OURS, Library, Program, agree, refused
+from tests.sharding.both import OURS, Library, Program, agree, assert_refused
 from tracefx import P, lax
 from tracefx.core.dtypes import NDArray
 from tracefx.testing.tolerances import DERIVATIVE
@@ -301,7 +301,7 @@ def test_a_cotangent_that_differs_where_the_output_does_not() -> None:
         return lib.m.vjp(lambda w: w * 2, w)[1](x[0])[0]
 
     words = r"output 0 varies along 'x'.*f32\[4\]\{V:x\} was given, f32\[4\] is needed"
-    refused(lambda lib: inside(lib, body, out=lib.P("x")), TypeError, words, by_jax=ValueError)
+    assert_refused(lambda lib: inside(lib, body, out=lib.P("x")), TypeError, words, by_jax=ValueError)
 
 
 def test_a_backward_pass_whose_cotangent_differs() -> None:
@@ -310,7 +310,9 @@ def test_a_backward_pass_whose_cotangent_differs() -> None:
         f.defvjp(lambda w, x: (local(lib, w, x), x), lambda x, ct: (ct * x[0], ct * x))
         return lib.m.grad(f)(w, x)
 
-    refused(lambda lib: inside(lib, body), ValueError, "operand 0 that varies along 'x'.*sum it by psum along 'x'")
+    assert_refused(
+        lambda lib: inside(lib, body), ValueError, "operand 0 that varies along 'x'.*sum it by psum along 'x'"
+    )
 
 
 def test_what_is_sent() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import TRANSFORMED, assert_near
+from tests.closeness import JAX_TRANSFORM_TOLERANCE, assert_near
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
@@ -61,4 +61,4 @@ def same_leaf(got: Any, want: Any, what: str) -> None:
     if g.dtype.kind in "biuV":  # float0 is a void type
         np.testing.assert_array_equal(g, w, err_msg=what)
     else:
-        assert_near(g, w, TRANSFORMED, what)
+        assert_near(g, w, JAX_TRANSFORM_TOLERANCE, what)

@@ -14,7 +14,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tests.interpreters.stacks import Count
+from tests.interpreters.stacks import CountingHandler
 from tests.transforms.oracle import Case, agree, same
 from tracefx.core import dtypes
 from tracefx.core.handler import current, handling
@@ -200,10 +200,10 @@ def test_linearize_runs_the_function_once_and_pushing_does_none_of_it() -> None:
         calls.append(1)
         return wave(x)
 
-    with handling(Count(current())) as count:
+    with handling(CountingHandler(current())) as count:
         _, push = fx.linearize(f, X)
     assert (count.seen["exp"], count.seen["sin"]) == (1, 2)  # cos's derivative needs the sine too
-    with handling(Count(current())) as count:
+    with handling(CountingHandler(current())) as count:
         push(X)
         push(X)
     assert not count.seen.keys() & {"sin", "cos", "exp"}
@@ -225,10 +225,10 @@ def test_no_arrays_of_zeros_go_through_the_program() -> None:
         fnp.sin(y)
         return fnp.sum(x * 2.0)
 
-    with handling(Count(current())) as count:
+    with handling(CountingHandler(current())) as count:
         fx.grad(f)(X, X)
     assert count.seen["cos"] == 0  # sin(y) is evaluated; its derivative, with respect to nothing, is not
-    with handling(Count(current())) as count:
+    with handling(CountingHandler(current())) as count:
         _, pull = fx.vjp(lambda x: (fnp.sin(x), x * 2.0), X)
         count.seen.clear()
         pull((X, X))

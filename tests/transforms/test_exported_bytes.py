@@ -19,11 +19,11 @@ from tests.closeness import assert_near
 from tests.core.test_wire import Found
 from tests.transforms.exported import PARAMS, WEIGHTS, Pair, Scaled, X, exported, model, same
 from tests.versions import EXPORTS_SAY_HAS_NAMED_SHARDINGS
+from tracefx.core.byte_format import encode_envelope
 from tracefx.core.errors import ParseError, SerializationError
 from tracefx.core.trees import TreeDef
-from tracefx.core.wire import sealed
 from tracefx.testing.tolerances import ELEMENTARY
-from tracefx.transforms.exporting import MAGIC, VERSION
+from tracefx.transforms.exporting import EXPORT_MAGIC, EXPORT_VERSION
 
 FILES: Final = Path(__file__).parent / "files"
 HEAD: Final = 26
@@ -127,7 +127,7 @@ def small() -> bytes:
 
 def function_or_error(content: bytes) -> None:
     try:
-        loaded = fx.load(sealed(MAGIC, VERSION, content))
+        loaded = fx.load(encode_envelope(EXPORT_MAGIC, EXPORT_VERSION, content))
     except ParseError:
         return
     assert fx.load(loaded.serialize()).jaxpr == loaded.jaxpr

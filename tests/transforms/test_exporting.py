@@ -136,7 +136,7 @@ def run_module(it: fx.Exported[..., Any], *args: Any) -> list[Any]:
     executable = runtime.compile_module(module, device=runtime.devices()[0])
     leaves = fx.tree.leaves((args, {}))
     given = [np.asarray(leaves[i], it.in_avals[i].dtype) for i in it.module_kept_var_idx]
-    return [runtime.to_numpy(out) for out in executable.execute(executable.put(given))]
+    return [runtime.buffer_to_numpy(out) for out in executable.execute(executable.put(given))]
 
 
 def test_inputs_that_are_not_used_are_not_the_modules() -> None:

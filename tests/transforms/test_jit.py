@@ -20,7 +20,7 @@ from tracefx.core.digest import executable_key
 from tracefx.core.dtypes import float0
 from tracefx.testing.tolerances import ELEMENTARY
 from tracefx.xla import backend as xla_backend
-from tracefx.xla.lower import Plan, lower
+from tracefx.xla.lower import ExecutionPlan, lower
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 M: Final = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -102,7 +102,7 @@ def lowered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the programs lowered."""
     names: list[str] = []
 
-    def spied(plan: Plan, name: str) -> Any:
+    def spied(plan: ExecutionPlan, name: str) -> Any:
         names.append(name)
         return lower(plan, name)
 

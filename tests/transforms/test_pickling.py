@@ -18,7 +18,7 @@ import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tracefx.core.array import Array
 from tracefx.core.literal import Literal
-from tracefx.testing.laws import Identity
+from tracefx.testing.laws import IdentityHandler
 from tracefx.testing.tolerances import ELEMENTARY
 
 
@@ -59,7 +59,7 @@ MADE: Final[dict[str, Callable[[Any], Any]]] = {
     "checkpoint": fx.checkpoint,
     "checkpoint with a policy": lambda f: fx.checkpoint(f, policy=fx.checkpoint_policies.dots_saveable),
     "a pipeline with checkpoint": fx.Grad() @ fx.Checkpoint(prevent_cse=False),
-    "handle": lambda f: fx.handle(f, Identity),
+    "handle": lambda f: fx.handle(f, IdentityHandler),
     "a pipeline": fx.Jit() @ fx.Vmap(in_axes=None, axis_size=2) @ fx.Grad(),
 }
 

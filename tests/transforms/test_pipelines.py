@@ -126,7 +126,7 @@ PARTS: list[fx.Transform] = [
     fx.Vmap(in_axes=({"a": None}, 0)),
     fx.Jvp(),
     fx.Vmap(axis_size=3),
-    fx.Identity(),
+    fx.IdentityTransform(),
     fx.Jit() @ fx.Grad(),
 ]
 
@@ -142,12 +142,12 @@ def test_composition_is_associative(a: fx.Transform, b: fx.Transform, c: fx.Tran
 
 @pytest.mark.parametrize("a", PARTS)
 def test_the_identity_is_neutral(a: fx.Transform) -> None:
-    assert fx.Identity() @ a == a
-    assert a @ fx.Identity() == a
+    assert fx.IdentityTransform() @ a == a
+    assert a @ fx.IdentityTransform() == a
 
 
 def test_the_identity_gives_the_function_itself() -> None:
-    assert fx.Identity()(energy) is energy
+    assert fx.IdentityTransform()(energy) is energy
 
 
 def test_order_matters() -> None:
@@ -182,7 +182,7 @@ DIFFERENT: list[tuple[fx.Transform, fx.Transform]] = [
     (fx.Vmap(Weights(0, None)), fx.Vmap((0, None))),
     (fx.Vmap(out_axes=[0]), fx.Vmap(out_axes=(0,))),
     (fx.Jit(static_argnums=1), fx.Jit(donate_argnums=1)),
-    (fx.Jit(), fx.Identity()),
+    (fx.Jit(), fx.IdentityTransform()),
 ]
 
 
@@ -296,11 +296,13 @@ def test_jvp_gives_its_handler() -> None:
 
 
 def test_a_composition_of_handlers_gives_one_on_the_other() -> None:
-    composed = fx.Vmap(axis_size=3, axis_name="i") @ fx.Identity() @ (fx.Vmap(axis_size=2, axis_name="j") @ fx.Jvp())
+    composed = (
+        fx.Vmap(axis_size=3, axis_name="i") @ fx.IdentityTransform() @ (fx.Vmap(axis_size=2, axis_name="j") @ fx.Jvp())
+    )
     assert isinstance(composed, fx.HandlerTransform)
     assert [type(h) for h in composed.over(ROOT).chain()] == [JVP, Batch, Batch, Eval]
     assert composed.over(ROOT).axes == {"i": 3, "j": 2}
-    assert fx.Identity().over(ROOT) is ROOT
+    assert fx.IdentityTransform().over(ROOT) is ROOT
 
 
 def test_a_function_under_the_handler_is_the_function_transformed() -> None:

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tests.closeness import TRANSFORMED, assert_near
+from tests.closeness import JAX_TRANSFORM_TOLERANCE, assert_near
 from tracefx.core.check import check_jaxpr
 from tracefx.testing import transpose_is_adjoint
-from tracefx.testing.programs import Stacked
-from tracefx.testing.strategies import stacked
+from tracefx.testing.generated_programs import TransformedProgram
+from tracefx.testing.strategies import transformed_programs
 
 FEW: Final = settings(
     max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
@@ -32,38 +32,38 @@ def in_64_bits() -> Iterator[None]:
 
 
 @FEW
-@given(stacked())
-def test_stacks_do_what_jaxs_do(case: Stacked) -> None:
+@given(transformed_programs())
+def test_stacks_do_what_jaxs_do(case: TransformedProgram) -> None:
     inputs = case.inputs()
     want = np.asarray(jax.jit(case.function(jax, jnp))(*inputs))
     got = np.asarray(case.function(fx, fnp)(*inputs))
     assert (got.shape, got.dtype) == (want.shape, want.dtype)
-    assert_near(got, want, TRANSFORMED, "as it is")
+    assert_near(got, want, JAX_TRANSFORM_TOLERANCE, "as it is")
 
 
 @FEW
-@given(stacked())
-def test_stacks_give_well_typed_programs_that_do_the_same(case: Stacked) -> None:
+@given(transformed_programs())
+def test_stacks_give_well_typed_programs_that_do_the_same(case: TransformedProgram) -> None:
     inputs = case.inputs()
     f = case.function(fx, fnp)
     closed = fx.make_jaxpr(f)(*inputs)
     check_jaxpr(closed.jaxpr)
     want = np.asarray(f(*inputs))
     (staged,) = fx.jaxpr_as_fun(closed)(*inputs)
-    assert_near(staged, want, TRANSFORMED, "staged and evaluated")
-    assert_near(fx.jit(f)(*inputs), want, TRANSFORMED, "compiled")
+    assert_near(staged, want, JAX_TRANSFORM_TOLERANCE, "staged and evaluated")
+    assert_near(fx.jit(f)(*inputs), want, JAX_TRANSFORM_TOLERANCE, "compiled")
 
 
 @FEW
-@given(stacked())
-def test_vmap_is_a_loop_around_any_stack(case: Stacked) -> None:
+@given(transformed_programs())
+def test_vmap_is_a_loop_around_any_stack(case: TransformedProgram) -> None:
     inputs = [np.stack([x, x * 0.5]) for x in case.inputs()]
     f = case.function(fx, fnp)
     loop = [np.asarray(f(*[x[i] for x in inputs])) for i in range(2)]
-    assert_near(fx.vmap(f)(*inputs), np.stack(loop), TRANSFORMED, "vmap")
+    assert_near(fx.vmap(f)(*inputs), np.stack(loop), JAX_TRANSFORM_TOLERANCE, "vmap")
 
 
 @FEW
-@given(stacked())
-def test_reverse_mode_is_the_transpose_of_forward_mode(case: Stacked) -> None:
+@given(transformed_programs())
+def test_reverse_mode_is_the_transpose_of_forward_mode(case: TransformedProgram) -> None:
     transpose_is_adjoint(case.function(fx, fnp), *case.inputs())

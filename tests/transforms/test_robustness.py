@@ -22,15 +22,15 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tracefx import lax
-from tracefx.core.builder import Builder, Ir, Text
+from tracefx.core.builder import Builder, IrValue, MlirText
 from tracefx.core.digest import executable_key
 from tracefx.core.jaxpr import Memo
 from tracefx.extend import Lowerable, Primitive, ShapedArray, bind1
 from tracefx.transforms import jit as jit_module
 from tracefx.transforms.tracing import TRACES
 from tracefx.xla import runtime
-from tracefx.xla.backend import Job
-from tracefx.xla.executables import OnceCache
+from tracefx.xla.backend import CompileJob
+from tracefx.xla.once_cache import OnceCache
 from tracefx.xla.runtime import ExecutionError
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)
@@ -42,13 +42,13 @@ X: Final = np.array([0.5, -1.5, 2.0], np.float32)
 def lowered(monkeypatch: pytest.MonkeyPatch) -> Counter[object]:
     """How often each program was lowered, by what it computes."""
     count: Counter[object] = Counter()
-    lower = Job.lower
+    lower = CompileJob.lower
 
-    def spied(job: Job) -> Any:
+    def spied(job: CompileJob) -> Any:
         count[executable_key(job.jaxpr) or id(job.jaxpr), job.plan.donated, job.keep_unused] += 1
         return lower(job)
 
-    monkeypatch.setattr(Job, "lower", spied)
+    monkeypatch.setattr(CompileJob, "lower", spied)
     return count
 
 
@@ -105,7 +105,7 @@ class Doubled(Primitive, Lowerable):
         return avals
 
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> list[Ir]:
+    def lower(self, builder: Builder, *operands: IrValue) -> list[IrValue]:
         return builder.emit("stablehlo.add", [operands[0], operands[0]], [operands[0].aval])
 
 
@@ -254,8 +254,8 @@ class Failing(Primitive, Lowerable):
         return avals
 
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> list[Ir]:
-        index = {"index": Text("0 : ui64")}
+    def lower(self, builder: Builder, *operands: IrValue) -> list[IrValue]:
+        index = {"index": MlirText("0 : ui64")}
         avals = [x.aval for x in operands]
         return builder.custom_call("xla_ffi_python_cpu_callback", operands, avals, index, has_side_effect=True)
 

@@ -10,8 +10,8 @@ import tracefx.numpy as fnp
 from tracefx import Array
 from tracefx.extend import ShapedArray
 from tracefx.handlers import COST_RULES, Cost, CostRules, OperationCost, Work, count
-from tracefx.ops.contraction import DotGeneral
-from tracefx.ops.indexing import Scattering
+from tracefx.ops.contractions.contraction import DotGeneral
+from tracefx.ops.indexing.gather_scatter_add import ScatterOperation
 
 
 def loss(w: Array, x: Array) -> Array:
@@ -29,6 +29,8 @@ def counts(w: Array, x: Array) -> None:
     assert_type(cost.by_operation, Mapping[str, Work])
     assert_type(count(fx.jit(fx.grad(loss)), branches="sum", while_steps=3)(w, x), Cost)
     assert_type(COST_RULES.adding(DotGeneral, free), CostRules)
-    COST_RULES.adding(Scattering, lambda scatter, ins, outs: OperationCost(flops=scatter.arity))  # an abstract family
+    COST_RULES.adding(
+        ScatterOperation, lambda scatter, ins, outs: OperationCost(flops=scatter.arity)
+    )  # an abstract family
     count(loss, branches="mean")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    COST_RULES.adding(Scattering, free)  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+    COST_RULES.adding(ScatterOperation, free)  # type: ignore[misc]  # pyright: ignore[reportArgumentType]

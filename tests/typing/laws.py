@@ -12,10 +12,10 @@ from tracefx import Array
 from tracefx.core import dtypes
 from tracefx.core.trees import PyTree
 from tracefx.testing import (
-    Evidence,
-    Identity,
+    IdentityHandler,
     LawError,
-    Report,
+    LawReport,
+    Reproducer,
     Ulps,
     array,
     assert_transforms_commute,
@@ -28,20 +28,20 @@ from tracefx.testing import (
     check_primitive,
     vmap_is_a_loop,
 )
-from tracefx.testing.programs import Program, Stacked
+from tracefx.testing.generated_programs import GeneratedProgram, TransformedProgram
 from tracefx.testing.strategies import (
     Einsum,
     arrays,
     axes,
-    axis_groups,
-    broadcastable,
+    axis_tuples,
+    broadcastable_arrays,
+    broadcastable_shapes,
     einsums,
-    indices,
-    operands,
+    index_expressions,
     programs,
     pytrees,
     shapes,
-    structured,
+    transformed_control_flow_programs,
 )
 
 
@@ -50,8 +50,8 @@ def square(x: Array) -> Array:
 
 
 def checks_take_functions_and_trees(x: Array) -> None:
-    assert_type(check_function(square, x), Report)
-    assert_type(check_function(square, x).held, tuple[str, ...])
+    assert_type(check_function(square, x), LawReport)
+    assert_type(check_function(square, x).passed, tuple[str, ...])
     check_grads(square, x, order=3, modes=["fwd"])
     check_grads(square, x, modes=["forward"])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
     check_linear(square, {"x": x}, ulps=Ulps(f64=4))
@@ -65,34 +65,34 @@ def checks_take_functions_and_trees(x: Array) -> None:
 
 
 def handlers_are_made_from_the_one_below() -> None:
-    assert_type(check_handler(Identity), Report)
-    check_handler(lambda inner: Identity(inner), square, 2.0, meaning=lambda f: f)
-    check_handler(Identity(fx.current()))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert_type(check_handler(IdentityHandler), LawReport)
+    check_handler(lambda inner: IdentityHandler(inner), square, 2.0, meaning=lambda f: f)
+    check_handler(IdentityHandler(fx.current()))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def errors_have_their_evidence(error: LawError) -> None:
     assert_type(error.message, str)
-    assert_type(error.evidence, Evidence | None)
-    if error.evidence is not None:
-        assert_type(error.evidence.python, str | None)
+    assert_type(error.reproducer, Reproducer | None)
+    if error.reproducer is not None:
+        assert_type(error.reproducer.python, str | None)
 
 
 def strategies_say_what_they_draw() -> None:
     assert_type(arrays(dtypes.float32, (2,)), SearchStrategy[Array])
-    assert_type(operands(2), SearchStrategy[tuple[Array, ...]])
+    assert_type(broadcastable_arrays(2), SearchStrategy[tuple[Array, ...]])
     assert_type(shapes(), SearchStrategy[tuple[int, ...]])
-    assert_type(broadcastable(2), SearchStrategy[tuple[tuple[int, ...], ...]])
+    assert_type(broadcastable_shapes(2), SearchStrategy[tuple[tuple[int, ...], ...]])
     assert_type(axes(2), SearchStrategy[int])
-    assert_type(axis_groups(2), SearchStrategy[tuple[int, ...]])
+    assert_type(axis_tuples(2), SearchStrategy[tuple[int, ...]])
     assert_type(pytrees(), SearchStrategy[PyTree])
     assert_type(einsums(), SearchStrategy[Einsum])
-    assert_type(programs(), SearchStrategy[Program])
-    assert_type(structured(), SearchStrategy[Stacked])
-    indices((2, 3), kinds=("slice",))
-    indices("ij")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert_type(programs(), SearchStrategy[GeneratedProgram])
+    assert_type(transformed_control_flow_programs(), SearchStrategy[TransformedProgram])
+    index_expressions((2, 3), kinds=("slice",))
+    index_expressions("ij")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-def programs_are_run_by_any_library(case: Stacked, library: Any, functions: Any) -> None:
+def programs_are_run_by_any_library(case: TransformedProgram, library: Any, functions: Any) -> None:
     f: Callable[..., Any] = case.function(library, functions)
     assert_type(case.source, str)
     f(*case.inputs())

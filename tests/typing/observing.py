@@ -7,7 +7,18 @@ from typing import Any, NamedTuple, assert_type
 
 import tracefx as fx
 from tracefx import Array
-from tracefx.handlers import Explanation, Line, Operation, Summary, explain, log, perturb, plant, reap, sow
+from tracefx.handlers import (
+    ExplainedLine,
+    ExplainedOperation,
+    Explanation,
+    Summary,
+    explain,
+    log,
+    perturb,
+    plant,
+    reap,
+    sow,
+)
 
 
 class State(NamedTuple):
@@ -62,9 +73,9 @@ def explains(weights: dict[str, Array], x: Array) -> None:
     found = explain(model)(weights, x, scale=2.0)
     assert_type(found, Explanation[State])
     assert_type(found.out, State)
-    assert_type(found.first(lambda op: op.has_nan), Operation | None)
-    assert_type(found.where(lambda op: "float64" in op.dtypes), tuple[Operation, ...])
-    assert_type(found.lines, tuple[Line, ...])
+    assert_type(found.first(lambda op: op.has_nan), ExplainedOperation | None)
+    assert_type(found.where(lambda op: "float64" in op.dtypes), tuple[ExplainedOperation, ...])
+    assert_type(found.lines, tuple[ExplainedLine, ...])
     assert_type(found.operations[0].summaries, tuple[Summary, ...])
     assert_type(wider(found), Explanation[tuple[Array, Array]])
     assert_type(explain(loss, keep=3)(weights, x).out, Array)

@@ -6,15 +6,15 @@ from typing import assert_type
 
 import tracefx as fx
 from tracefx.extend import Literal, Primitive
-from tracefx.ops.arithmetic import Mul, Neg
-from tracefx.ops.basis import Transpose
+from tracefx.ops.elementwise.arithmetic import Mul, Neg
+from tracefx.ops.structural import Transpose
 from tracefx.rewriting import (
     Apply,
-    Input,
+    InputTerm,
     JaxprDiff,
-    Rule,
+    RewriteRule,
     Term,
-    canonical,
+    canonicalize_jaxpr,
     diff_jaxprs,
     equivalent,
     fold_constants,
@@ -39,7 +39,7 @@ closed = fx.make_jaxpr(negative)(fx.numpy.float32(1))
 def of_terms(term: Term) -> Term | None:
     match term:
         case Apply(Neg(), (Apply(Neg(), (x,)),)):
-            assert_type(x, Apply | Input | Literal)
+            assert_type(x, Apply | InputTerm | Literal)
             return x
         case Apply(Transpose(order), _):
             assert_type(order, tuple[int, ...])
@@ -60,12 +60,12 @@ def of_several(term: Apply) -> list[fx.Array]:
     return list(term.outputs)
 
 
-assert_type(of_arrays, Rule)
-rules = [Rule("of terms", of_terms, (Neg,)), of_arrays, of_several]
+assert_type(of_arrays, RewriteRule)
+rules = [RewriteRule("of terms", of_terms, (Neg,)), of_arrays, of_several]
 
 
 def refused() -> None:
-    Rule("gives text", lambda term: "x")  # type: ignore[arg-type,return-value]  # pyright: ignore[reportArgumentType]
+    RewriteRule("gives text", lambda term: "x")  # type: ignore[arg-type,return-value]  # pyright: ignore[reportArgumentType]
     rule("neg")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     rewrite(closed.jaxpr.eqns, rules)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
     rewrite(closed, [of_terms])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
@@ -85,8 +85,8 @@ assert_type(hoist_loop_invariants(closed), fx.ClosedJaxpr)
 assert_type(hoist_loop_invariants(closed.jaxpr), fx.Jaxpr)
 assert_type(optimize(closed), fx.ClosedJaxpr)
 assert_type(optimize(closed.jaxpr), fx.Jaxpr)
-assert_type(canonical(closed), fx.ClosedJaxpr)
-assert_type(canonical(closed.jaxpr), fx.Jaxpr)
+assert_type(canonicalize_jaxpr(closed), fx.ClosedJaxpr)
+assert_type(canonicalize_jaxpr(closed.jaxpr), fx.Jaxpr)
 
 # ------------------------------------------------------------------ comparing
 

@@ -14,8 +14,8 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx import Array, Mesh, NamedSharding, P
 from tracefx.core.backend import Device
-from tracefx.core.shardings import Index, Shard, Sharding
-from tracefx.core.traffic import Collective
+from tracefx.core.compiled_collectives import CompiledCollective
+from tracefx.core.shardings import Shard, ShardIndex, Sharding
 from tracefx.sharding import SingleDeviceSharding
 
 Params = dict[str, Array]
@@ -40,7 +40,7 @@ def shardings(mesh: Mesh) -> None:
     sharding = NamedSharding(mesh, P("x", None))
     assert_type(sharding.spec, P)
     assert_type(sharding.shard_shape((8, 4)), tuple[int, ...])
-    assert_type(sharding.devices_indices_map((8, 4)), Mapping[Device, Index])
+    assert_type(sharding.devices_indices_map((8, 4)), Mapping[Device, ShardIndex])
     assert_type(sharding.is_equivalent_to(SingleDeviceSharding(fx.devices()[0]), 2), bool)
     NamedSharding(P("x"), mesh)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
@@ -66,7 +66,7 @@ def arrays(sharding: Sharding, x: Array) -> None:
 def programs(sharding: Sharding, x: Array, params: Params) -> None:
     assert_type(fx.jit(double, in_shardings=sharding, out_shardings=P("x"))(x), Array)
     compiled = fx.jit(double).lower(x).compile()
-    assert_type(compiled.collectives(), tuple[Collective, ...])
-    assert_type([c.sent for c in compiled.collectives()], list[int])
+    assert_type(compiled.collectives(), tuple[CompiledCollective, ...])
+    assert_type([c.bytes_sent for c in compiled.collectives()], list[int])
     assert_type(fx.lax.with_sharding_constraint(x, sharding), Array)
     assert_type(fx.lax.with_sharding_constraint(params, {"w": sharding}), Params)

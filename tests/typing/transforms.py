@@ -14,7 +14,7 @@ from tracefx import Array
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jvp import JVP
 from tracefx.transforms.jit import Jitted
-from tracefx.transforms.pipelines import Preserving, TransformOf
+from tracefx.transforms.transform import Preserving, TransformOf
 
 Params = dict[str, Array]
 
@@ -235,7 +235,7 @@ def transforms_are_typed(a: Array, b: Params, c: float, d: list[Array]) -> None:
     assert_type(fx.Jit()(loss)(b, a, scale=2.0), Array)
     assert_type(fx.Jit()(loss).lower(b, a).as_text(), str)
     assert_type(fx.Vmap()(loss)(b, a, scale=2.0), Array)
-    assert_type(fx.Identity()(loss)(b, a, scale=2.0), Array)
+    assert_type(fx.IdentityTransform()(loss)(b, a, scale=2.0), Array)
     assert_type(fx.Grad()(loss)(b, a, scale=2.0), Params)
     assert_type(fx.Grad(1)(four)(a, b, c, d), Params)
     assert_type(fx.Grad(argnums=2)(four)(a, b, c, d), float)
@@ -272,7 +272,7 @@ def compositions_are_typed(a: Array, b: Params, c: float, d: list[Array], n: int
     assert_type((fx.Jit() @ (fx.Vmap() @ fx.Grad(1)))(four)(a, b, c, d), Params)
     assert_type((fx.Jit() @ fx.ValueAndGrad(has_aux=True))(loss_and_count)(b, a), tuple[tuple[Array, int], Params])
     assert_type((fx.Grad() @ fx.Jit() @ fx.Grad())(square)(a), Array)
-    assert_type((fx.NamedCall("f") @ fx.Identity())(loss)(b, a), Array)
+    assert_type((fx.NamedCall("f") @ fx.IdentityTransform())(loss)(b, a), Array)
     assert_type((fx.Jit() @ fx.JacRev())(loss)(b, a), Any)
     (fx.Jit() @ fx.JacRev())(loss)(a, b)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert_type((fx.Jit() @ fx.Grad(n, aux))(loss)(b, a, scale=2.0), Any)

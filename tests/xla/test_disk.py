@@ -23,15 +23,15 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.core.programs import Printing
-from tracefx.core.builder import Builder, Ir
+from tracefx.core.builder import Builder, IrValue
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.settings import CompilationCache, cache_at
+from tracefx.core.settings import CompilationCache, as_compilation_cache
 from tracefx.extend import Effects, Lowerable, Primitive, ShapedArray, bind1
 from tracefx.xla import backend as xla_backend
-from tracefx.xla import entries, runtime
+from tracefx.xla import cache_keys, runtime
 from tracefx.xla.backend import XlaBackend
-from tracefx.xla.disk import Disk
-from tracefx.xla.entries import entry_name
+from tracefx.xla.cache_keys import disk_cache_key
+from tracefx.xla.disk_cache import DiskCache
 from tracefx.xla.lower import lower
 from tracefx.xla.runtime import bindings, executables
 
@@ -58,7 +58,7 @@ def run(of: Callable[..., Any] = f) -> Any:
 @pytest.fixture(autouse=True)
 def _unedited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is kept once the source was edited, as it may be while tests run."""
-    monkeypatch.setattr(entries, "own_text", lambda: b"rules")
+    monkeypatch.setattr(cache_keys, "tracefx_source_digest", lambda: b"rules")
 
 
 @pytest.fixture
@@ -194,46 +194,46 @@ def test_what_separates_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     device = runtime.devices()[0]
     jaxpr = program()
     names = {
-        "plain": entry_name(jaxpr, frozenset(), False, device, {}),
-        "program": entry_name(program(lambda x: fnp.sum(fnp.cos(x) * 2.0)), frozenset(), False, device, {}),
-        "donated": entry_name(jaxpr, frozenset({0}), False, device, {}),
-        "kept": entry_name(jaxpr, frozenset(), True, device, {}),
-        "option": entry_name(jaxpr, frozenset(), False, device, {"xla_cpu_enable_fast_math": True}),
-        "level": entry_name(jaxpr, frozenset(), False, device, {"optimization_level": 1}),
+        "plain": disk_cache_key(jaxpr, frozenset(), False, device, {}),
+        "program": disk_cache_key(program(lambda x: fnp.sum(fnp.cos(x) * 2.0)), frozenset(), False, device, {}),
+        "donated": disk_cache_key(jaxpr, frozenset({0}), False, device, {}),
+        "kept": disk_cache_key(jaxpr, frozenset(), True, device, {}),
+        "option": disk_cache_key(jaxpr, frozenset(), False, device, {"xla_cpu_enable_fast_math": True}),
+        "level": disk_cache_key(jaxpr, frozenset(), False, device, {"optimization_level": 1}),
     }
-    assert entry_name(program(), frozenset(), False, device, {}) == names["plain"]
+    assert disk_cache_key(program(), frozenset(), False, device, {}) == names["plain"]
     runtime_version = bindings.JAXLIB_VERSION
     monkeypatch.setattr(executables, "JAXLIB_VERSION", "0.0.1")
-    names["jaxlib"] = entry_name(jaxpr, frozenset(), False, device, {})
+    names["jaxlib"] = disk_cache_key(jaxpr, frozenset(), False, device, {})
     monkeypatch.setattr(executables, "JAXLIB_VERSION", runtime_version)
-    monkeypatch.setattr(entries, "own_text", lambda: b"other rules")
-    names["rules"] = entry_name(jaxpr, frozenset(), False, device, {})
-    monkeypatch.setattr(entries, "own_text", lambda: None)
-    assert entry_name(jaxpr, frozenset(), False, device, {}) is None
-    monkeypatch.setattr(entries, "own_text", lambda: b"rules")
+    monkeypatch.setattr(cache_keys, "tracefx_source_digest", lambda: b"other rules")
+    names["rules"] = disk_cache_key(jaxpr, frozenset(), False, device, {})
+    monkeypatch.setattr(cache_keys, "tracefx_source_digest", lambda: None)
+    assert disk_cache_key(jaxpr, frozenset(), False, device, {}) is None
+    monkeypatch.setattr(cache_keys, "tracefx_source_digest", lambda: b"rules")
 
     class OtherProcessor:
         def fingerprint(self) -> int:
             return 0
 
     monkeypatch.setattr(executables, "topology_for_devices", lambda devices: OtherProcessor())
-    names["processor"] = entry_name(jaxpr, frozenset(), False, device, {})
+    names["processor"] = disk_cache_key(jaxpr, frozenset(), False, device, {})
     assert None not in names.values()
     assert len(set(names.values())) == len(names)
 
 
 def test_the_source_counts_unless_it_was_edited_after_it_was_loaded(tmp_path: Path) -> None:
     loaded = time.time()
-    digests = [entries.digest_of(tmp_path, loaded)]
+    digests = [cache_keys.package_digest(tmp_path, loaded)]
     for name, text in (("a.py", "x = 1"), ("a.py", "x = 2"), ("b.py", ""), ("note.txt", "no rule")):
         (tmp_path / name).write_text(text)
         os.utime(tmp_path / name, (loaded - 10, loaded - 10))
-        digests.append(entries.digest_of(tmp_path, loaded))
+        digests.append(cache_keys.package_digest(tmp_path, loaded))
     assert digests[0] is None
     assert len(set(digests)) == 4
     assert digests[3] == digests[4]
     os.utime(tmp_path / "a.py", (loaded + 1, loaded + 1))
-    assert entries.digest_of(tmp_path, loaded) is None
+    assert cache_keys.package_digest(tmp_path, loaded) is None
 
 
 # ------------------------------------------------------------------ what is not kept
@@ -257,7 +257,7 @@ class Twice(Primitive, Lowerable):
         return avals
 
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> list[Ir]:
+    def lower(self, builder: Builder, *operands: IrValue) -> list[IrValue]:
         return builder.emit("stablehlo.add", [operands[0], operands[0]], [operands[0].aval])
 
 
@@ -273,7 +273,7 @@ def test_what_a_users_rule_makes_is_not_kept(folder: Path) -> None:
 
 
 def test_what_has_effects_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entries, "is_own", lambda jaxpr: True)  # as if tracefx had such operations
+    monkeypatch.setattr(cache_keys, "is_own", lambda jaxpr: True)  # as if tracefx had such operations
     run(of_users)
     assert len(files(folder)) == 1
     run(lambda x: bind1(Twice(observable=True), x))
@@ -301,22 +301,22 @@ def damaged(data: bytes, chance: random.Random) -> Iterator[bytes]:
 
 
 def test_a_damaged_file_is_as_good_as_none(tmp_path: Path) -> None:
-    cache, chance = cache_at(tmp_path), random.Random(0)
-    Disk().store(cache, NAME, chance.randbytes(300))
+    cache, chance = as_compilation_cache(tmp_path), random.Random(0)
+    DiskCache().store(cache, NAME, chance.randbytes(300))
     (path,) = files(tmp_path)
     whole = path.read_bytes()
     for data in damaged(whole, chance):
         path.write_bytes(data)
-        assert Disk().load(cache, NAME) is None
+        assert DiskCache().load(cache, NAME) is None
     path.write_bytes(whole)
-    assert Disk().load(cache, NAME) == whole[56:-32]
+    assert DiskCache().load(cache, NAME) == whole[56:-32]
 
 
 def test_a_file_under_anothers_name_is_as_good_as_none(tmp_path: Path) -> None:
-    cache = cache_at(tmp_path)
-    Disk().store(cache, NAME, b"content")
+    cache = as_compilation_cache(tmp_path)
+    DiskCache().store(cache, NAME, b"content")
     files(tmp_path)[0].rename(tmp_path / f"{OTHER.hex()}.executable")
-    assert Disk().load(cache, OTHER) is None
+    assert DiskCache().load(cache, OTHER) is None
 
 
 @pytest.mark.parametrize("harm", ["flipped", "cut", "extended", "of another format"])
@@ -326,7 +326,7 @@ def test_what_is_damaged_is_compiled_anew_and_replaced(harm: str, folder: Path, 
     whole = path.read_bytes()
     middle = len(whole) // 2
     if harm == "of another format":  # whole, but no executable
-        Disk().store(cache_at(folder), bytes.fromhex(path.stem), b"no executable")
+        DiskCache().store(as_compilation_cache(folder), bytes.fromhex(path.stem), b"no executable")
     else:
         flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
         path.write_bytes({"flipped": flipped, "cut": whole[:middle], "extended": whole + b"\0"}[harm])
@@ -341,11 +341,11 @@ def test_a_writer_that_is_killed_leaves_nothing_that_is_read(tmp_path: Path) -> 
         import sys
         from pathlib import Path
         from tracefx.core.settings import CompilationCache
-        from tracefx.xla.disk import Disk
+        from tracefx.xla.disk_cache import DiskCache
 
         print("ready", flush=True)
         while True:
-            Disk().store(CompilationCache(Path(sys.argv[1])), b"n" * 20, b"c" * int(sys.argv[2]))
+            DiskCache().store(CompilationCache(Path(sys.argv[1])), b"n" * 20, b"c" * int(sys.argv[2]))
     """
     command = [sys.executable, "-c", textwrap.dedent(text), str(tmp_path), str(size)]
     left: list[Path] = []
@@ -360,17 +360,17 @@ def test_a_writer_that_is_killed_leaves_nothing_that_is_read(tmp_path: Path) -> 
                     pytest.fail("the writer makes no file of another name")
                 time.sleep(0.001)
             writer.send_signal(signal.SIGKILL)
-        assert Disk().load(cache_at(tmp_path), NAME) in (None, b"c" * size)
+        assert DiskCache().load(as_compilation_cache(tmp_path), NAME) in (None, b"c" * size)
         left = list(tmp_path.glob("*.partial"))
         if left:
             break
     assert left  # one of them was killed in the middle of writing
-    Disk().store(cache_at(tmp_path), NAME, b"small")
+    DiskCache().store(as_compilation_cache(tmp_path), NAME, b"small")
     assert list(tmp_path.glob("*.partial")) == left  # it might still be written to
     os.utime(left[0], (0, 0))
-    Disk().store(cache_at(tmp_path), NAME, b"small")
+    DiskCache().store(as_compilation_cache(tmp_path), NAME, b"small")
     assert list(tmp_path.glob("*.partial")) == []
-    assert Disk().load(cache_at(tmp_path), NAME) == b"small"
+    assert DiskCache().load(as_compilation_cache(tmp_path), NAME) == b"small"
 
 
 def test_eight_processes_write_at_once(tmp_path: Path) -> None:
@@ -378,9 +378,9 @@ def test_eight_processes_write_at_once(tmp_path: Path) -> None:
     text = f"""
         from pathlib import Path
         from tracefx.core.settings import CompilationCache
-        from tracefx.xla.disk import Disk
+        from tracefx.xla.disk_cache import DiskCache
 
-        cache, disk, found = CompilationCache(Path({str(tmp_path)!r}), 3 * 20_200), Disk(), 0
+        cache, disk, found = CompilationCache(Path({str(tmp_path)!r}), 3 * 20_200), DiskCache(), 0
         for i in range(40):
             name, content = bytes([i % 5]) * 20, bytes([i % 5]) * 20_000
             loaded = disk.load(cache, name)
@@ -398,14 +398,14 @@ def test_eight_processes_write_at_once(tmp_path: Path) -> None:
     assert list(tmp_path.glob("*.partial")) == []
     for path in left:
         name = bytes.fromhex(path.stem)
-        assert Disk().load(cache_at(tmp_path), name) == name[:1] * 20_000
+        assert DiskCache().load(as_compilation_cache(tmp_path), name) == name[:1] * 20_000
 
 
 # ------------------------------------------------------------------ room
 
 
 def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
-    cache, a_disk = CompilationCache(tmp_path, 3 * (1000 + OVERHEAD)), Disk()
+    cache, a_disk = CompilationCache(tmp_path, 3 * (1000 + OVERHEAD)), DiskCache()
     names = [bytes([i]) * 20 for i in range(4)]
     for age, name in zip((30, 20, 10), names, strict=False):
         a_disk.store(cache, name, b"c" * 1000)
@@ -417,9 +417,9 @@ def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
 
 def test_what_is_larger_than_the_cache_is_not_kept(tmp_path: Path) -> None:
     cache = CompilationCache(tmp_path, 1000)
-    Disk().store(cache, NAME, b"c" * 500)
-    Disk().store(cache, OTHER, b"c" * 1000)
-    assert [Disk().load(cache, n) for n in (NAME, OTHER)] == [b"c" * 500, None]
+    DiskCache().store(cache, NAME, b"c" * 500)
+    DiskCache().store(cache, OTHER, b"c" * 1000)
+    assert [DiskCache().load(cache, n) for n in (NAME, OTHER)] == [b"c" * 500, None]
 
 
 # ------------------------------------------------------------------ disks that fail

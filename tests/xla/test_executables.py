@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.xla.samples import address, compiled, doubling, same
-from tracefx.core.memory import aligned_empty
+from tracefx.core.host_memory import aligned_empty
 from tracefx.xla import runtime
 from tracefx.xla.runtime import Buffer, Device, ir
 
@@ -45,7 +45,10 @@ def test_several_results_and_none(device: Device) -> None:
         device,
     )
     a, b = np.array([1, 2], np.float32), np.array(3, np.int32)
-    got = [runtime.to_numpy(each) for each in executable.execute([runtime.put(a, device), runtime.put(b, device)])]
+    got = [
+        runtime.buffer_to_numpy(each)
+        for each in executable.execute([runtime.buffer_from_numpy(a, device), runtime.buffer_from_numpy(b, device)])
+    ]
     assert same(got[0], b)
     assert same(got[1], a)
     assert compiled("func.func public @main() { return }", device).execute([]) == []
@@ -54,8 +57,8 @@ def test_several_results_and_none(device: Device) -> None:
 def test_a_serialized_executable_runs_again(device: Device) -> None:
     loaded = runtime.load_executable(doubling(device).serialize(), device)
     assert loaded.results == (runtime.ArraySpec((8,), np.dtype(np.float32)),)
-    ones = runtime.put(np.ones(8, np.float32), device)
-    assert same(runtime.to_numpy(loaded.execute([ones])[0]), np.full(8, 2, np.float32))
+    ones = runtime.buffer_from_numpy(np.ones(8, np.float32), device)
+    assert same(runtime.buffer_to_numpy(loaded.execute([ones])[0]), np.full(8, 2, np.float32))
 
 
 def test_bytes_that_are_no_executable_are_refused(device: Device) -> None:
@@ -75,10 +78,10 @@ def test_bytes_that_are_no_executable_are_refused(device: Device) -> None:
 def test_a_donated_buffer_is_reused_and_gone(attributes: str, device: Device) -> None:
     executable = doubling(device, attributes)
     ones = np.ones(8, np.float32)
-    buffer = runtime.put(ones, device, copy=True)
-    where = address(runtime.to_numpy(buffer))
+    buffer = runtime.buffer_from_numpy(ones, device, copy=True)
+    where = address(runtime.buffer_to_numpy(buffer))
     (result,) = executable.execute([buffer])
-    got = runtime.to_numpy(result)
+    got = runtime.buffer_to_numpy(result)
     assert address(got) == where
     assert same(got, 2 * ones)
     assert runtime.is_deleted(buffer)
@@ -92,13 +95,13 @@ def test_donation_writes_to_nobody_elses_memory(attributes: str, device: Device)
     executable = doubling(device, attributes)
     array = aligned_empty((8,), np.dtype(np.float32))
     array[...] = 1
-    (result,) = executable.execute([runtime.put(array, device)])
-    assert np.array_equal(runtime.to_numpy(result), np.full(8, 2, np.float32))
+    (result,) = executable.execute([runtime.buffer_from_numpy(array, device)])
+    assert np.array_equal(runtime.buffer_to_numpy(result), np.full(8, 2, np.float32))
     assert np.array_equal(array, np.ones(8, np.float32))
-    viewed = runtime.put(array, device, copy=True)
-    view = runtime.to_numpy(viewed)
+    viewed = runtime.buffer_from_numpy(array, device, copy=True)
+    view = runtime.buffer_to_numpy(viewed)
     (result,) = executable.execute([viewed])
-    assert np.array_equal(runtime.to_numpy(result), np.full(8, 2, np.float32))
+    assert np.array_equal(runtime.buffer_to_numpy(result), np.full(8, 2, np.float32))
     assert np.array_equal(view, np.ones(8, np.float32))
 
 
@@ -129,7 +132,7 @@ def test_wrong_arguments_are_refused(device: Device) -> None:
     with pytest.raises(runtime.ExecutionError, match="0 arguments"):
         executable.execute([])
     with pytest.raises(runtime.ExecutionError, match="incompatible size"):
-        executable.execute([runtime.put(np.ones(3, np.float32), device)])
+        executable.execute([runtime.buffer_from_numpy(np.ones(3, np.float32), device)])
 
 
 CALLBACK = """func.func public @main(%a: tensor<f32>) -> tensor<f32> {
@@ -147,7 +150,7 @@ def fail(*_: object) -> tuple[object, ...]:
 def test_an_error_while_a_program_is_enqueued_is_raised_there(device: Device) -> None:
     executable = runtime.compile_module(runtime.parse_module(CALLBACK), device=device, host_callbacks=[fail])
     with pytest.raises(runtime.ExecutionError, match="the callback's own words"):
-        executable.execute([runtime.put(np.array(1, np.float32), device)])
+        executable.execute([runtime.buffer_from_numpy(np.array(1, np.float32), device)])
 
 
 def test_a_later_error_is_raised_by_whoever_waits(device: Device) -> None:
@@ -176,7 +179,7 @@ def test_a_later_error_is_raised_by_whoever_waits(device: Device) -> None:
         f"func.func public @main(%a: {kind}) -> {kind} {{ %r = stablehlo.negate %a : {kind} return %r : {kind} }}",
         device,
     )
-    start = runtime.put(np.ones((1000, 1000), np.float32), device)
+    start = runtime.buffer_from_numpy(np.ones((1000, 1000), np.float32), device)
 
     def enqueue() -> list[Buffer]:
         # XLA enqueues a program only while an argument is still being computed. Should this thread be kept from
@@ -191,7 +194,7 @@ def test_a_later_error_is_raised_by_whoever_waits(device: Device) -> None:
     results = enqueue()
     dependent = negating.execute(results[:1])
     for result in (*results, *dependent):
-        for wait in (runtime.to_numpy, runtime.block_until_ready, runtime.to_dlpack, runtime.to_numpy):
+        for wait in (runtime.buffer_to_numpy, runtime.block_until_ready, runtime.to_dlpack, runtime.buffer_to_numpy):
             with pytest.raises(runtime.ExecutionError, match="the callback's own words"):
                 wait(result)
         assert runtime.is_ready(result)
@@ -206,8 +209,8 @@ def test_a_host_callback_is_called(device: Device) -> None:
     executable = runtime.compile_module(
         runtime.parse_module(CALLBACK), device=device, host_callbacks=[lambda a: (np.asarray(a) + 1,)]
     )
-    (result,) = executable.execute([runtime.put(np.array(1, np.float32), device)])
-    assert runtime.to_numpy(result) == 2
+    (result,) = executable.execute([runtime.buffer_from_numpy(np.array(1, np.float32), device)])
+    assert runtime.buffer_to_numpy(result) == 2
 
 
 def test_lapack_kernels_are_registered(device: Device) -> None:
@@ -220,7 +223,7 @@ def test_lapack_kernels_are_registered(device: Device) -> None:
         return %r#0, %r#1 : tensor<2x2xf64>, tensor<i32>
     }}"""
     array = np.array([[4.0, 2.0], [2.0, 5.0]])
-    factor = runtime.to_numpy(compiled(text, device).execute([runtime.put(array, device)])[0])
+    factor = runtime.buffer_to_numpy(compiled(text, device).execute([runtime.buffer_from_numpy(array, device)])[0])
     assert np.array_equal(np.tril(factor), np.array([[2.0, 0.0], [1.0, 2.0]]))
 
 
@@ -233,7 +236,10 @@ def test_eight_threads_run_one_executable(device: Device) -> None:
     def work(seed: int) -> bool:
         for step in range(200):
             array = np.full(8, seed * 1000 + step, np.float32)
-            if not same(runtime.to_numpy(executable.execute([runtime.put(array, device)])[0]), array + array):
+            if not same(
+                runtime.buffer_to_numpy(executable.execute([runtime.buffer_from_numpy(array, device)])[0]),
+                array + array,
+            ):
                 return False
         return True
 
@@ -245,19 +251,19 @@ def test_eight_threads_build_and_compile(device: Device) -> None:
     def work(seed: int) -> float:
         kind = runtime.tensor_type((seed + 1,), np.dtype(np.float32))
         module = runtime.new_module(f"m{seed}")
-        with runtime.lowering():
-            block = runtime.function(module, "main", [kind], [kind])
+        with runtime.unknown_location():
+            block = runtime.add_function(module, "main", [kind], [kind])
             with ir.InsertionPoint(block):
                 value = block.arguments[0]
-                step = runtime.dense(np.array(seed, np.float32), (seed + 1,))
+                step = runtime.dense_attr(np.array(seed, np.float32), (seed + 1,))
                 for _ in range(50):
                     constant = runtime.create("stablehlo.constant", [kind], [], {"value": step})
                     value = runtime.create("stablehlo.add", [kind], [value, constant.result]).result
                 runtime.create("func.return", [], [value])
         runtime.verify(module)
         executable = runtime.compile_module(module, device=device)
-        (result,) = executable.execute([runtime.put(np.zeros(seed + 1, np.float32), device)])
-        return float(runtime.to_numpy(result).sum())
+        (result,) = executable.execute([runtime.buffer_from_numpy(np.zeros(seed + 1, np.float32), device)])
+        return float(runtime.buffer_to_numpy(result).sum())
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(work, range(16))) == [50.0 * seed * (seed + 1) for seed in range(16)]
@@ -304,17 +310,17 @@ def test_jax_is_never_imported(device: Device) -> None:
         executable = runtime.compile_module(module, device=device)
         executable = runtime.load_executable(executable.serialize(), device)
         for dtype in (np.float32, np.complex64, np.bool_, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.int4):
-            buffer = runtime.put(np.ones(2, dtype), device)
-            runtime.block_until_ready(buffer), runtime.is_ready(buffer), repr(runtime.to_numpy(buffer))
+            buffer = runtime.buffer_from_numpy(np.ones(2, dtype), device)
+            runtime.block_until_ready(buffer), runtime.is_ready(buffer), repr(runtime.buffer_to_numpy(buffer))
             if dtype is not ml_dtypes.int4:
-                runtime.from_dlpack(runtime.to_numpy(buffer), device, copy=True)
-        (result,) = executable.execute([runtime.put(np.ones(2, np.float32), device)])
-        total = runtime.to_numpy(result).sum()
+                runtime.from_dlpack(runtime.buffer_to_numpy(buffer), device, copy=True)
+        (result,) = executable.execute([runtime.buffer_from_numpy(np.ones(2, np.float32), device)])
+        total = runtime.buffer_to_numpy(result).sum()
         executable.hlo_text(), executable.cost_analysis(), executable.memory_analysis(), executable.fingerprint
         runtime.lapack_kernel("potrf_ffi", np.dtype(np.float32))
-        runtime.delete(result)
+        runtime.delete_buffer(result)
         try:
-            runtime.to_numpy(result)
+            runtime.buffer_to_numpy(result)
         except runtime.DeletedBufferError:
             pass
         print(total, tried, "jax" in sys.modules)
@@ -330,8 +336,8 @@ def test_the_number_of_host_devices_is_xlas_flag_and_nothing_is_logged() -> None
         last = runtime.devices()[-1]
         text = "func.func public @main(%a: tensor<ui4>) -> tensor<ui4> { return %a : tensor<ui4> }"
         executable = runtime.compile_module(runtime.parse_module(text), device=last)
-        (result,) = executable.execute([runtime.put(np.array(3, ml_dtypes.uint4), last)])
-        print(len(runtime.devices()), last.id, runtime.to_numpy(result), "jax" in sys.modules)
+        (result,) = executable.execute([runtime.buffer_from_numpy(np.array(3, ml_dtypes.uint4), last)])
+        print(len(runtime.devices()), last.id, runtime.buffer_to_numpy(result), "jax" in sys.modules)
     """
     assert run_alone(code, XLA_FLAGS="--xla_force_host_platform_device_count=3") == "3 2 3 False\n"
 
@@ -342,7 +348,8 @@ def test_an_executable_is_loaded_in_another_process(device: Device) -> None:
         from tracefx.xla import runtime
         device = runtime.devices()[0]
         executable = runtime.load_executable(bytes.fromhex(sys.argv[1] if len(sys.argv) > 1 else DATA), device)
-        print(runtime.to_numpy(executable.execute([runtime.put(np.ones(8, np.float32), device)])[0])[0])
+        print(runtime.buffer_to_numpy(executable.execute([runtime.buffer_from_numpy(np.ones(8, np.float32),
+        device)])[0])[0])
     """
     data = doubling(device).serialize().hex()
     assert run_alone(f"DATA = {data!r}\n" + textwrap.dedent(code)) == "2.0\n"

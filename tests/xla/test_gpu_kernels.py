@@ -23,10 +23,10 @@ from jax.lax import linalg as theirs
 from typing_extensions import override
 
 import tracefx as fx
-from tests.closeness import BESIDE_JAX, assert_near
+from tests.closeness import JAX_TOLERANCE, assert_near
 from tracefx.core.dtypes import NDArray
 from tracefx.lax import linalg as ours
-from tracefx.ops.linalg.eigen import unpacked
+from tracefx.ops.linalg.eigen import unpack_eigenvectors
 from tracefx.xla import runtime
 from tracefx.xla.emitter import Emitter
 
@@ -240,11 +240,13 @@ def run_here(text: str, args: Sequence[NDArray]) -> list[NDArray]:
         r"stablehlo\.custom_call @(\w+)\(([^)]*)\) \{.*\} : (\(.*?\)) -> (.*?)$", calling, text, flags=re.MULTILINE
     )
     assert functions
-    with runtime.lowering():
+    with runtime.unknown_location():
         module = runtime.parse_module(here)
     device = runtime.devices()[0]
-    program = runtime.compile_calling_module(module, functions, device=device)
-    return [runtime.to_numpy(out) for out in program.execute([runtime.put(x, device) for x in args])]
+    program = runtime.compile_host_calling_module(module, functions, device=device)
+    return [
+        runtime.buffer_to_numpy(out) for out in program.execute([runtime.buffer_from_numpy(x, device) for x in args])
+    ]
 
 
 def spec(tensor: str) -> runtime.ArraySpec:
@@ -291,7 +293,7 @@ def test_eigenvectors_in_conjugate_pairs_are_unpacked(dtype: str) -> None:
     # As LAPACK and cuSOLVER give them: the real part in the place of the first of a pair, the imaginary one behind it.
     packed = np.where(values.imag[:, None, :] < 0, -vectors.imag, vectors.real)
     with fx.enable_x64():
-        np.testing.assert_array_equal(unpacked(fx.numpy.asarray(values), fx.numpy.asarray(packed)), vectors)
+        np.testing.assert_array_equal(unpack_eigenvectors(fx.numpy.asarray(values), fx.numpy.asarray(packed)), vectors)
 
 
 @pytest.mark.parametrize("dtype", ALL)
@@ -309,7 +311,7 @@ def test_few_tridiagonal_equations_are_solved_without_a_kernel(n: int, dtype: st
         got = dataclasses.replace(jax.export.deserialize(bytearray(there.to_jax())), platforms=("cpu",)).call(
             *map(jax.numpy.asarray, (dl, d, du, b))
         )
-    assert_near(got, want, BESIDE_JAX)
+    assert_near(got, want, JAX_TOLERANCE)
 
 
 @pytest.mark.parametrize(
@@ -336,7 +338,7 @@ def test_implementations_that_gpus_lack_are_refused(f: Callable[..., Any], messa
 
 @pytest.mark.parametrize("named", [True, False])
 def test_cusolver_finds_eigenvalues_if_it_is_named_or_there(named: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime, "offers", lambda target: target == "cusolver_geev_ffi")
+    monkeypatch.setattr(runtime, "is_kernel_available", lambda target: target == "cusolver_geev_ffi")
     which = ours.EigImplementation.CUSOLVER if named else None
 
     def f(x: Any) -> Any:
@@ -368,13 +370,13 @@ def test_plugins_that_are_not_there_have_no_kernels() -> None:
     assert runtime.is_gpu_kernel("cusolver_getrf_ffi")
     assert runtime.is_gpu_kernel("hipsparse_gtsv2_ffi")
     assert not runtime.is_gpu_kernel("lapack_sgetrf_ffi")
-    assert runtime.is_hybrid("cuhybrid_geqp3")
-    assert not runtime.is_hybrid("cusolver_getrf_ffi")
+    assert runtime.is_hybrid_kernel("cuhybrid_geqp3")
+    assert not runtime.is_hybrid_kernel("cusolver_getrf_ffi")
 
 
 def test_programs_know_of_kernels_that_compute_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared: list[str] = []
-    monkeypatch.setattr(runtime, "prepare_hybrid_kernels", lambda: prepared.append("there"))
+    monkeypatch.setattr(runtime, "initialize_hybrid_kernels", lambda: prepared.append("there"))
     for name, calls in (("lu", False), ("eig", True)):
         emitter = Emitter(runtime.new_module(name), "cuda")
         emitter.function("main", fx.make_jaxpr(getattr(ours, name))(np.ones((3, 3), np.float32)).jaxpr)

@@ -98,7 +98,7 @@ def test_an_entry_of_another_version_is_neither_taken_nor_lost(first: str, tmp_p
 def test_an_executable_of_another_version_is_refused(tmp_path: Path) -> None:
     run(OTHER, COMPILE, tmp_path)
     for entry in entries(tmp_path):
-        content = entry.read_bytes()[28 + 20 + 8 : -32]  # the format is described in tracefx/xla/disk.py
+        content = entry.read_bytes()[28 + 20 + 8 : -32]  # the format is described in tracefx/xla/disk_cache.py
         with pytest.raises(
             runtime.LoadError, match=rf"was written by jaxlib \S+, this is {version('jaxlib')}: compile"
         ):

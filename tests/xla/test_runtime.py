@@ -14,7 +14,7 @@ import pytest
 from typing_extensions import CapsuleType
 
 from tests.xla.samples import PACKED, SHAPES, AnyArray, address, by_dtype, same, values
-from tracefx.core.memory import ALIGNMENT, aligned_empty
+from tracefx.core.host_memory import ALIGNMENT, aligned_empty
 from tracefx.xla import runtime
 from tracefx.xla.runtime import Buffer, Device, ir
 
@@ -42,8 +42,8 @@ def test_every_dtype_and_shape_there_and_back(
     dtype: np.dtype[np.generic], view: Callable[[AnyArray], AnyArray], copy: bool, device: Device
 ) -> None:
     array = view(values(dtype))
-    buffer = runtime.put(array, device, copy=copy)
-    got = runtime.to_numpy(buffer)
+    buffer = runtime.buffer_from_numpy(array, device, copy=copy)
+    got = runtime.buffer_to_numpy(buffer)
     assert same(got, array)
     assert not got.flags.writeable
     assert buffer.aval == runtime.ArraySpec(array.shape, dtype)
@@ -53,12 +53,12 @@ def test_every_dtype_and_shape_there_and_back(
 def test_foreign_byte_order_becomes_native(dtype: type[np.generic], device: Device) -> None:
     array = values(np.dtype(dtype))
     swapped = array.astype(np.dtype(dtype).newbyteorder())
-    assert same(runtime.to_numpy(runtime.put(swapped, device)), array)
+    assert same(runtime.buffer_to_numpy(runtime.buffer_from_numpy(swapped, device)), array)
 
 
 def test_a_big_array_there_and_back(device: Device) -> None:
     array = np.arange(3_000_000, dtype=np.int64).reshape(1000, 3000).T
-    assert same(runtime.to_numpy(runtime.put(array, device)), array)
+    assert same(runtime.buffer_to_numpy(runtime.buffer_from_numpy(array, device)), array)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_big_array_there_and_back(device: Device) -> None:
 )
 def test_dtypes_that_xla_lacks_are_refused(array: AnyArray, device: Device) -> None:
     with pytest.raises(TypeError, match="no element type"):
-        runtime.put(array, device)
+        runtime.buffer_from_numpy(array, device)
 
 
 @by_dtype
@@ -74,17 +74,17 @@ def test_aligned_memory_is_borrowed_and_read_where_it_lies(dtype: np.dtype[np.ge
     array = aligned_empty((3, 4), dtype)
     array[...] = values(dtype)
     assert address(array) % ALIGNMENT == 0
-    got = runtime.to_numpy(runtime.put(array, device))
+    got = runtime.buffer_to_numpy(runtime.buffer_from_numpy(array, device))
     assert (address(got) == address(array)) is (dtype not in PACKED)
-    assert address(runtime.to_numpy(runtime.put(array, device, copy=True))) != address(array)
+    assert address(runtime.buffer_to_numpy(runtime.buffer_from_numpy(array, device, copy=True))) != address(array)
 
 
 def test_a_copied_array_may_be_written_to_again(device: Device) -> None:
     array = aligned_empty((1 << 20,), np.dtype(np.float32))
     array[...] = 1
-    buffer = runtime.put(array, device, copy=True)
+    buffer = runtime.buffer_from_numpy(array, device, copy=True)
     array[...] = 2
-    assert runtime.to_numpy(buffer).max() == 1
+    assert runtime.buffer_to_numpy(buffer).max() == 1
 
 
 def test_borrowed_memory_lives_as_long_as_the_last_view(device: Device) -> None:
@@ -94,35 +94,37 @@ def test_borrowed_memory_lives_as_long_as_the_last_view(device: Device) -> None:
     array = aligned_empty((8,), np.dtype(np.float32)).view(Owned)
     array[...] = 3
     gone = weakref.ref(array)
-    buffer = runtime.put(array, device)
-    view = runtime.to_numpy(buffer)
+    buffer = runtime.buffer_from_numpy(array, device)
+    view = runtime.buffer_to_numpy(buffer)
     del array, buffer
     gc.collect()
     assert gone() is not None
     assert np.array_equal(view, np.full(8, 3, np.float32))
     del view
     gc.collect()
-    runtime.to_numpy(runtime.put(np.zeros(1, np.float32), device))  # jaxlib drops references at its next call
+    runtime.buffer_to_numpy(
+        runtime.buffer_from_numpy(np.zeros(1, np.float32), device)
+    )  # jaxlib drops references at its next call
     assert gone() is None
 
 
 def test_reading_a_deleted_buffer(device: Device) -> None:
     for dtype in (np.dtype(np.float32), np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.int4)):
-        buffer = runtime.put(values(dtype), device)
+        buffer = runtime.buffer_from_numpy(values(dtype), device)
         assert runtime.is_ready(buffer)
         assert not runtime.is_deleted(buffer)
-        runtime.delete(buffer)
+        runtime.delete_buffer(buffer)
         assert runtime.is_deleted(buffer)
-        for read in (runtime.to_numpy, runtime.block_until_ready, runtime.is_ready, runtime.to_dlpack):
+        for read in (runtime.buffer_to_numpy, runtime.block_until_ready, runtime.is_ready, runtime.to_dlpack):
             with pytest.raises(runtime.DeletedBufferError, match=dtype.name):
                 read(buffer)
 
 
 def test_a_view_outlives_the_deletion_of_its_buffer(device: Device) -> None:
-    buffer = runtime.put(np.arange(8, dtype=np.float32), device, copy=True)
-    view = runtime.to_numpy(buffer)
-    runtime.delete(buffer)
-    others = [runtime.put(np.full(8, 7, np.float32), device, copy=True) for _ in range(100)]
+    buffer = runtime.buffer_from_numpy(np.arange(8, dtype=np.float32), device, copy=True)
+    view = runtime.buffer_to_numpy(buffer)
+    runtime.delete_buffer(buffer)
+    others = [runtime.buffer_from_numpy(np.full(8, 7, np.float32), device, copy=True) for _ in range(100)]
     assert np.array_equal(view, np.arange(8, dtype=np.float32))
     assert len(others) == 100
 
@@ -145,30 +147,32 @@ class Exporter:
 
 @by_dtype
 def test_dlpack_shares_memory_both_ways(dtype: np.dtype[np.generic], device: Device) -> None:
-    buffer = runtime.put(values(dtype), device)
+    buffer = runtime.buffer_from_numpy(values(dtype), device)
     if dtype in PACKED:
         with pytest.raises(BufferError, match=dtype.name):
             runtime.to_dlpack(buffer)
         return
     again = runtime.from_dlpack(Exporter(buffer), device, copy=False)
-    assert same(runtime.to_numpy(again), values(dtype))
-    assert address(runtime.to_numpy(again)) == address(runtime.to_numpy(buffer))
+    assert same(runtime.buffer_to_numpy(again), values(dtype))
+    assert address(runtime.buffer_to_numpy(again)) == address(runtime.buffer_to_numpy(buffer))
     copied = runtime.from_dlpack(Exporter(buffer), device, copy=True)
-    assert same(runtime.to_numpy(copied), values(dtype))
-    assert address(runtime.to_numpy(copied)) != address(runtime.to_numpy(buffer))
+    assert same(runtime.buffer_to_numpy(copied), values(dtype))
+    assert address(runtime.buffer_to_numpy(copied)) != address(runtime.buffer_to_numpy(buffer))
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.bool_, jnp.int32, jnp.float8_e4m3fn])
 def test_arrays_of_jax_come_in(dtype: type[np.generic], device: Device) -> None:
     theirs = jnp.arange(6).reshape(2, 3).astype(dtype)
-    assert same(runtime.to_numpy(runtime.from_dlpack(cast(runtime.SupportsDLPack, theirs), device)), np.asarray(theirs))
+    assert same(
+        runtime.buffer_to_numpy(runtime.from_dlpack(cast(runtime.SupportsDLPack, theirs), device)), np.asarray(theirs)
+    )
 
 
 def test_a_read_only_array_of_numpy_comes_in(device: Device) -> None:
     array = aligned_empty((4,), np.dtype(np.float32))
     array[...] = 5
     array.flags.writeable = False
-    assert address(runtime.to_numpy(runtime.from_dlpack(array, device, copy=False))) == address(array)
+    assert address(runtime.buffer_to_numpy(runtime.from_dlpack(array, device, copy=False))) == address(array)
 
 
 def test_sharing_that_would_need_a_copy_is_refused(device: Device) -> None:
@@ -176,11 +180,11 @@ def test_sharing_that_would_need_a_copy_is_refused(device: Device) -> None:
     array[...] = 5
     with pytest.raises(BufferError, match="64 bytes"):
         runtime.from_dlpack(array[1:], device, copy=False)
-    assert same(runtime.to_numpy(runtime.from_dlpack(array[1:], device)), array[1:])
+    assert same(runtime.buffer_to_numpy(runtime.from_dlpack(array[1:], device)), array[1:])
 
 
 def test_a_capsule_is_read_once(device: Device) -> None:
-    capsule = runtime.to_dlpack(runtime.put(np.zeros(3, np.float32), device))
+    capsule = runtime.to_dlpack(runtime.buffer_from_numpy(np.zeros(3, np.float32), device))
 
     class Used:
         def __dlpack__(self) -> CapsuleType:
@@ -205,15 +209,15 @@ def test_a_constant_is_the_array_it_was_made_of(
     array = view(values(dtype))
     kind = runtime.tensor_type(array.shape, dtype)
     module = runtime.new_module("constant")
-    with runtime.lowering():
-        block = runtime.function(module, "main", [], [kind])
+    with runtime.unknown_location():
+        block = runtime.add_function(module, "main", [], [kind])
         with ir.InsertionPoint(block):
-            constant = runtime.create("stablehlo.constant", [kind], [], {"value": runtime.dense(array)})
+            constant = runtime.create("stablehlo.constant", [kind], [], {"value": runtime.dense_attr(array)})
             runtime.create("func.return", [], [constant.result])
     runtime.verify(module)
     executable = runtime.compile_module(module, device=device)
     assert executable.results == (runtime.ArraySpec(array.shape, dtype),)
-    assert same(runtime.to_numpy(executable.execute([])[0]), array)
+    assert same(runtime.buffer_to_numpy(executable.execute([])[0]), array)
 
 
 @by_dtype
@@ -222,10 +226,10 @@ def test_a_type_says_its_dtype(dtype: np.dtype[np.generic]) -> None:
 
 
 def test_a_scalar_becomes_a_splat_of_a_shape() -> None:
-    assert str(runtime.dense(np.array(2, ">i4"), (1000, 1000))) == "dense<2> : tensor<1000x1000xi32>"
-    assert str(runtime.dense(np.broadcast_to(np.uint8(2), (9, 9)))) == "dense<2> : tensor<9x9xui8>"
+    assert str(runtime.dense_attr(np.array(2, ">i4"), (1000, 1000))) == "dense<2> : tensor<1000x1000xi32>"
+    assert str(runtime.dense_attr(np.broadcast_to(np.uint8(2), (9, 9)))) == "dense<2> : tensor<9x9xui8>"
     with pytest.raises(ValueError, match="one element"):
-        runtime.dense(np.arange(2), (2, 2))
+        runtime.dense_attr(np.arange(2), (2, 2))
 
 
 def test_attributes_read_as_they_should() -> None:
@@ -239,17 +243,19 @@ def test_attributes_read_as_they_should() -> None:
     assert str(runtime.symbol_attr("f")) == "@f"
     both = runtime.array_attr([runtime.string_attr("a"), runtime.dict_attr({"b": runtime.integer_attr(1)})])
     assert str(both) == '["a", {b = 1 : i64}]'
-    less = runtime.attribute("#stablehlo<comparison_direction LT>")
-    assert runtime.hlo.ComparisonDirectionAttr(less).value == "LT"
+    less = runtime.parse_attribute("#stablehlo<comparison_direction LT>")
+    assert runtime.stablehlo.ComparisonDirectionAttr(less).value == "LT"
     with pytest.raises(runtime.InvalidModuleError, match="LESS"):
-        runtime.attribute("#stablehlo<comparison_direction LESS>")
+        runtime.parse_attribute("#stablehlo<comparison_direction LESS>")
 
 
 def test_a_module_prints_and_parses() -> None:
     kind = runtime.tensor_type((2,), np.dtype(np.float32))
     module = runtime.new_module("m")
-    with runtime.lowering():
-        block = runtime.function(module, "main", [kind], [kind], argument_attributes=[{"x.y": runtime.bool_attr(True)}])
+    with runtime.unknown_location():
+        block = runtime.add_function(
+            module, "main", [kind], [kind], argument_attributes=[{"x.y": runtime.bool_attr(True)}]
+        )
         with ir.InsertionPoint(block):
             runtime.create("func.return", [], list(block.arguments))
     text = runtime.module_text(module)
@@ -262,8 +268,8 @@ def test_a_module_prints_and_parses() -> None:
 def test_operations_stand_where_they_are_put_and_say_where_they_come_from() -> None:
     kind = runtime.tensor_type((), np.dtype(np.float32))
     module = runtime.new_module("m")
-    with runtime.lowering():
-        block = runtime.function(module, "main", [kind], [kind], public=False)
+    with runtime.unknown_location():
+        block = runtime.add_function(module, "main", [kind], [kind], public=False)
         with runtime.at_end(block):
             with runtime.location("scope/negate", "model.py", 7):
                 negated = runtime.create("stablehlo.negate", [kind], [block.arguments[0]])
@@ -283,8 +289,8 @@ def test_a_wrong_module_is_refused() -> None:
         runtime.parse_module("nonsense")
     module = runtime.new_module("m")
     kinds = [runtime.tensor_type((size,), np.dtype(np.float32)) for size in (2, 3)]
-    with runtime.lowering():
-        block = runtime.function(module, "main", kinds, kinds[:1])
+    with runtime.unknown_location():
+        block = runtime.add_function(module, "main", kinds, kinds[:1])
         with ir.InsertionPoint(block):
             total = runtime.create("stablehlo.add", kinds[:1], list(block.arguments))
             runtime.create("func.return", [], [total.result])

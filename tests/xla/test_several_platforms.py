@@ -19,7 +19,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx.xla import runtime
-from tracefx.xla.lower import lower_for, whole
+from tracefx.xla.lower import lower_for, plan_export
 
 X: Final = np.random.RandomState(0).randn(4, 4).astype(np.float32)
 BOTH: Final = ("cpu", "cuda")
@@ -115,7 +115,7 @@ def test_nothing_stays_of_what_a_rule_did_before_it_asked() -> None:
 
     z = (X + 1j * X.T).astype(np.complex64)
     program = fx.jit(solved).trace(z).trace.jaxpr
-    text = runtime.module_text(lower_for(whole(program), "solved", BOTH).module)  # not yet tidied by StableHLO
+    text = runtime.module_text(lower_for(plan_export(program), "solved", BOTH).module)  # not yet tidied by StableHLO
     assert text.count("stablehlo.case") == 1
     assert text.count("chlo.conj") == 2
     assert "token" not in text

@@ -8,34 +8,36 @@ from typing import final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.control.saving import Policy, Reopenable, Reopened, reopened_body
+from tracefx.control.remat import CheckpointPolicy, Rematerializable, RematSplit, split_body_for_remat
 from tracefx.core.avals import Axes, ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
-from tracefx.core.builder import Builder, Ir
+from tracefx.core.body_transform import BodyInterpreter, BodyTransformable, flatten_to_arrays, unpack_results
+from tracefx.core.builder import Builder, IrValue
 from tracefx.core.effects import Effects
-from tracefx.core.entering import Enterable, Entry, called, flat
 from tracefx.core.handler import bind
-from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr
+from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.passes import Prunable, prune
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
-    Linear,
     Lowerable,
     MappedAxis,
     Primitive,
     Recorder,
     Tangent,
     Transposable,
+    UndefinedPrimal,
     Zero,
 )
 from tracefx.core.values import Value
 from tracefx.core.varying import Flow
-from tracefx.interpreters.derived import Mask, batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
+from tracefx.interpreters.jaxpr_transforms import Mask, batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
 
 
 @frozen(eq=False)
-class Application(Primitive, CarriesJaxprs, Prunable, Enterable, Differentiable, Transposable, Batchable, Lowerable):
+class CallPrimitive(
+    Primitive, HasSubjaxprs, Prunable, BodyTransformable, Differentiable, Transposable, Batchable, Lowerable
+):
     """An operation that does what its one program does: transformed, it is itself with the program transformed."""
 
     @property
@@ -44,14 +46,14 @@ class Application(Primitive, CarriesJaxprs, Prunable, Enterable, Differentiable,
         return jaxpr
 
     @property
-    def called(self) -> str:
+    def callee_name(self) -> str:
         """What messages and compiled programs call the program."""
         return self.name
 
     @property
     @override
     def profile_name(self) -> str:
-        return self.name if self.called == self.name else f"{self.name}({self.called})"
+        return self.name if self.callee_name == self.name else f"{self.name}({self.callee_name})"
 
     @override
     def prune(self, used_outs: tuple[bool, ...]) -> tuple[Primitive, tuple[bool, ...], tuple[bool, ...]]:
@@ -68,7 +70,7 @@ class Application(Primitive, CarriesJaxprs, Prunable, Enterable, Differentiable,
         body = self.body
         if avals != body.in_avals:
             raise TypeError(
-                f"{self.name} of {self.called} takes ({show_avals(body.in_avals)}), got ({show_avals(avals)})"
+                f"{self.name} of {self.callee_name} takes ({show_avals(body.in_avals)}), got ({show_avals(avals)})"
             )
         return body.out_avals
 
@@ -78,7 +80,7 @@ class Application(Primitive, CarriesJaxprs, Prunable, Enterable, Differentiable,
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return BACKEND.value.run(self.body, args, self.called)
+        return BACKEND.value.run(self.body, args, self.callee_name)
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -94,15 +96,15 @@ class Application(Primitive, CarriesJaxprs, Prunable, Enterable, Differentiable,
         ]
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
-        linear = tuple([isinstance(a, Linear) for a in args])
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        linear = tuple([isinstance(a, UndefinedPrimal) for a in args])
         derived = transpose_jaxpr(self.body, linear, tuple([not isinstance(ct, Zero) for ct in cts]))
-        others = [a for a in args if not isinstance(a, Linear)]
+        others = [a for a in args if not isinstance(a, UndefinedPrimal)]
         given = [ct for ct in cts if not isinstance(ct, Zero)]
         outs = bind(self.with_jaxprs(derived.jaxpr), *derived.consts, *others, *given)
         results, nonzero = iter(outs), iter(derived.in_nonzero)
         return [
-            (next(results) if next(nonzero) else Zero(a.aval.tangent())) if isinstance(a, Linear) else None
+            (next(results) if next(nonzero) else Zero(a.aval.tangent())) if isinstance(a, UndefinedPrimal) else None
             for a in args
         ]
 
@@ -114,21 +116,21 @@ class Application(Primitive, CarriesJaxprs, Prunable, Enterable, Differentiable,
         return bind(self.with_jaxprs(derived.jaxpr), *derived.consts, *args), derived.out_dims
 
     @override
-    def entered(self, entry: Entry, args: Sequence[Value]) -> Sequence[Value]:
-        forms = [entry.form(a) for a in args]
-        inside = entry.enter(self.body, forms, self.called)
-        op, operands = self.with_jaxprs(inside.jaxpr), flat(entry, args, forms)
-        outs = bind(op, *inside.consts, *entry.state(inside.taken), *operands)
-        return called(entry, inside, outs)
+    def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
+        forms = [entry.spec(a) for a in args]
+        inside = entry.transform_body(self.body, forms, self.callee_name)
+        op, operands = self.with_jaxprs(inside.jaxpr), flatten_to_arrays(entry, args, forms)
+        outs = bind(op, *inside.consts, *entry.state(inside.input_state), *operands)
+        return unpack_results(entry, inside, outs)
 
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
-        return builder.call(self.called, self.body, operands)
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+        return builder.call(self.callee_name, self.body, operands)
 
 
 @final
 @frozen(eq=False)
-class Call(Application, Reopenable):
+class Call(CallPrimitive, Rematerializable):
     """A call of `jaxpr`, which has no constants. `label` is the name of the function it was traced from."""
 
     name = "jit"
@@ -137,7 +139,7 @@ class Call(Application, Reopenable):
 
     @property
     @override
-    def called(self) -> str:
+    def callee_name(self) -> str:
         return self.label
 
     @override
@@ -149,12 +151,12 @@ class Call(Application, Reopenable):
         return evolve(self, jaxpr=jaxprs[0])
 
     @override
-    def reopened(self, needed: Mask, policy: Policy) -> Reopened | None:
-        inside = reopened_body(self.jaxpr, needed, policy)
+    def split_for_remat(self, needed: Mask, policy: CheckpointPolicy) -> RematSplit | None:
+        inside = split_body_for_remat(self.jaxpr, needed, policy)
         if inside is None:
             return None
         first, again, saved = inside
-        return Reopened(self.with_jaxprs(first), self.with_jaxprs(again), saved, needed)
+        return RematSplit(self.with_jaxprs(first), self.with_jaxprs(again), saved, needed)
 
     @override
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:

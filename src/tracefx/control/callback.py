@@ -17,34 +17,34 @@ from typing_extensions import override
 
 from tracefx.core import dtypes, trees
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Builder, Ir
+from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import NDArray
-from tracefx.core.effects import Debugging, Effects, InputOutput
+from tracefx.core.effects import DebugEffect, Effects, IOEffect
 from tracefx.core.equality import StrictlyEqual
 from tracefx.core.handler import CURRENT, ROOT, bind
-from tracefx.core.memory import aligned_empty, private_copy
+from tracefx.core.host_memory import aligned_empty, read_only_copy
+from tracefx.core.jaxpr_printer import callable_name
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
-    Linear,
     Lowerable,
     MappedAxis,
     Primitive,
     Tangent,
     Transposable,
+    UndefinedPrimal,
 )
-from tracefx.core.printer import callable_name
 from tracefx.core.settings import X64
 from tracefx.core.trees import TreeDef, keystr
 from tracefx.core.values import ConcreteArray, Value, to_numpy
-from tracefx.ops.basis import broadcast_in_dim, move_axis
+from tracefx.ops.structural import broadcast_in_dim, move_axis
 
 # ------------------------------------------------------------------ the function
 
 
 @final
 @frozen(eq=False)
-class HostFunction(StrictlyEqual):
+class FlatCallback(StrictlyEqual):
     """A user's function of trees, and what it takes to call it with a list of arrays.
 
     Equal if it is the same function in the same structures. Without an `out_tree` its result is ignored. Leaves of its
@@ -82,7 +82,7 @@ class HostFunction(StrictlyEqual):
             raise TypeError(f"{where} has the structure {given}, but result_shape_dtypes has {out_tree}")
         arrays = []
         for i, (leaf, aval) in enumerate(zip(leaves, results, strict=True)):
-            array = _fitting(leaf, aval)
+            array = _as_result(leaf, aval)
             if array is None:
                 path, _ = trees.flatten_with_path(out_tree.unflatten(range(len(results))))[0][i]
                 got = np.asarray(leaf)
@@ -96,8 +96,8 @@ class HostFunction(StrictlyEqual):
     @override
     def __eq__(self, other: object) -> bool:
         return self is other or (
-            isinstance(other, HostFunction)
-            and _same(self.function, other.function)
+            isinstance(other, FlatCallback)
+            and _is_same_function(self.function, other.function)
             and (self.in_tree, self.out_tree, self.x64) == (other.in_tree, other.out_tree, other.x64)
             and not self.static
             and not other.static
@@ -105,21 +105,21 @@ class HostFunction(StrictlyEqual):
 
     @override
     def __hash__(self) -> int:
-        return hash((_identity(self.function), self.in_tree, self.out_tree, self.x64))
+        return hash((_function_identity(self.function), self.in_tree, self.out_tree, self.x64))
 
 
-def _identity(f: Callable[..., object]) -> int:
+def _function_identity(f: Callable[..., object]) -> int:
     """The same for equal functions. A method is made anew each time an object is asked for it."""
     return hash((id(f.__self__), id(f.__func__))) if isinstance(f, MethodType) else id(f)
 
 
-def _same(f: Callable[..., object], g: Callable[..., object]) -> bool:
+def _is_same_function(f: Callable[..., object], g: Callable[..., object]) -> bool:
     if isinstance(f, MethodType) and isinstance(g, MethodType):
         return f.__self__ is g.__self__ and f.__func__ is g.__func__
     return f is g
 
 
-def _fitting(leaf: object, aval: ShapedArray) -> ConcreteArray | None:
+def _as_result(leaf: object, aval: ShapedArray) -> ConcreteArray | None:
     """A result as an array of the type it must have; `None` if it has another.
 
     64-bit numbers narrow as they do everywhere when they come in; Python's own take any dtype of their kind.
@@ -128,7 +128,7 @@ def _fitting(leaf: object, aval: ShapedArray) -> ConcreteArray | None:
         return leaf if leaf.aval == aval else ConcreteArray(aval, leaf.numpy())
     array = np.asarray(leaf)
     fits = array.dtype == aval.dtype or dtypes.canonicalize(array.dtype) == aval.dtype or _is_of_kind(leaf, aval)
-    return ConcreteArray(aval, private_copy(array, aval.dtype)) if fits and array.shape == aval.shape else None
+    return ConcreteArray(aval, read_only_copy(array, aval.dtype)) if fits and array.shape == aval.shape else None
 
 
 def _is_of_kind(leaf: object, aval: ShapedArray) -> bool:
@@ -144,7 +144,7 @@ def _is_of_kind(leaf: object, aval: ShapedArray) -> bool:
 
 @final
 @frozen
-class EachOf:
+class CallbackBatch:
     """The function is called for each element of a batch, which the operands at `batched` differ along."""
 
     size: int
@@ -152,37 +152,37 @@ class EachOf:
 
 
 @frozen(eq=False)
-class HostCall(Primitive, Differentiable, Batchable, Lowerable):
+class CallbackPrimitive(Primitive, Differentiable, Batchable, Lowerable):
     """Calls `callback`, once for each element of the batches in `mapped`.
 
     The first of the batches is the outermost loop, the last one the first axis of the operands and results.
     """
 
-    callback: HostFunction
-    mapped: tuple[EachOf, ...] = field(default=(), kw_only=True, metadata={"hide_default": True, "jax": False})
+    callback: FlatCallback
+    batches: tuple[CallbackBatch, ...] = field(default=(), kw_only=True, metadata={"hide_default": True, "jax": False})
 
-    def types(self) -> tuple[ShapedArray, ...]:
+    def result_types(self) -> tuple[ShapedArray, ...]:
         """The types of the results of one call of the function."""
         return ()
 
     @property
-    def by_parts(self) -> bool:
+    def runs_per_shard(self) -> bool:
         """Whether each device is to call with its parts."""
         return False
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        sizes = tuple([each.size for each in reversed(self.mapped)])
-        return [ShapedArray((*sizes, *a.shape), a.dtype) for a in self.types()]
+        sizes = tuple([each.size for each in reversed(self.batches)])
+        return [ShapedArray((*sizes, *a.shape), a.dtype) for a in self.result_types()]
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
         return self.run([a if type(a) is ConcreteArray else ConcreteArray(a.aval, to_numpy(a)) for a in args])
 
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
         avals = [x.aval for x in operands]
-        by_parts = self.by_parts and not self.mapped  # the elements of a batch are whole
+        by_parts = self.runs_per_shard and not self.batches  # the elements of a batch are whole
 
         def call(*arrays: NDArray) -> list[NDArray]:
             # Of operands that are parts the shapes are others.
@@ -194,13 +194,13 @@ class HostCall(Primitive, Differentiable, Batchable, Lowerable):
 
     def run(self, args: Sequence[ConcreteArray]) -> Sequence[ConcreteArray]:
         """Call the function now, for all elements."""
-        if not self.mapped:
-            return self.callback(args, self.types(), self.name)
+        if not self.batches:
+            return self.callback(args, self.result_types(), self.name)
         results = self.abstract_eval()
         outs = [aligned_empty(a.shape, a.dtype) for a in results]
-        for place in np.ndindex(*[each.size for each in self.mapped]):
+        for place in np.ndindex(*[each.size for each in self.batches]):
             element = [self._element(x, k, place) for k, x in enumerate(args)]
-            for out, result in zip(outs, self.callback(element, self.types(), self.name), strict=True):
+            for out, result in zip(outs, self.callback(element, self.result_types(), self.name), strict=True):
                 out[place[::-1]] = result.numpy()
         for out in outs:
             out.flags.writeable = False
@@ -208,7 +208,7 @@ class HostCall(Primitive, Differentiable, Batchable, Lowerable):
 
     def _element(self, x: ConcreteArray, k: int, place: Sequence[int]) -> ConcreteArray:
         """What the call at `place` gets of operand number `k`."""
-        index = tuple([i for i, each in zip(place, self.mapped, strict=True) if each.batched[k]][::-1])
+        index = tuple([i for i, each in zip(place, self.batches, strict=True) if each.batched[k]][::-1])
         aval = ShapedArray(x.aval.shape[len(index) :], x.aval.dtype, x.aval.weak_type)
         return ConcreteArray(aval, np.asarray(x.numpy()[index]))
 
@@ -216,24 +216,24 @@ class HostCall(Primitive, Differentiable, Batchable, Lowerable):
     def batch(
         self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
-        each = EachOf(axis.size, tuple([d is not None for d in dims]))
-        outs = bind(evolve(self, mapped=(*self.mapped, each)), *batched_first(args, dims))
+        each = CallbackBatch(axis.size, tuple([d is not None for d in dims]))
+        outs = bind(evolve(self, batches=(*self.batches, each)), *move_batch_axes_first(args, dims))
         return outs, [0] * len(outs)
 
 
-def batched_first(args: Sequence[Value], dims: Sequence[int | None]) -> list[Value]:
+def move_batch_axes_first(args: Sequence[Value], dims: Sequence[int | None]) -> list[Value]:
     """Operands with the batch axis in front where they have it."""
     return [a if d is None else move_axis(a, d, 0) for a, d in zip(args, dims, strict=True)]
 
 
 @frozen(eq=False)
-class NotDifferentiable(HostCall, Transposable):
+class ValueCallback(CallbackPrimitive, Transposable):
     """A call whose results programs use, of which nobody knows the derivative."""
 
     result_avals: tuple[ShapedArray, ...]
 
     @override
-    def types(self) -> tuple[ShapedArray, ...]:
+    def result_types(self) -> tuple[ShapedArray, ...]:
         return self.result_avals
 
     @override
@@ -241,7 +241,7 @@ class NotDifferentiable(HostCall, Transposable):
         raise self._refusal("differentiated")
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         raise self._refusal("transposed")
 
     def _refusal(self, done: str) -> ValueError:
@@ -257,7 +257,7 @@ VmapMethod: TypeAlias = OneOf["sequential", "sequential_unrolled", "expand_dims"
 
 @final
 @frozen(eq=False)
-class PureCallback(NotDifferentiable):
+class PureCallback(ValueCallback):
     """The results of a function that does nothing else, and so may be called more than once or not at all."""
 
     name = "pure_callback"
@@ -276,21 +276,21 @@ class PureCallback(NotDifferentiable):
             )
         if method == "sequential" or method == "sequential_unrolled":
             return super().batch(axis, args, dims)
-        operands = batched_first(args, dims)
+        operands = move_batch_axes_first(args, dims)
         if method != "legacy_vectorized":
             size = axis.size if method == "broadcast_all" else 1
-            operands = [_repeated(x, size) if d is None else x for x, d in zip(operands, dims, strict=True)]
+            operands = [_broadcast_batch(x, size) if d is None else x for x, d in zip(operands, dims, strict=True)]
         outs = bind(evolve(self, result_avals=tuple([a.with_axis(axis.size, 0) for a in self.result_avals])), *operands)
         return outs, [0] * len(outs)
 
 
-def _repeated(x: Value, size: int) -> Value:
+def _broadcast_batch(x: Value, size: int) -> Value:
     return broadcast_in_dim(x, (size, *x.aval.shape), range(1, x.aval.ndim + 1))
 
 
 @final
 @frozen(eq=False)
-class IOCallback(NotDifferentiable):
+class IOCallback(ValueCallback):
     """The results of a function that does something, once for each time the program gets there."""
 
     name = "io_callback"
@@ -299,7 +299,7 @@ class IOCallback(NotDifferentiable):
     @property
     @override
     def effects(self) -> Effects:
-        return frozenset({InputOutput(self.ordered)})
+        return frozenset({IOEffect(self.ordered)})
 
     @override
     def batch(
@@ -314,7 +314,7 @@ class IOCallback(NotDifferentiable):
 
 
 @frozen(eq=False)
-class Shown(HostCall):
+class DebugPrimitive(CallbackPrimitive):
     """A call that shows values, and changes nothing of what is computed."""
 
     @override
@@ -324,16 +324,16 @@ class Shown(HostCall):
 
 @final
 @frozen(eq=False)
-class DebugCallback(Shown):
+class DebugCallback(DebugPrimitive):
     """A call of a function that shows its arguments."""
 
     name = "debug_callback"
-    effect: Debugging
+    effect: DebugEffect
     partitioned: bool = False
 
     @property
     @override
-    def by_parts(self) -> bool:
+    def runs_per_shard(self) -> bool:
         return self.partitioned
 
     @property
@@ -344,21 +344,21 @@ class DebugCallback(Shown):
 
 @final
 @frozen(eq=False)
-class DebugPrint(Shown):
+class DebugPrint(DebugPrimitive):
     """Prints its operands as the format `fmt` says."""
 
     name = "debug_print"
-    callback: HostFunction = field(metadata={"jax": False})
+    callback: FlatCallback = field(metadata={"jax": False})
     fmt: str
     ordered: bool = False
     partitioned: bool = False
 
     @property
     @override
-    def by_parts(self) -> bool:
+    def runs_per_shard(self) -> bool:
         return self.partitioned
 
     @property
     @override
     def effects(self) -> Effects:
-        return frozenset({Debugging(self.ordered)})
+        return frozenset({DebugEffect(self.ordered)})

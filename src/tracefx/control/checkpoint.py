@@ -8,24 +8,24 @@ from typing import final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.control.bodies import chosen, merged, others
-from tracefx.control.call import Application
-from tracefx.control.saving import Policy, choose
-from tracefx.core.builder import Builder, Ir
+from tracefx.control.call import CallPrimitive
+from tracefx.control.control_flow import merge_masked, select_masked, select_unmasked
+from tracefx.control.remat import CheckpointPolicy, plan_remat
+from tracefx.core.builder import Builder, IrValue
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.passes import dce, prune
 from tracefx.core.primitive import Batchable, Differentiable, MappedAxis, Primitive, Recorder, Tangent
 from tracefx.core.values import Value
-from tracefx.interpreters.derived import Consts, Mask, unzip_jaxpr
+from tracefx.interpreters.jaxpr_transforms import Consts, Mask, unzip_jaxpr
 from tracefx.interpreters.stage import stage
-from tracefx.ops.barrier import OPTIMIZATION_BARRIER
-from tracefx.ops.handing_on import HandsOn
+from tracefx.ops.annotations.identity import Identity
+from tracefx.ops.annotations.optimization_barrier import OPTIMIZATION_BARRIER
 
 
 @final
 @frozen(eq=False)
-class Checkpoint(Application):
+class CheckpointPrimitive(CallPrimitive):
     """A call of `jaxpr`. Of what its backward pass needs, only the operands are kept, and what the policy allows.
 
     `differentiated` marks the second half of one that was split, which computes the rest again. With `prevent_cse`
@@ -35,7 +35,7 @@ class Checkpoint(Application):
     name = "checkpoint"
     jaxpr: Jaxpr
     differentiated: bool = False
-    policy: Policy | None = field(default=None, metadata={"erased": True})
+    policy: CheckpointPolicy | None = field(default=None, metadata={"erased": True})
     prevent_cse: bool = True
 
     @override
@@ -43,21 +43,21 @@ class Checkpoint(Application):
         return (self.jaxpr,)
 
     @override
-    def with_jaxprs(self, *jaxprs: Jaxpr) -> Checkpoint:
+    def with_jaxprs(self, *jaxprs: Jaxpr) -> CheckpointPrimitive:
         return evolve(self, jaxpr=jaxprs[0])
 
     @override
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
-        split = rematerialized(self.jaxpr, tuple(unknown), self.policy)
-        known = [*split.consts, *others(args, unknown)]
+        split = rematerialize_jaxpr(self.jaxpr, tuple(unknown), self.policy)
+        known = [*split.consts, *select_unmasked(args, unknown)]
         outs = recorder.evaluate(self.with_jaxprs(split.known), known)
         n = split.out_unknown.count(False)
         late = evolve(self, jaxpr=split.late, differentiated=True)
-        later = recorder.record(late, [*[known[i] for i in split.needed], *outs[n:], *chosen(args, unknown)])
-        return merged(split.out_unknown, later, outs[:n])
+        later = recorder.record(late, [*[known[i] for i in split.needed], *outs[n:], *select_masked(args, unknown)])
+        return merge_masked(split.out_unknown, later, outs[:n])
 
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
         if self.differentiated and self.prevent_cse:
             operands = tuple(OPTIMIZATION_BARRIER.lower(builder, *operands))
         return builder.call(self.name, self.jaxpr, operands)
@@ -65,7 +65,7 @@ class Checkpoint(Application):
 
 @final
 @frozen(eq=False)
-class Name(HandsOn, Primitive, Differentiable, Batchable):
+class CheckpointName(Identity, Primitive, Differentiable, Batchable):
     """The operand itself, under a name that policies know it by."""
 
     name = "name"
@@ -87,7 +87,7 @@ class Name(HandsOn, Primitive, Differentiable, Batchable):
 
 @final
 @frozen(eq=False)
-class Rematerialized:
+class RematerializedJaxpr:
     """A program in two halves, the second of which computes again what it needs of the first.
 
     `known` maps `consts` and the known inputs to the known outputs and to what is saved; `late` maps those of its
@@ -101,20 +101,20 @@ class Rematerialized:
     needed: tuple[int, ...]
 
 
-def rematerialized(jaxpr: Jaxpr, unknown: Mask, policy: Policy | None) -> Rematerialized:
+def rematerialize_jaxpr(jaxpr: Jaxpr, unknown: Mask, policy: CheckpointPolicy | None) -> RematerializedJaxpr:
     """Partial evaluation that keeps only what the policy allows."""
-    return jaxpr.memo.get(("rematerialized", unknown, policy), lambda: _rematerialized(jaxpr, unknown, policy))
+    return jaxpr.memo.get(("rematerialized", unknown, policy), lambda: _rematerialize_jaxpr(jaxpr, unknown, policy))
 
 
-def _rematerialized(jaxpr: Jaxpr, unknown: Mask, policy: Policy | None) -> Rematerialized:
+def _rematerialize_jaxpr(jaxpr: Jaxpr, unknown: Mask, policy: CheckpointPolicy | None) -> RematerializedJaxpr:
     split = unzip_jaxpr(jaxpr, unknown)
     known, n = split.known, split.out_unknown.count(False)
     fresh = iter(known.outs[n:])
     inputs = known.invars[len(split.consts) :]
     residuals = [next(fresh) if place is None else inputs[place] for place in split.forwarded]
-    choice = choose(known, residuals, policy)
+    choice = plan_remat(known, residuals, policy)
     needed = [i for i, v in enumerate(known.invars) if v in choice.read]
-    again = Jaxpr((), (*[known.invars[i] for i in needed], *choice.saved), choice.again, tuple(residuals))
+    again = Jaxpr((), (*[known.invars[i] for i in needed], *choice.saved), choice.recompute, tuple(residuals))
     m = len(again.invars)
 
     def run(*args: Value) -> list[Value]:
@@ -124,6 +124,8 @@ def _rematerialized(jaxpr: Jaxpr, unknown: Mask, policy: Policy | None) -> Remat
     assert not consts
     # What was kept for something that a value kept later made needless is let go.
     late, used = prune(staged, keep=m)
-    saved = chosen(choice.saved, used[len(needed) : m])
+    saved = select_masked(choice.saved, used[len(needed) : m])
     first = dce(Jaxpr((), known.invars, choice.eqns, (*known.outs[:n], *saved)))
-    return Rematerialized(first, late, split.consts, split.out_unknown, tuple(chosen(needed, used[: len(needed)])))
+    return RematerializedJaxpr(
+        first, late, split.consts, split.out_unknown, tuple(select_masked(needed, used[: len(needed)]))
+    )

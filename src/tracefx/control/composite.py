@@ -15,12 +15,12 @@ from typing_extensions import override
 from tracefx.control.call import Call
 from tracefx.core import dtypes
 from tracefx.core.avals import Axes, Shape, ShapedArray
-from tracefx.core.builder import Builder, Ir
+from tracefx.core.body_transform import BodyInterpreter, BodyTransformable
+from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.effects import Effects
-from tracefx.core.entering import Enterable, Entry
 from tracefx.core.handler import bind
-from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr
+from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.literal import Scalar
 from tracefx.core.primitive import Expandable, Lowerable, Primitive
 from tracefx.core.values import Value
@@ -29,7 +29,7 @@ from tracefx.core.varying import Flow
 
 @final
 @frozen
-class Numbers:
+class ArrayAttribute:
     """An array that is an attribute."""
 
     dtype: DType
@@ -37,20 +37,20 @@ class Numbers:
     values: tuple[Scalar, ...]
 
     @staticmethod
-    def of(x: NDArray) -> Numbers:
-        return Numbers(dtypes.as_dtype(x.dtype), x.shape, tuple(x.reshape(-1).tolist()))
+    def of(x: NDArray) -> ArrayAttribute:
+        return ArrayAttribute(dtypes.as_dtype(x.dtype), x.shape, tuple(x.reshape(-1).tolist()))
 
     def array(self) -> NDArray:
         return np.asarray(self.values, self.dtype).reshape(self.shape)
 
 
-Single: TypeAlias = bool | int | float | str | Numbers
-Attributes: TypeAlias = tuple[tuple[str, Single | tuple[Single, ...]], ...]
+AttributeValue: TypeAlias = bool | int | float | str | ArrayAttribute
+Attributes: TypeAlias = tuple[tuple[str, AttributeValue | tuple[AttributeValue, ...]], ...]
 
 
 @final
 @frozen(eq=False)
-class Composite(Primitive, CarriesJaxprs, Enterable, Expandable, Lowerable):
+class Composite(Primitive, HasSubjaxprs, BodyTransformable, Expandable, Lowerable):
     """A call of `jaxpr`, which has no constants, that compilers know as `label`, of a version and with attributes."""
 
     name = "composite"
@@ -98,17 +98,17 @@ class Composite(Primitive, CarriesJaxprs, Enterable, Expandable, Lowerable):
         return bind(self.call, *args)
 
     @override
-    def entered(self, entry: Entry, args: Sequence[Value]) -> Sequence[Value]:
-        return self.call.entered(entry, args)
+    def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
+        return self.call.transform_bodies(entry, args)
 
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
         attributes = {
-            name: tuple(map(_plain, value)) if isinstance(value, tuple) else _plain(value)
+            name: tuple(map(_lower_attribute, value)) if isinstance(value, tuple) else _lower_attribute(value)
             for name, value in self.attributes
         }
         return builder.composite(self.label, self.version, attributes, self.jaxpr, operands)
 
 
-def _plain(value: Single) -> bool | int | float | str | NDArray:
-    return value.array() if isinstance(value, Numbers) else value
+def _lower_attribute(value: AttributeValue) -> bool | int | float | str | NDArray:
+    return value.array() if isinstance(value, ArrayAttribute) else value

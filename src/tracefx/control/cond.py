@@ -10,56 +10,56 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.control.bodies import (
-    Input,
-    Structured,
-    chosen,
-    joined,
-    linear,
-    merged,
-    nonzero,
-    others,
-    present,
-    reads,
-    rearranged,
-    spread,
-    union,
-)
 from tracefx.control.call import Call
-from tracefx.control.saving import Policy, Reopenable, Reopened, reopened_body
-from tracefx.control.sowing import EVERY_BRANCH, unclear
+from tracefx.control.control_flow import (
+    ControlFlowPrimitive,
+    InputSource,
+    drop_zeros,
+    insert_zeros,
+    linear_mask,
+    merge_masked,
+    nonzero_mask,
+    rearrange_jaxpr,
+    select_masked,
+    select_unmasked,
+    unify_consts,
+    union_masks,
+    used_inputs,
+)
+from tracefx.control.remat import CheckpointPolicy, Rematerializable, RematSplit, split_body_for_remat
+from tracefx.control.sow import IN_BATCHED_COND, mark_uncollectable
 from tracefx.core import dtypes
 from tracefx.core.avals import Axes, ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
-from tracefx.core.builder import Builder, Ir
-from tracefx.core.effects import lasting
-from tracefx.core.entering import Collected, Entry, Form, called, flat
+from tracefx.core.body_transform import BodyInterpreter, CollectedSpec, ValueSpec, flatten_to_arrays, unpack_results
+from tracefx.core.builder import Builder, IrValue
+from tracefx.core.effects import non_debug_effects
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.passes import dce
-from tracefx.core.primitive import Linear, MappedAxis, Recorder, Tangent
+from tracefx.core.primitive import MappedAxis, Recorder, Tangent, UndefinedPrimal
 from tracefx.core.values import Value, to_numpy
 from tracefx.core.varying import Flow
-from tracefx.interpreters.derived import (
+from tracefx.interpreters.jaxpr_transforms import (
     Consts,
     Mask,
-    Unzipped,
+    UnzippedJaxpr,
     batch_jaxpr,
     jvp_jaxpr,
     transpose_jaxpr,
     unzip_jaxpr,
 )
 from tracefx.interpreters.stage import stage
-from tracefx.ops.basis import batch_first, broadcast_in_dim, filled
-from tracefx.ops.comparison import eq
-from tracefx.ops.selection import select_n, stop_gradient
+from tracefx.ops.elementwise.comparison import eq
+from tracefx.ops.elementwise.selection import select_n, stop_gradient
+from tracefx.ops.structural import batch_first, broadcast_in_dim, constant_like_aval
 
-INDEX: Final = ShapedArray((), np.dtype(np.int32))
+INDEX_AVAL: Final = ShapedArray((), np.dtype(np.int32))
 
 
 @final
 @frozen(eq=False)
-class Cond(Structured, Reopenable):
+class Cond(ControlFlowPrimitive, Rematerializable):
     """`branches[index](*operands)`: the first operand is the index, `i32[]`, and in range.
 
     The branches take the same types and give the same.
@@ -79,8 +79,8 @@ class Cond(Structured, Reopenable):
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
         first = self.branches[0]
-        if avals[0] != INDEX:
-            raise TypeError(f"cond takes an index of type {INDEX}, got {avals[0]}")
+        if avals[0] != INDEX_AVAL:
+            raise TypeError(f"cond takes an index of type {INDEX_AVAL}, got {avals[0]}")
         for i, branch in enumerate(self.branches):
             if avals[1:] != branch.in_avals:
                 raise TypeError(
@@ -106,7 +106,7 @@ class Cond(Structured, Reopenable):
         return BACKEND.value.run(self.branches[place], operands, f"branch_{place}")
 
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
         index, *rest = operands
         builds = [lambda b, xs, branch=branch: b.inline(branch, xs) for branch in self.branches]
         return builder.case(index, builds, rest, self.branches[0].out_avals)
@@ -118,50 +118,50 @@ class Cond(Structured, Reopenable):
 
     def _pruned(self, used_outs: Mask) -> tuple[Cond, Mask]:
         bodies = [dce(branch, used_outs) for branch in self.branches]
-        used = union(map(reads, bodies))
+        used = union_masks(map(used_inputs, bodies))
         if all(used):
             same = all(a is b for a, b in zip(bodies, self.branches, strict=True))
             return (self if same else Cond(tuple(bodies))), used
         places = [i for i, use in enumerate(used) if use]
-        return Cond(tuple([rearranged(body, places) for body in bodies])), used
+        return Cond(tuple([rearrange_jaxpr(body, places) for body in bodies])), used
 
     # -------------------------------------------------------------- under other interpretations
 
     @override
-    def entered(self, entry: Entry, args: Sequence[Value]) -> Sequence[Value]:
-        index = entry.bare(args[0], "the predicate of cond")
-        forms = [entry.form(x) for x in args[1:]]
+    def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
+        index = entry.strip_to_plain(args[0], "the predicate of cond")
+        forms = [entry.spec(x) for x in args[1:]]
         names = [f"branch {i} of cond" for i in range(len(self.branches))]
-        outs: list[Form | None] = [None] * len(self.branches[0].outs)
-        state: Form | None = None
-        found: tuple[Collected, ...] = ()
+        outs: list[ValueSpec | None] = [None] * len(self.branches[0].outs)
+        state: ValueSpec | None = None
+        found: tuple[CollectedSpec, ...] = ()
         while True:  # what one branch gives all do
             bodies = []
             for branch, what in zip(self.branches, names, strict=True):
-                inside = entry.enter(branch, forms, what, outs=outs, state=state, collected=found)
+                inside = entry.transform_body(branch, forms, what, outs=outs, state=state, collected=found)
                 outs, state, found = list(inside.outs), inside.state or state, inside.collected
                 bodies.append(inside)
-            if all((b.outs, b.taken, b.state, b.collected) == (tuple(outs), state, state, found) for b in bodies):
+            if all((b.outs, b.input_state, b.state, b.collected) == (tuple(outs), state, state, found) for b in bodies):
                 break
-        jaxprs, consts = joined([(body.jaxpr, body.consts) for body in bodies])
-        operands = flat(entry, args[1:], forms)
-        return called(entry, bodies[0], bind(Cond(jaxprs), index, *consts, *entry.state(state), *operands))
+        jaxprs, consts = unify_consts([(body.jaxpr, body.consts) for body in bodies])
+        operands = flatten_to_arrays(entry, args[1:], forms)
+        return unpack_results(entry, bodies[0], bind(Cond(jaxprs), index, *consts, *entry.state(state), *operands))
 
     # -------------------------------------------------------------- forward mode
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         index, *operands = primals
-        given = nonzero(tangents[1:])
+        given = nonzero_mask(tangents[1:])
         op, consts, out_nonzero = self.memo.get(("jvp", given), lambda: self._jvp(given))
-        outs = bind(op, index, *consts, *operands, *present(tangents[1:]))
+        outs = bind(op, index, *consts, *operands, *drop_zeros(tangents[1:]))
         n = len(out_nonzero)
-        return outs[:n], spread(outs[n:], out_nonzero, self.branches[0].out_avals)
+        return outs[:n], insert_zeros(outs[n:], out_nonzero, self.branches[0].out_avals)
 
     def _jvp(self, given: Mask) -> tuple[Cond, Consts, Mask]:
-        out_nonzero = union([jvp_jaxpr(branch, given).out_nonzero for branch in self.branches])
+        out_nonzero = union_masks([jvp_jaxpr(branch, given).out_nonzero for branch in self.branches])
         derived = [jvp_jaxpr(branch, given, out_nonzero) for branch in self.branches]
-        bodies, consts = joined([(d.jaxpr, d.consts) for d in derived])
+        bodies, consts = unify_consts([(d.jaxpr, d.consts) for d in derived])
         return Cond(bodies), consts, out_nonzero
 
     # -------------------------------------------------------------- batching
@@ -179,16 +179,16 @@ class Cond(Structured, Reopenable):
 
     def _batch(self, axis: MappedAxis, dims: tuple[int | None, ...]) -> tuple[Cond, Consts, Mask]:
         free = [batch_jaxpr(branch, axis, dims) for branch in self.branches]
-        out_batched = union([tuple([d is not None for d in b.out_dims]) for b in free])
+        out_batched = union_masks([tuple([d is not None for d in b.out_dims]) for b in free])
         derived = [batch_jaxpr(branch, axis, dims, out_batched) for branch in self.branches]
-        bodies, consts = joined([(d.jaxpr, d.consts) for d in derived])
+        bodies, consts = unify_consts([(d.jaxpr, d.consts) for d in derived])
         return Cond(bodies), consts, out_batched
 
     def _batch_all(
         self, axis: MappedAxis, index: Value, index_dim: int, operands: Sequence[Value], dims: tuple[int | None, ...]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
         """Every branch is computed, and each element of the batch takes the results of its own."""
-        shown = ", ".join(sorted(map(str, lasting(self.effects))))
+        shown = ", ".join(sorted(map(str, non_debug_effects(self.effects))))
         if shown:
             raise ValueError(
                 f"vmap of cond: the index differs along the batch, so that all branches would run, but they have "
@@ -200,11 +200,11 @@ class Cond(Structured, Reopenable):
         for i, branch in enumerate(self.branches):
             taken = eq(which, i)
             pairs = [
-                _guarded(x, dim, axis, taken) if used else (x, dim)
-                for x, dim, used in zip(operands, dims, reads(branch), strict=True)
+                _stop_untaken_gradients(x, dim, axis, taken) if used else (x, dim)
+                for x, dim, used in zip(operands, dims, used_inputs(branch), strict=True)
             ]
             derived = batch_jaxpr(branch, axis, tuple([dim for _, dim in pairs]), everything)
-            body = unclear(derived.jaxpr, EVERY_BRANCH)
+            body = mark_uncollectable(derived.jaxpr, IN_BATCHED_COND)
             cases.append(bind(Call(f"branch_{i}", body), *derived.consts, *[x for x, _ in pairs]))
         outs = []
         out_dims: list[int | None] = []
@@ -234,57 +234,57 @@ class Cond(Structured, Reopenable):
         if unknown[0]:  # nobody knows which branch, so nothing of any can be done
             return recorder.record(self, args)
         mask = tuple(unknown[1:])
-        halves = self.memo.get(("unzip", mask), lambda: _unzip(self.branches, mask))
+        halves = self.memo.get(("unzip", mask), lambda: _unzip_branches(self.branches, mask))
         index, *operands = args
-        known, late = others(operands, mask), chosen(operands, mask)
+        known, late = select_unmasked(operands, mask), select_masked(operands, mask)
         outs = recorder.evaluate(Cond(halves.known), [index, *halves.consts, *known])
         n = halves.out_unknown.count(False)
         forwarded = [known[i] for i in halves.forwarded]
         later = recorder.record(Cond(halves.unknown), [index, *forwarded, *outs[n:], *late])
-        return merged(halves.out_unknown, later, outs[:n])
+        return merge_masked(halves.out_unknown, later, outs[:n])
 
     @override
-    def reopened(self, needed: Mask, policy: Policy) -> Reopened | None:
-        inside = [reopened_body(branch, needed, policy) for branch in self.branches]
+    def split_for_remat(self, needed: Mask, policy: CheckpointPolicy) -> RematSplit | None:
+        inside = [split_body_for_remat(branch, needed, policy) for branch in self.branches]
         if all(each is None for each in inside):
             return None
         parts = [
             (branch, dce(branch, needed), ()) if each is None else each
             for branch, each in zip(self.branches, inside, strict=True)
         ]
-        slots = _slots([saved for _, _, saved in parts])
+        slots = _residual_slots([saved for _, _, saved in parts])
         n, m = len(needed), len(self.branches[0].invars)
         firsts = [_with_slots(first, n, slots) for first, _, _ in parts]
         agains = []
         for _, again, saved in parts:
-            taken: list[Input] = list(slots)
-            for i, place in enumerate(_places(saved, slots)):
+            taken: list[InputSource] = list(slots)
+            for i, place in enumerate(_slot_indices(saved, slots)):
                 taken[place] = m + i
-            agains.append(rearranged(again, [*range(m), *taken]))
-        return Reopened(Cond(tuple(firsts)), Cond(tuple(agains)), tuple(slots), needed)
+            agains.append(rearrange_jaxpr(again, [*range(m), *taken]))
+        return RematSplit(Cond(tuple(firsts)), Cond(tuple(agains)), tuple(slots), needed)
 
     # -------------------------------------------------------------- transposition
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         index, *operands = args
-        assert not isinstance(index, Linear)
-        lin, out_nonzero = linear(operands), nonzero(cts)
+        assert not isinstance(index, UndefinedPrimal)
+        lin, out_nonzero = linear_mask(operands), nonzero_mask(cts)
         key = ("transpose", lin, out_nonzero)
         op, consts, in_nonzero = self.memo.get(key, lambda: self._transpose(lin, out_nonzero))
-        rest = [a for a in operands if not isinstance(a, Linear)]
-        outs = bind(op, index, *consts, *rest, *present(cts))
-        avals = chosen(self.branches[0].in_avals, lin)
-        return [None, *merged(lin, spread(outs, in_nonzero, avals), [None] * len(rest))]
+        rest = [a for a in operands if not isinstance(a, UndefinedPrimal)]
+        outs = bind(op, index, *consts, *rest, *drop_zeros(cts))
+        avals = select_masked(self.branches[0].in_avals, lin)
+        return [None, *merge_masked(lin, insert_zeros(outs, in_nonzero, avals), [None] * len(rest))]
 
     def _transpose(self, lin: Mask, out_nonzero: Mask) -> tuple[Cond, Consts, Mask]:
-        in_nonzero = union([transpose_jaxpr(branch, lin, out_nonzero).in_nonzero for branch in self.branches])
+        in_nonzero = union_masks([transpose_jaxpr(branch, lin, out_nonzero).in_nonzero for branch in self.branches])
         derived = [transpose_jaxpr(branch, lin, out_nonzero, in_nonzero) for branch in self.branches]
-        bodies, consts = joined([(d.jaxpr, d.consts) for d in derived])
+        bodies, consts = unify_consts([(d.jaxpr, d.consts) for d in derived])
         return Cond(bodies), consts, in_nonzero
 
 
-def _guarded(x: Value, dim: int | None, axis: MappedAxis, taken: Value) -> tuple[Value, int | None]:
+def _stop_untaken_gradients(x: Value, dim: int | None, axis: MappedAxis, taken: Value) -> tuple[Value, int | None]:
     """The operand of a branch, constant for differentiation in the batch elements that do not take the branch.
 
     There the derivative of the branch may be infinite, and its product with the zero cotangent NaN. Only tracers can be
@@ -302,7 +302,7 @@ def _guarded(x: Value, dim: int | None, axis: MappedAxis, taken: Value) -> tuple
 
 @final
 @frozen(eq=False)
-class _Halves:
+class _UnzippedBranches:
     """Branches in two halves: `(consts, known operands) -> (known outputs, residuals)`, and
     `(forwarded operands, residuals, unknown operands) -> unknown outputs`."""
 
@@ -314,19 +314,19 @@ class _Halves:
     """The places of the known operands that any branch hands to its unknown half as they are."""
 
 
-def _unzip(branches: tuple[Jaxpr, ...], unknown: Mask) -> _Halves:
-    out_unknown = union([unzip_jaxpr(branch, unknown).out_unknown for branch in branches])
+def _unzip_branches(branches: tuple[Jaxpr, ...], unknown: Mask) -> _UnzippedBranches:
+    out_unknown = union_masks([unzip_jaxpr(branch, unknown).out_unknown for branch in branches])
     halves = [unzip_jaxpr(branch, unknown, out_unknown) for branch in branches]
     forwarded = sorted({place for h in halves for place in h.forwarded if place is not None})
     n = out_unknown.count(False)
-    slots = _slots([h.known.out_avals[n:] for h in halves])
+    slots = _residual_slots([h.known.out_avals[n:] for h in halves])
     knowns = [(_with_slots(h.known, n, slots), h.consts) for h in halves]
-    bodies, consts = joined(knowns)
-    late = tuple([_late(h, n, slots, forwarded, branches[0].in_avals, unknown) for h in halves])
-    return _Halves(bodies, late, consts, out_unknown, tuple(forwarded))
+    bodies, consts = unify_consts(knowns)
+    late = tuple([_align_unknown_half(h, n, slots, forwarded, branches[0].in_avals, unknown) for h in halves])
+    return _UnzippedBranches(bodies, late, consts, out_unknown, tuple(forwarded))
 
 
-def _slots(residuals: Sequence[Sequence[ShapedArray]]) -> list[ShapedArray]:
+def _residual_slots(residuals: Sequence[Sequence[ShapedArray]]) -> list[ShapedArray]:
     """Room for what any branch keeps. Only one of them runs, so values of one type can take the same place in all."""
     counts: Counter[ShapedArray] = Counter()
     for avals in residuals:
@@ -334,7 +334,7 @@ def _slots(residuals: Sequence[Sequence[ShapedArray]]) -> list[ShapedArray]:
     return list(counts.elements())
 
 
-def _places(avals: Sequence[ShapedArray], slots: Sequence[ShapedArray]) -> list[int]:
+def _slot_indices(avals: Sequence[ShapedArray], slots: Sequence[ShapedArray]) -> list[int]:
     """For each residual, its slot."""
     free = list(range(len(slots)))
     places = []
@@ -347,7 +347,7 @@ def _places(avals: Sequence[ShapedArray], slots: Sequence[ShapedArray]) -> list[
 
 def _with_slots(jaxpr: Jaxpr, n: int, slots: Sequence[ShapedArray]) -> Jaxpr:
     """The program, whose outputs after the first `n` go to slots: with zeros in those it doesn't need."""
-    places = _places(jaxpr.out_avals[n:], slots)
+    places = _slot_indices(jaxpr.out_avals[n:], slots)
     if places == list(range(len(slots))):
         return jaxpr
 
@@ -356,7 +356,7 @@ def _with_slots(jaxpr: Jaxpr, n: int, slots: Sequence[ShapedArray]) -> Jaxpr:
         residuals: list[Value | None] = [None] * len(slots)
         for place, x in zip(places, outs[n:], strict=True):
             residuals[place] = x
-        filler = [filled(a, 0) if x is None else x for x, a in zip(residuals, slots, strict=True)]
+        filler = [constant_like_aval(a, 0) if x is None else x for x, a in zip(residuals, slots, strict=True)]
         return [*outs[:n], *filler]
 
     with_slots, consts = stage(run, jaxpr.in_avals)
@@ -364,8 +364,8 @@ def _with_slots(jaxpr: Jaxpr, n: int, slots: Sequence[ShapedArray]) -> Jaxpr:
     return with_slots
 
 
-def _late(
-    halves: Unzipped,
+def _align_unknown_half(
+    halves: UnzippedJaxpr,
     n: int,
     slots: Sequence[ShapedArray],
     forwarded: Sequence[int],
@@ -373,8 +373,8 @@ def _late(
     unknown: Mask,
 ) -> Jaxpr:
     """The unknown half, with an input for every forwarded operand and every slot."""
-    places = _places(halves.known.out_avals[n:], slots)
-    known = others(operands, unknown)
+    places = _slot_indices(halves.known.out_avals[n:], slots)
+    known = select_unmasked(operands, unknown)
     ours: dict[int, int] = {}  # which input of the half takes a forwarded operand
     at_slot: dict[int, int] = {}
     fresh = iter(places)
@@ -383,7 +383,7 @@ def _late(
             at_slot[next(fresh)] = i
         else:
             ours[place] = i
-    inputs: list[Input] = [ours.get(place, known[place]) for place in forwarded]
+    inputs: list[InputSource] = [ours.get(place, known[place]) for place in forwarded]
     inputs += [at_slot.get(k, aval) for k, aval in enumerate(slots)]
     inputs += range(len(halves.forwarded), len(halves.unknown.invars))
-    return rearranged(halves.unknown, inputs)
+    return rearrange_jaxpr(halves.unknown, inputs)

@@ -8,81 +8,88 @@ from typing import TypeAlias, final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.control.bodies import chosen, merged, nonzero, others, present, spread
-from tracefx.control.custom_jvp import shown_count
-from tracefx.control.functions import (
-    NOWHERE,
-    Dims,
-    Flat,
+from tracefx.control.callables import (
+    EMPTY_CLOSURE,
+    BatchDims,
+    ClosureScope,
+    FlatFunction,
     OutDims,
-    Scope,
-    body,
-    closes_over,
-    evaluated,
-    let_out,
-    made_from,
-    mapped_function,
+    batch_function,
+    closed_over_error,
+    derive,
+    match_weak_types,
     may_close_over,
-    program_of,
-    pulled_back,
-    typed,
-    within,
+    partial_eval_function,
+    require_no_tracers,
+    trace_function,
+    transpose_function,
+    unwrap_results,
+    wrap_in_handler,
 )
-from tracefx.control.ruled import Among, RuledCall, RuledProgram
+from tracefx.control.control_flow import (
+    drop_zeros,
+    insert_zeros,
+    merge_masked,
+    nonzero_mask,
+    select_masked,
+    select_unmasked,
+)
+from tracefx.control.custom_jvp import num_consts_param
+from tracefx.control.custom_rules import CustomRuleCall, CustomRuleProgram, ExtraOutputs
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import float0
-from tracefx.core.effects import Effects, NamedAxis
+from tracefx.core.effects import Effects, NamedAxisEffect
 from tracefx.core.errors import ConcretizationError, MissingRuleError, NotLinearError
 from tracefx.core.handler import CURRENT, ROOT, Handler, Tracer, bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
+from tracefx.core.jaxpr_printer import HasJaxParams
 from tracefx.core.literal import Literal
 from tracefx.core.passes import Prunable, dce
 from tracefx.core.primitive import (
+    BatchRunner,
     Differentiable,
     Expandable,
-    HoldsFunctions,
-    Linear,
+    HasCallables,
     MappedAxis,
-    Mapper,
     Primitive,
     Tangent,
     Transposable,
+    UndefinedPrimal,
     Zero,
-    not_linear,
+    not_linear_error,
 )
-from tracefx.core.printer import ShownAsJax
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.interpreters.batch import Batch
-from tracefx.interpreters.derived import Mask, batch_jaxpr, jvp_jaxpr
+from tracefx.interpreters.jaxpr_transforms import Mask, batch_jaxpr, jvp_jaxpr
 from tracefx.interpreters.jvp import JVP
 from tracefx.interpreters.stage import Stage, stage
-from tracefx.interpreters.transpose import backward
-from tracefx.ops.basis import batch_first, fit, instantiate, move_axis, reduce_sum
-from tracefx.ops.elementwise import add_tangents
+from tracefx.interpreters.transpose import backward_pass
+from tracefx.ops.elementwise.elementwise import add_tangents
+from tracefx.ops.structural import batch_first, instantiate, match_aval, move_axis, reduce_sum
 
-Pull: TypeAlias = Callable[[Sequence[Value], Sequence[Tangent]], Sequence[Tangent]]
+BackwardRule: TypeAlias = Callable[[Sequence[Value], Sequence[Tangent]], Sequence[Tangent]]
 """Residuals and the cotangents of the outputs to the cotangents of the operands."""
 
 
 @final
 @frozen(eq=False)
-class Forward:
+class ForwardResult:
     """What the forward pass gives: outputs, what to keep for the backward pass, and the backward pass."""
 
     outs: Sequence[Value]
     residuals: Sequence[Value]
-    pull: Pull
+    pullback: BackwardRule
     axes: tuple[str, ...] = ()
     """The axes of a mesh along which the backward pass takes and gives shares of cotangents."""
 
 
-ForwardRule: TypeAlias = Callable[[Sequence[Value], Mask], Forward]
+ForwardRule: TypeAlias = Callable[[Sequence[Value], Mask], ForwardResult]
 """The forward pass, which is told which operands are differentiated."""
 
 
 @final
 @frozen(eq=False)
-class CustomVJPCall(RuledCall):
+class CustomVJPCall(CustomRuleCall):
     """A call of `fun`, which `fwd` differentiates. `bwd` is the user's backward pass, to be shown."""
 
     name = "custom_vjp_call"
@@ -92,33 +99,33 @@ class CustomVJPCall(RuledCall):
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        forward = self.fwd(primals, nonzero(tangents))
-        return forward.outs, pushed(self.label, forward, tangents)
+        forward = self.fwd(primals, nonzero_mask(tangents))
+        return forward.outs, bind_custom_linear(self.label, forward, tangents)
 
     @override
-    def within(self, enter: Callable[[Handler], Handler]) -> CustomVJPCall:
-        return evolve(self, fun=within(enter, self.fun), fwd=_forward_within(enter, self.fwd))
+    def wrap_callables(self, enter: Callable[[Handler], Handler]) -> CustomVJPCall:
+        return evolve(self, fun=wrap_in_handler(enter, self.fun), fwd=_wrap_forward_in_handler(enter, self.fwd))
 
     @override
-    def mapped(
-        self, mapper: Mapper, args: Sequence[Value], dims: Sequence[int | None]
+    def batch_callables(
+        self, mapper: BatchRunner, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
         out = OutDims(self.label, mapper.axis, any(d is not None for d in dims))
-        fun, fwd = mapped_function(mapper, self.fun, dims, out), _mapped_forward(mapper, self.fwd, dims, out)
+        fun, fwd = batch_function(mapper, self.fun, dims, out), _batch_forward(mapper, self.fwd, dims, out)
         outs = bind(evolve(self, fun=fun, fwd=fwd), *args)
         return outs, out.of(outs)
 
     @override
-    def staged(self, recording: Handler, args: Sequence[Value]) -> tuple[CustomVJP, Sequence[Value]]:
-        traced = body(self.fun, recording, args)
+    def stage_callables(self, recording: Handler, args: Sequence[Value]) -> tuple[CustomVJP, Sequence[Value]]:
+        traced = trace_function(self.fun, recording, args)
         n = len(traced.consts)
-        fwd = _hosted_forward(self.label, self.fwd, traced.scope, n)
+        fwd = _rebind_forward(self.label, self.fwd, traced.scope, n)
         return CustomVJP(self.label, traced.jaxpr, fwd, self.bwd, n, self.symbolic_zeros), [*traced.consts, *args]
 
 
 @final
 @frozen(eq=False)
-class CustomVJP(RuledProgram, Prunable, ShownAsJax):
+class CustomVJP(CustomRuleProgram, Prunable, HasJaxParams):
     """A call of `jaxpr`, which `fwd` differentiates. The first `num_consts` operands have no derivative."""
 
     name = "custom_vjp_call"
@@ -130,7 +137,7 @@ class CustomVJP(RuledProgram, Prunable, ShownAsJax):
     @override
     def jax_params(self) -> Mapping[str, object]:
         params = {"name": self.label, "call_jaxpr": self.jaxpr, "fwd": self.fwd, "bwd": self.bwd}
-        return params | {"symbolic_zeros": self.symbolic_zeros} | shown_count(self.num_consts)
+        return params | {"symbolic_zeros": self.symbolic_zeros} | num_consts_param(self.num_consts)
 
     @override
     def prune(self, used_outs: tuple[bool, ...]) -> tuple[CustomVJP, tuple[bool, ...], tuple[bool, ...]]:
@@ -138,23 +145,23 @@ class CustomVJP(RuledProgram, Prunable, ShownAsJax):
         jaxpr = dce(self.jaxpr, used_outs)
         if jaxpr is self.jaxpr:
             return self, (True,) * len(jaxpr.invars), used_outs
-        fwd = self.fwd if all(used_outs) else _selected(self.fwd, used_outs)
+        fwd = self.fwd if all(used_outs) else _select_outputs(self.fwd, used_outs)
         return evolve(self, jaxpr=jaxpr, fwd=fwd), (True,) * len(jaxpr.invars), used_outs
 
     @override
     def with_program(self, jaxpr: Jaxpr, consts: int, enter: Callable[[Handler], Handler]) -> CustomVJP:
-        fwd = _hosted_forward(self.label, _forward_within(enter, self.fwd), NOWHERE, consts)
+        fwd = _rebind_forward(self.label, _wrap_forward_in_handler(enter, self.fwd), EMPTY_CLOSURE, consts)
         return evolve(self, jaxpr=jaxpr, fwd=fwd, num_consts=consts + self.num_consts)
 
     @override
-    def among(self, among: Among) -> CustomVJP:
-        return evolve(self, jaxpr=among.jaxpr, fwd=_among(self.fwd, among))
+    def with_extra_outputs(self, among: ExtraOutputs) -> CustomVJP:
+        return evolve(self, jaxpr=among.jaxpr, fwd=_with_extra_outputs(self.fwd, among))
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        forward = self.fwd(primals, nonzero(tangents))
-        forward = evolve(forward, outs=typed(forward.outs, self.jaxpr.out_avals))
-        return forward.outs, pushed(self.label, forward, tangents)
+        forward = self.fwd(primals, nonzero_mask(tangents))
+        forward = evolve(forward, outs=match_weak_types(forward.outs, self.jaxpr.out_avals))
+        return forward.outs, bind_custom_linear(self.label, forward, tangents)
 
     @override
     def batch(
@@ -162,12 +169,12 @@ class CustomVJP(RuledProgram, Prunable, ShownAsJax):
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
         forced = (any(d is not None for d in dims),) * len(self.jaxpr.outs)
         derived = batch_jaxpr(self.jaxpr, axis, tuple(dims), forced)
-        fwd = _mapped_forward(Batch(ROOT, axis), self.fwd, dims, OutDims(self.label, axis, derived.out_dims))
+        fwd = _batch_forward(Batch(ROOT, axis), self.fwd, dims, OutDims(self.label, axis, derived.out_dims))
         n = len(derived.consts)
         prim = evolve(
             self,
             jaxpr=derived.jaxpr,
-            fwd=_hosted_forward(self.label, fwd, NOWHERE, n),
+            fwd=_rebind_forward(self.label, fwd, EMPTY_CLOSURE, n),
             num_consts=n + self.num_consts,
         )
         return bind(prim, *derived.consts, *args), derived.out_dims
@@ -176,74 +183,77 @@ class CustomVJP(RuledProgram, Prunable, ShownAsJax):
 # ------------------------------------------------------------------ forward passes
 
 
-def _forward_within(enter: Callable[[Handler], Handler], fwd: ForwardRule) -> ForwardRule:
-    @made_from(fwd, "within", enter)
-    def entered(primals: Sequence[Value], perturbed: Mask) -> Forward:
+def _wrap_forward_in_handler(enter: Callable[[Handler], Handler], fwd: ForwardRule) -> ForwardRule:
+    @derive(fwd, "within", enter)
+    def entered(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
         handler = enter(CURRENT.get())
-        forward = within(lambda _: handler, fwd)(primals, perturbed)
-        outs, residuals = let_out(handler, (forward.outs, forward.residuals))
-        return evolve(forward, outs=outs, residuals=residuals, pull=within(enter, forward.pull))
+        forward = wrap_in_handler(lambda _: handler, fwd)(primals, perturbed)
+        outs, residuals = unwrap_results(handler, (forward.outs, forward.residuals))
+        return evolve(forward, outs=outs, residuals=residuals, pullback=wrap_in_handler(enter, forward.pullback))
 
     return entered
 
 
-def _hosted_forward(label: str, fwd: ForwardRule, scope: Scope, count: int) -> ForwardRule:
+def _rebind_forward(label: str, fwd: ForwardRule, scope: ClosureScope, count: int) -> ForwardRule:
     """The forward pass of an operation whose first `count` operands are what its functions closed over."""
 
-    @made_from(fwd, scope.key, count)
-    def hosted(primals: Sequence[Value], perturbed: Mask) -> Forward:
+    @derive(fwd, scope.cache_key, count)
+    def hosted(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
         if any(perturbed[:count]):
-            raise closes_over(label)
+            raise closed_over_error(label)
         consts = primals[:count]
-        forward = scope.around(fwd, consts)(primals[count:], perturbed[count:])
-        kept = list(consts) if scope.held else []
+        forward = scope.rebind(fwd, consts)(primals[count:], perturbed[count:])
+        kept = list(consts) if scope.bind_static else []
 
-        @made_from(forward.pull, scope.key, tuple([c.aval for c in consts]))
+        @derive(forward.pullback, scope.cache_key, tuple([c.aval for c in consts]))
         def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
             k = len(kept)
-            found = scope.around(forward.pull, residuals[:k])(residuals[k:], cts)
+            found = scope.rebind(forward.pullback, residuals[:k])(residuals[k:], cts)
             return [*[Zero(c.aval.tangent()) for c in consts], *found]
 
-        return Forward(forward.outs, [*kept, *forward.residuals], pull, forward.axes)
+        return ForwardResult(forward.outs, [*kept, *forward.residuals], pull, forward.axes)
 
-    return hosted if count or scope.named else fwd
+    return hosted if count or scope.named_axes else fwd
 
 
-def _selected(fwd: ForwardRule, used: tuple[bool, ...]) -> ForwardRule:
+def _select_outputs(fwd: ForwardRule, used: tuple[bool, ...]) -> ForwardRule:
     """The forward pass for those of the outputs that are used."""
 
-    @made_from(fwd, "selected", used)
-    def some(primals: Sequence[Value], perturbed: Mask) -> Forward:
+    @derive(fwd, "selected", used)
+    def some(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
         forward = fwd(primals, perturbed)
         avals = [o.aval for o in forward.outs]
 
-        @made_from(forward.pull, "selected", used)
+        @derive(forward.pullback, "selected", used)
         def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> Sequence[Tangent]:
             given = iter(cts)
-            return forward.pull(
+            return forward.pullback(
                 residuals, [next(given) if u else Zero(a.tangent()) for u, a in zip(used, avals, strict=True)]
             )
 
-        return Forward(chosen(forward.outs, used), forward.residuals, pull, forward.axes)
+        return ForwardResult(select_masked(forward.outs, used), forward.residuals, pull, forward.axes)
 
     return some
 
 
-def _among(fwd: ForwardRule, among: Among) -> ForwardRule:
+def _with_extra_outputs(fwd: ForwardRule, among: ExtraOutputs) -> ForwardRule:
     """The forward pass, and for all else the program and its derivative."""
 
-    @made_from(fwd, among)
-    def all_of_it(primals: Sequence[Value], perturbed: Mask) -> Forward:
+    @derive(fwd, among)
+    def all_of_it(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
         n = among.operands
         outs = eval_jaxpr(among.jaxpr, (), primals)
         forward, kept = fwd(primals[n:], perturbed[n:]), len(primals)
 
-        @made_from(forward.pull, among, perturbed)
+        @derive(forward.pullback, among, perturbed)
         def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
             at = residuals[:kept]
-            found = [*[Zero(x.aval.tangent()) for x in at[:n]], *forward.pull(residuals[kept:], among.ours(cts))]
-            rest = among.put(cts, [Zero(ct.aval) for ct in among.ours(cts)])
-            if not any(nonzero(rest)):
+            found = [
+                *[Zero(x.aval.tangent()) for x in at[:n]],
+                *forward.pullback(residuals[kept:], among.rule_outputs(cts)),
+            ]
+            rest = among.merge(cts, [Zero(ct.aval) for ct in among.rule_outputs(cts)])
+            if not any(nonzero_mask(rest)):
                 return found
             derived = jvp_jaxpr(among.jaxpr, perturbed)
 
@@ -251,20 +261,20 @@ def _among(fwd: ForwardRule, among: Among) -> ForwardRule:
                 both = eval_jaxpr(derived.jaxpr, (), [*derived.consts, *at, *tangents])
                 return both[len(among.jaxpr.outs) :]
 
-            avals = [x.aval.tangent() for x in chosen(at, perturbed)]
-            pulled = pulled_back(forwards, avals, lambda: chosen(rest, derived.out_nonzero))
-            more = merged(perturbed, pulled, [Zero(x.aval.tangent()) for x in others(at, perturbed)])
+            avals = [x.aval.tangent() for x in select_masked(at, perturbed)]
+            pulled = transpose_function(forwards, avals, lambda: select_masked(rest, derived.out_nonzero))
+            more = merge_masked(perturbed, pulled, [Zero(x.aval.tangent()) for x in select_unmasked(at, perturbed)])
             return [add_tangents(x, y) for x, y in zip(found, more, strict=True)]
 
-        return Forward(outs, [*primals, *forward.residuals], pull, forward.axes)
+        return ForwardResult(outs, [*primals, *forward.residuals], pull, forward.axes)
 
     return all_of_it
 
 
-def _mapped_forward(mapper: Mapper, fwd: ForwardRule, dims: Dims, out: OutDims) -> ForwardRule:
-    @made_from(fwd, "mapped", mapper.axis, tuple(dims), out.key)
-    def batched(primals: Sequence[Value], perturbed: Mask) -> Forward:
-        made: list[Forward] = []
+def _batch_forward(mapper: BatchRunner, fwd: ForwardRule, dims: BatchDims, out: OutDims) -> ForwardRule:
+    @derive(fwd, "mapped", mapper.axis, tuple(dims), out.cache_key)
+    def batched(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
+        made: list[ForwardResult] = []
 
         def both(*values: Value) -> list[Value]:
             forward = fwd(values, perturbed)
@@ -275,46 +285,55 @@ def _mapped_forward(mapper: Mapper, fwd: ForwardRule, dims: Dims, out: OutDims) 
         (forward,) = made
         n = len(forward.outs)
         settled = out.settle(found[:n])
-        outs = list(map(out.place, values[:n], found[:n], settled))
-        pull = _mapped_pull(mapper, forward.pull, found[n:], [o.aval for o in forward.outs], out.of(outs), dims)
-        return Forward(outs, values[n:], pull, forward.axes)
+        outs = list(map(out.move_axis_first, values[:n], found[:n], settled))
+        pull = _batch_pullback(mapper, forward.pullback, found[n:], [o.aval for o in forward.outs], out.of(outs), dims)
+        return ForwardResult(outs, values[n:], pull, forward.axes)
 
     return batched
 
 
-def _mapped_pull(
-    mapper: Mapper, pull: Pull, dims: Dims, out_avals: Sequence[ShapedArray], out_dims: Dims, in_dims: Dims
-) -> Pull:
+def _batch_pullback(
+    mapper: BatchRunner,
+    pull: BackwardRule,
+    dims: BatchDims,
+    out_avals: Sequence[ShapedArray],
+    out_dims: BatchDims,
+    in_dims: BatchDims,
+) -> BackwardRule:
     """The backward pass of a whole batch. An operand alike for all of it has the sum of their cotangents.
 
     `dims` are those of the residuals, `out_avals` the types of one example's outputs.
     """
     mapped = any(d is not None for d in out_dims)
 
-    @made_from(pull, mapper.axis, tuple(dims), tuple(out_avals), tuple(out_dims), tuple(in_dims))
+    @derive(pull, mapper.axis, tuple(dims), tuple(out_avals), tuple(out_dims), tuple(in_dims))
     def batched(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
-        n, mask = len(residuals), nonzero(cts)
+        n, mask = len(residuals), nonzero_mask(cts)
         found_mask: Mask = ()
         zeros: list[ShapedArray] = []
 
         def back(*values: Value) -> list[Value]:
             nonlocal found_mask, zeros
-            found = pull(values[:n], spread(values[n:], mask, out_avals))
-            found_mask, zeros = nonzero(found), [ct.aval for ct in found]
-            return present(found)
+            found = pull(values[:n], insert_zeros(values[n:], mask, out_avals))
+            found_mask, zeros = nonzero_mask(found), [ct.aval for ct in found]
+            return drop_zeros(found)
 
-        results, found_dims = mapper.run(back, [*residuals, *present(cts)], [*dims, *chosen(out_dims, mask)])
+        results, found_dims = mapper.run(back, [*residuals, *drop_zeros(cts)], [*dims, *select_masked(out_dims, mask)])
         pairs = zip(results, found_dims, strict=True)
         size = mapper.axis.size
         return [
-            (_fitted(mapper.axis, *next(pairs), dim, mapped) if live else Zero(_spread_aval(aval, size, dim)))
+            (
+                _move_or_sum_axis(mapper.axis, *next(pairs), dim, mapped)
+                if live
+                else Zero(_batched_aval(aval, size, dim))
+            )
             for live, aval, dim in zip(found_mask, zeros, in_dims, strict=True)
         ]
 
     return batched
 
 
-def _fitted(axis: MappedAxis, ct: Value, dim: int | None, target: int | None, mapped: bool) -> Value:
+def _move_or_sum_axis(axis: MappedAxis, ct: Value, dim: int | None, target: int | None, mapped: bool) -> Value:
     """A cotangent with its batch axis at `target`, or summed along it."""
     if target is not None:
         return move_axis(batch_first(ct, dim, axis), 0, target)
@@ -323,24 +342,26 @@ def _fitted(axis: MappedAxis, ct: Value, dim: int | None, target: int | None, ma
     return reduce_sum(batch_first(ct, dim, axis), (0,))
 
 
-def _spread_aval(aval: ShapedArray, size: int, dim: int | None) -> ShapedArray:
+def _batched_aval(aval: ShapedArray, size: int, dim: int | None) -> ShapedArray:
     return aval if dim is None else aval.with_axis(size, dim)
 
 
 # ------------------------------------------------------------------ the linear part
 
 
-def pushed(label: str, forward: Forward, tangents: Sequence[Tangent]) -> list[Tangent]:
+def bind_custom_linear(label: str, forward: ForwardResult, tangents: Sequence[Tangent]) -> list[Tangent]:
     """The tangents of the outputs: a linear map that is known by its transpose, and bound without being computed."""
     avals = [o.aval.tangent() for o in forward.outs]
-    prim = CustomLinear(label, forward.pull, len(forward.residuals), nonzero(tangents), tuple(avals), axes=forward.axes)
-    if not any(prim.live):
+    prim = CustomLinear(
+        label, forward.pullback, len(forward.residuals), nonzero_mask(tangents), tuple(avals), axes=forward.axes
+    )
+    if not any(prim.out_nonzero):
         return [Zero(a) for a in avals]
-    return spread(bind(prim, *forward.residuals, *present(tangents)), prim.live, avals)
+    return insert_zeros(bind(prim, *forward.residuals, *drop_zeros(tangents)), prim.out_nonzero, avals)
 
 
 @frozen(eq=False)
-class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFunctions):
+class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCallables):
     """The linear map whose transpose is `pull`, a backward pass, at `residuals`, the first operands.
 
     The other operands are the tangents of those operands of the function that are marked in `nonzero`, the outputs
@@ -351,41 +372,43 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFun
 
     name = "custom_lin"
     label: str = field(metadata={"print": "name"})
-    pull: Pull = field(metadata={"print": "bwd"})
+    pullback: BackwardRule = field(metadata={"print": "bwd"})
     residuals: int = field(metadata={"print": "num_res"})
-    nonzero: Mask
+    in_nonzero: Mask
     out_avals: tuple[ShapedArray, ...]
-    push: Flat | None = field(default=None, metadata={"hide_default": True})
+    push: FlatFunction | None = field(default=None, metadata={"hide_default": True})
     axes: tuple[str, ...] = field(default=(), metadata={"hide_default": True})
-    """Those of `Forward`."""
+    """Those of `ForwardResult`."""
 
     @property
     @override
     def effects(self) -> Effects:
         # So that who runs a program with it backwards runs it on shares.
-        return frozenset([NamedAxis(name) for name in self.axes])
+        return frozenset([NamedAxisEffect(name) for name in self.axes])
 
     @property
-    def live(self) -> Mask:
+    def out_nonzero(self) -> Mask:
         """Which outputs of the function have a tangent."""
         return tuple([a.dtype != float0 for a in self.out_avals])
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return evaluated(self.label, self.expand(*args))
+        return require_no_tracers(self.label, self.expand(*args))
 
     @override
-    def staged(self, recording: Handler, args: Sequence[Value]) -> tuple[StagedLinear, Sequence[Value]]:
+    def stage_callables(self, recording: Handler, args: Sequence[Value]) -> tuple[StagedLinear, Sequence[Value]]:
         """What the backward pass closes over become residuals, if it can run when the trace is over."""
-        prim = StagedLinear(self.label, self.pull, self.residuals, self.nonzero, self.out_avals, self.push, self.axes)
-        if type(recording) is not Stage or not may_close_over(self.pull):
+        prim = StagedLinear(
+            self.label, self.pullback, self.residuals, self.in_nonzero, self.out_avals, self.push, self.axes
+        )
+        if type(recording) is not Stage or not may_close_over(self.pullback):
             return prim, args
         n = self.residuals
 
         def pulled(*values: Value) -> list[Value]:
             return list(map(instantiate, self.cotangents(values[:n], values[n:])))
 
-        avals = [x.aval for x in args[:n]] + chosen(self.out_avals, self.live)
+        avals = [x.aval for x in args[:n]] + select_masked(self.out_avals, self.out_nonzero)
         try:
             _, consts = stage(pulled, avals, recording, along=[frozenset()] * len(avals))
         except ConcretizationError:  # it depends on values, and may yet be given them
@@ -393,53 +416,56 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFun
         held = tuple([c for c in consts if isinstance(c, Tracer)])
         if not held:
             return prim, args
-        scope, pull = Scope(held, recording.axes, recording.checked), self.pull
+        scope, pull = ClosureScope(held, recording.axes, recording.checked), self.pullback
 
-        @made_from(pull, scope.key)
+        @derive(pull, scope.cache_key)
         def hosted(residuals: Sequence[Value], cts: Sequence[Tangent]) -> Sequence[Tangent]:
-            return scope.around(pull, residuals[: len(held)])(residuals[len(held) :], cts)
+            return scope.rebind(pull, residuals[: len(held)])(residuals[len(held) :], cts)
 
-        return evolve(prim, pull=hosted, residuals=n + len(held)), [*held, *args]
+        return evolve(prim, pullback=hosted, residuals=n + len(held)), [*held, *args]
 
     @override
-    def within(self, enter: Callable[[Handler], Handler]) -> CustomLinear:
-        push = None if self.push is None else within(enter, self.push)
-        return evolve(self, pull=within(enter, self.pull), push=push)
+    def wrap_callables(self, enter: Callable[[Handler], Handler]) -> CustomLinear:
+        push = None if self.push is None else wrap_in_handler(enter, self.push)
+        return evolve(self, pullback=wrap_in_handler(enter, self.pullback), push=push)
 
     def cotangents(self, residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
         """Cotangents of the tangents that are operands, from those of the outputs."""
         given = iter(cts)
-        full = [next(given) if live else Zero(a) for live, a in zip(self.live, self.out_avals, strict=True)]
-        return chosen(self.pull(residuals, full), self.nonzero)
+        full = [next(given) if live else Zero(a) for live, a in zip(self.out_nonzero, self.out_avals, strict=True)]
+        return select_masked(self.pullback(residuals, full), self.in_nonzero)
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         n = self.residuals
-        residuals = [x for x in args[:n] if not isinstance(x, Linear)]
+        residuals = [x for x in args[:n] if not isinstance(x, UndefinedPrimal)]
         if len(residuals) < n:
-            raise not_linear(self)
-        found = self.cotangents(residuals, cts) if self.push is None else self.reversed(residuals, cts, args[n:])
-        return [*[None] * n, *[ct if isinstance(x, Linear) else None for ct, x in zip(found, args[n:], strict=True)]]
+            raise not_linear_error(self)
+        found = self.cotangents(residuals, cts) if self.push is None else self.bind_transposed(residuals, cts, args[n:])
+        return [
+            *[None] * n,
+            *[ct if isinstance(x, UndefinedPrimal) else None for ct, x in zip(found, args[n:], strict=True)],
+        ]
 
-    def reversed(
-        self, residuals: Sequence[Value], cts: Sequence[Tangent], operands: Sequence[Value | Linear]
+    def bind_transposed(
+        self, residuals: Sequence[Value], cts: Sequence[Tangent], operands: Sequence[Value | UndefinedPrimal]
     ) -> Sequence[Value]:
         """The transpose, as an operation whose transpose is this one."""
-        push, pull = self.push, self.pull
+        push, pull = self.push, self.pullback
         assert push is not None
-        mask, n, out_avals = nonzero(cts), len(residuals), self.out_avals
+        mask, n, out_avals = nonzero_mask(cts), len(residuals), self.out_avals
 
-        @made_from(pull, "pushed", mask, out_avals)
+        @derive(pull, "pushed", mask, out_avals)
         def forwards(*values: Value) -> list[Value]:
-            return [instantiate(ct) for ct in pull(values[:n], spread(values[n:], mask, out_avals))]
+            return [instantiate(ct) for ct in pull(values[:n], insert_zeros(values[n:], mask, out_avals))]
 
-        @made_from(push, "pulled")
+        @derive(push, "pulled")
         def back(residuals: Sequence[Value], cts: Sequence[Tangent]) -> Sequence[Tangent]:
             return push(*residuals, *map(instantiate, cts))
 
         avals = tuple([x.aval.tangent() for x in operands])
         prim = CustomLinear(self.label, back, n, mask, avals, forwards)
-        return bind(prim, *residuals, *present(cts))
+        return bind(prim, *residuals, *drop_zeros(cts))
 
     @override
     def expand(self, *args: Value) -> Sequence[Value]:
@@ -447,26 +473,26 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFun
             return self.push(*args)
         n = self.residuals
         residuals, tangents = args[:n], args[n:]
-        avals = chosen(self.out_avals, self.live)
+        avals = select_masked(self.out_avals, self.out_nonzero)
 
         def pulled(*cts: Value) -> list[Value]:
             return [instantiate(ct) for ct in self.cotangents(residuals, cts)]
 
         try:
-            jaxpr, consts = program_of(pulled, avals)
+            jaxpr, consts = partial_eval_function(pulled, avals)
         except ConcretizationError as error:
-            raise self.only_backwards("depends on the values of its cotangents") from error
+            raise self.not_transposable("depends on the values of its cotangents") from error
         if _adds_a_constant(jaxpr, consts):
-            raise self.only_backwards("adds to its cotangents what doesn't depend on them")
+            raise self.not_transposable("adds to its cotangents what doesn't depend on them")
         try:
-            found = backward(jaxpr, consts, [Linear(a) for a in avals], tangents)
+            found = backward_pass(jaxpr, consts, [UndefinedPrimal(a) for a in avals], tangents)
         except (MissingRuleError, TypeError) as error:
-            raise self.only_backwards("is not linear in its cotangents") from error
+            raise self.not_transposable("is not linear in its cotangents") from error
         except ValueError as error:  # of a loop that has no bound
-            raise self.only_backwards("cannot be transposed") from error
-        return [instantiate(fit(Zero(a) if t is None else t, a)) for t, a in zip(found, avals, strict=True)]
+            raise self.not_transposable("cannot be transposed") from error
+        return [instantiate(match_aval(Zero(a) if t is None else t, a)) for t, a in zip(found, avals, strict=True)]
 
-    def only_backwards(self, why: str) -> NotLinearError:
+    def not_transposable(self, why: str) -> NotLinearError:
         return NotLinearError(
             f"forward-mode differentiation of {self.label} transposes its backward pass, which {why}. Reverse mode "
             "(grad, vjp, jacrev) calls the backward pass as it is, and so does forward mode around reverse mode if the "
@@ -478,12 +504,12 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFun
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         """By the operands the map itself, which stays lazy; by the residuals what differentiating it gives."""
         n = self.residuals
-        moved: Sequence[Tangent] = [Zero(a.tangent()) for a in chosen(self.out_avals, self.live)]
-        mask = iter(nonzero(tangents[n:]))
-        moving = tuple([m and next(mask) for m in self.nonzero])
+        moved: Sequence[Tangent] = [Zero(a.tangent()) for a in select_masked(self.out_avals, self.out_nonzero)]
+        mask = iter(nonzero_mask(tangents[n:]))
+        moving = tuple([m and next(mask) for m in self.in_nonzero])
         if any(moving):
-            moved = self.of_some(moving, primals[:n], tangents[n:])
-        if not any(nonzero(tangents[:n])):
+            moved = self.bind_nonzero(moving, primals[:n], tangents[n:])
+        if not any(nonzero_mask(tangents[:n])):
             return bind(self, *primals), moved
         handler = JVP(CURRENT.get())
         duals = [*map(handler.wrap, primals[:n], tangents[:n]), *primals[n:]]
@@ -494,25 +520,25 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HoldsFun
             CURRENT.reset(token)
         return [p for p, _ in pairs], [add_tangents(t, m) for (_, t), m in zip(pairs, moved, strict=True)]
 
-    def of_some(self, moving: Mask, residuals: Sequence[Value], tangents: Sequence[Tangent]) -> Sequence[Value]:
+    def bind_nonzero(self, moving: Mask, residuals: Sequence[Value], tangents: Sequence[Tangent]) -> Sequence[Value]:
         """The map on tangents of its operands, of which some may be zeros."""
         if self.push is not None:  # which takes all operands
             return bind(self, *residuals, *map(instantiate, tangents))
-        return bind(evolve(self, nonzero=moving), *residuals, *present(tangents))
+        return bind(evolve(self, in_nonzero=moving), *residuals, *drop_zeros(tangents))
 
     @override
-    def mapped(
-        self, mapper: Mapper, args: Sequence[Value], dims: Sequence[int | None]
+    def batch_callables(
+        self, mapper: BatchRunner, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
         n, size = self.residuals, mapper.axis.size
         given = iter(dims[n:])
-        in_dims = [next(given) if m else None for m in self.nonzero]
+        in_dims = [next(given) if m else None for m in self.in_nonzero]
         out_dims = [0] * len(self.out_avals)
-        pull = _mapped_pull(mapper, self.pull, dims[:n], self.out_avals, out_dims, in_dims)
+        pull = _batch_pullback(mapper, self.pullback, dims[:n], self.out_avals, out_dims, in_dims)
         outs = tuple([a.with_axis(size, 0) for a in self.out_avals])
         out = OutDims(self.label, mapper.axis, True)
-        push = None if self.push is None else mapped_function(mapper, self.push, dims, out)
-        return bind(evolve(self, pull=pull, out_avals=outs, push=push), *args), [0] * sum(self.live)
+        push = None if self.push is None else batch_function(mapper, self.push, dims, out)
+        return bind(evolve(self, pullback=pull, out_avals=outs, push=push), *args), [0] * sum(self.out_nonzero)
 
 
 @final
@@ -523,7 +549,7 @@ class StagedLinear(CustomLinear):
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        return chosen(self.out_avals, self.live)
+        return select_masked(self.out_avals, self.out_nonzero)
 
 
 def _adds_a_constant(jaxpr: Jaxpr, consts: Sequence[Value]) -> bool:

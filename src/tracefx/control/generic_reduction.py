@@ -17,26 +17,26 @@ from typing_extensions import override
 from tracefx.control.call import Call
 from tracefx.core.array import Array
 from tracefx.core.avals import Shape, ShapedArray, show_avals
-from tracefx.core.builder import Builder, Dims, Ir, Region
+from tracefx.core.body_transform import BodyInterpreter, BodyTransformable
+from tracefx.core.builder import Builder, DenseI64Array, IrValue, Region
 from tracefx.core.effects import Effects
-from tracefx.core.entering import Enterable, Entry
 from tracefx.core.handler import as_array, bind
-from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, eval_jaxpr
+from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr, eval_jaxpr
+from tracefx.core.jaxpr_printer import HasJaxParams
 from tracefx.core.primitive import Batchable, Expandable, Lowerable, MappedAxis, Primitive
-from tracefx.core.printer import ShownAsJax
 from tracefx.core.values import Value
-from tracefx.interpreters.derived import batch_jaxpr
+from tracefx.interpreters.jaxpr_transforms import batch_jaxpr
 from tracefx.interpreters.stage import stage
-from tracefx.ops.basis import batch_first, broadcast_to, convert, move_axis, reshape, transpose
-from tracefx.ops.cutting import pad, slice, slice_axis
-from tracefx.ops.moving_windows import Ints, MovingWindows
-from tracefx.ops.operation import require_axes, run_alone
+from tracefx.ops.operation import require_axes, run_compiled
 from tracefx.ops.padding_types import Pads
-from tracefx.ops.shape import concatenate, stack
+from tracefx.ops.reductions.sliding_windows import Ints, SlidingWindows
+from tracefx.ops.shape.shape import concatenate, stack
+from tracefx.ops.shape.slicing import pad, slice, slice_axis
+from tracefx.ops.structural import batch_first, broadcast_to, convert, move_axis, reshape, transpose
 
 
 @frozen(eq=False)
-class Folding(Primitive, CarriesJaxprs, Enterable, Expandable, Batchable, Lowerable, ShownAsJax):
+class ReductionPrimitive(Primitive, HasSubjaxprs, BodyTransformable, Expandable, Batchable, Lowerable, HasJaxParams):
     """Folds arrays together, from one start for each, which is an operand too; they are the last ones.
 
     `jaxpr` takes an element of each array that was folded, and one of each that is next.
@@ -58,17 +58,17 @@ class Folding(Primitive, CarriesJaxprs, Enterable, Expandable, Batchable, Lowera
         return self.jaxpr.effects
 
     @abstractmethod
-    def folded_shape(self, x: ShapedArray) -> Shape:
+    def result_shape(self, x: ShapedArray) -> Shape:
         """The shape of the results; raises where the operation is not for arrays of this type."""
         raise NotImplementedError
 
     @abstractmethod
-    def rows(self, x: Value, start: Value) -> Array:
+    def as_rows(self, x: Value, start: Value) -> Array:
         """What is folded together, along an axis in front; the others are those of the results, made one."""
         raise NotImplementedError
 
     @abstractmethod
-    def one_more_axis(self) -> Self:
+    def with_leading_axis(self) -> Self:
         """The same operation on arrays that have one more axis, in front."""
         raise NotImplementedError
 
@@ -80,7 +80,7 @@ class Folding(Primitive, CarriesJaxprs, Enterable, Expandable, Batchable, Lowera
             raise TypeError(f"{self.name} takes {n} arrays and as many starts, got {show_avals(avals)}")
         for x, start in zip(arrays, starts, strict=True):
             if start.shape:
-                raise FoldingError(f"{self.name}: initial values must have no axes, got {show_avals(starts)}")
+                raise ReductionError(f"{self.name}: initial values must have no axes, got {show_avals(starts)}")
             if x.dtype != start.dtype or x.shape != arrays[0].shape:
                 raise TypeError(
                     f"{self.name}: arrays must have one shape, and each the dtype of its initial value, got "
@@ -92,30 +92,30 @@ class Folding(Primitive, CarriesJaxprs, Enterable, Expandable, Batchable, Lowera
                 f"{self.name}: a function of ({show_avals(body.in_avals)}) doesn't take elements of "
                 f"{show_avals(arrays)}, twice"
             )
-        shape = self.folded_shape(arrays[0])
+        shape = self.result_shape(arrays[0])
         return [ShapedArray(shape, x.dtype, x.weak_type and s.weak_type) for x, s in zip(arrays, starts, strict=True)]
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return run_alone(self, args)
+        return run_compiled(self, args)
 
     @override
     def expand(self, *args: Value) -> Sequence[Value]:
-        return self.folded((), args)
+        return self.reduce_pairwise((), args)
 
-    def folded(self, consts: Sequence[Value], args: Sequence[Value]) -> list[Array]:
+    def reduce_pairwise(self, consts: Sequence[Value], args: Sequence[Value]) -> list[Array]:
         """The results, by a program that takes `consts` first: numbers that the function closed over."""
         n = len(args) // 2
         arrays, starts = args[:n], args[n:]
-        shape = self.folded_shape(arrays[0].aval)
+        shape = self.result_shape(arrays[0].aval)
         weak = [x.aval.weak_type and start.aval.weak_type for x, start in zip(arrays, starts, strict=True)]
         size = math.prod(shape)
-        rows = [self.rows(x, start) for x, start in zip(arrays, starts, strict=True)]
+        rows = [self.as_rows(x, start) for x, start in zip(arrays, starts, strict=True)]
         count = rows[0].shape[0]
         while count > 1:
             half = count // 2
-            pairs = [_every_second(x, first, half) for first in (0, 1) for x in rows]
-            merged = self._merged(consts, pairs, half * size)
+            pairs = [_alternate_rows(x, first, half) for first in (0, 1) for x in rows]
+            merged = self._apply_pairwise(consts, pairs, half * size)
             left = [slice_axis(x, 2 * half, count, 0) for x in rows]
             rows = [reshape(x, (half, size)) for x in merged]
             if count % 2:
@@ -123,10 +123,10 @@ class Folding(Primitive, CarriesJaxprs, Enterable, Expandable, Batchable, Lowera
             count -= half
         outs = [broadcast_to(start, (size,)) for start in starts]
         if count:
-            outs = self._merged(consts, [*outs, *[reshape(x, (size,)) for x in rows]], size)
+            outs = self._apply_pairwise(consts, [*outs, *[reshape(x, (size,)) for x in rows]], size)
         return [convert(reshape(x, shape), x.aval.dtype, w) for x, w in zip(outs, weak, strict=True)]
 
-    def _merged(self, consts: Sequence[Value], pairs: Sequence[Array], size: int) -> list[Array]:
+    def _apply_pairwise(self, consts: Sequence[Value], pairs: Sequence[Array], size: int) -> list[Array]:
         """The function of each of `size` pairs."""
         n = len(self.jaxpr.outs)
         dims = (*[None for _ in consts], *[0 for _ in pairs])
@@ -140,26 +140,26 @@ class Folding(Primitive, CarriesJaxprs, Enterable, Expandable, Batchable, Lowera
         n = len(args) // 2
         if all(dim is None for dim in dims[n:]):
             arrays = [batch_first(x, dim, axis) for x, dim in zip(args[:n], dims, strict=False)]
-            return bind(self.one_more_axis(), *arrays, *args[n:]), (0,) * n
+            return bind(self.with_leading_axis(), *arrays, *args[n:]), (0,) * n
         avals = [x.aval if dim is None else x.aval.without_axis(dim) for x, dim in zip(args, dims, strict=True)]
         program, consts = stage(self.expand, avals)
         derived = batch_jaxpr(program.closed(), axis, (*[None for _ in consts], *dims))
         return eval_jaxpr(derived.jaxpr, (), [*derived.consts, *consts, *args]), derived.out_dims
 
     @override
-    def entered(self, entry: Entry, args: Sequence[Value]) -> Sequence[Value]:
-        program, consts = stage(self.expand, [entry.form(a).avals[0] for a in args])
-        return Call(self.name, program.closed()).entered(entry, [*consts, *args])
+    def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
+        program, consts = stage(self.expand, [entry.spec(a).avals[0] for a in args])
+        return Call(self.name, program.closed()).transform_bodies(entry, [*consts, *args])
 
     def region(self) -> Region:
         return Region(self.jaxpr.in_avals, lambda b, args: b.inline(self.jaxpr, args))
 
 
-class FoldingError(TypeError, ValueError):
+class ReductionError(TypeError, ValueError):
     """Arrays, or where folding them starts, that do not fit: JAX raises either, by the function."""
 
 
-def _every_second(x: Array, first: int, count: int) -> Array:
+def _alternate_rows(x: Array, first: int, count: int) -> Array:
     """`count` rows, from `first` on, in one axis."""
     rows = slice(x, (first, 0), (first + 2 * count - 1, x.shape[1]), (2, 1))
     return reshape(rows, (count * x.shape[1],))
@@ -167,7 +167,7 @@ def _every_second(x: Array, first: int, count: int) -> Array:
 
 @final
 @frozen(eq=False)
-class Reduce(Folding):
+class Reduce(ReductionPrimitive):
     """Folds the axes `dimensions` of arrays."""
 
     name = "reduce"
@@ -178,33 +178,37 @@ class Reduce(Folding):
         return {"dimensions": self.dimensions, "jaxpr": self.jaxpr}
 
     @override
-    def folded_shape(self, x: ShapedArray) -> Shape:
+    def result_shape(self, x: ShapedArray) -> Shape:
         require_axes(self.name, self.dimensions, x.ndim)
         return tuple([n for i, n in enumerate(x.shape) if i not in self.dimensions])
 
     @override
-    def rows(self, x: Value, start: Value) -> Array:
-        shape = self.folded_shape(x.aval)
+    def as_rows(self, x: Value, start: Value) -> Array:
+        shape = self.result_shape(x.aval)
         kept = [i for i in range(x.aval.ndim) if i not in self.dimensions]
         count = math.prod([x.aval.shape[i] for i in self.dimensions])
         return reshape(transpose(x, [*self.dimensions, *kept]), (count, math.prod(shape)))
 
     @override
-    def one_more_axis(self) -> Reduce:
+    def with_leading_axis(self) -> Reduce:
         return Reduce(self.jaxpr, tuple([i + 1 for i in self.dimensions]))
 
     @override
-    def lower_to(self, builder: Builder, outs: Sequence[ShapedArray], operands: Sequence[Ir]) -> Sequence[Ir]:
-        return builder.emit("stablehlo.reduce", operands, outs, {"dimensions": Dims(self.dimensions)}, [self.region()])
+    def lower_with_avals(
+        self, builder: Builder, outs: Sequence[ShapedArray], operands: Sequence[IrValue]
+    ) -> Sequence[IrValue]:
+        return builder.emit(
+            "stablehlo.reduce", operands, outs, {"dimensions": DenseI64Array(self.dimensions)}, [self.region()]
+        )
 
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
-        return self.lower_to(builder, self.abstract_eval(*[x.aval for x in operands]), operands)
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+        return self.lower_with_avals(builder, self.abstract_eval(*[x.aval for x in operands]), operands)
 
 
 @final
 @frozen(eq=False)
-class ReduceWindow(Folding):
+class ReduceWindow(ReductionPrimitive):
     """Folds windows that move over arrays."""
 
     name = "reduce_window"
@@ -215,13 +219,13 @@ class ReduceWindow(Folding):
     window_dilation: Ints
 
     @property
-    def windows(self) -> MovingWindows:
-        return MovingWindows(
+    def windows(self) -> SlidingWindows:
+        return SlidingWindows(
             self.window_dimensions, self.window_strides, self.padding, self.base_dilation, self.window_dilation
         )
 
     @staticmethod
-    def over(jaxpr: Jaxpr, windows: MovingWindows) -> ReduceWindow:
+    def over(jaxpr: Jaxpr, windows: SlidingWindows) -> ReduceWindow:
         w = windows
         return ReduceWindow(jaxpr, w.dimensions, w.strides, w.padding, w.base_dilation, w.window_dilation)
 
@@ -238,12 +242,12 @@ class ReduceWindow(Folding):
         }
 
     @override
-    def folded_shape(self, x: ShapedArray) -> Shape:
+    def result_shape(self, x: ShapedArray) -> Shape:
         self.windows.check(self.name, x)
         return self.windows.count(x.shape)
 
     @override
-    def rows(self, x: Value, start: Value) -> Array:
+    def as_rows(self, x: Value, start: Value) -> Array:
         windows = self.windows
         count = windows.count(x.aval.shape)
         if 0 in count:
@@ -254,7 +258,7 @@ class ReduceWindow(Folding):
             parts = []
             for place in range(n):
                 offset = (0,) * axis + (place,) + (0,) * (ndim - axis - 1)
-                begin, end, step = list(windows.spans(count, offset))[axis]
+                begin, end, step = list(windows.strided_slices(count, offset))[axis]
                 shape = seen.shape
                 begins, ends, steps = [0] * len(shape), list(shape), [1] * len(shape)
                 begins[axis], ends[axis], steps[axis] = begin, end, step
@@ -264,14 +268,16 @@ class ReduceWindow(Folding):
         return reshape(transpose(seen, order), (windows.size, math.prod(count)))
 
     @override
-    def one_more_axis(self) -> ReduceWindow:
+    def with_leading_axis(self) -> ReduceWindow:
         return self.over(self.jaxpr, self.windows.with_axis(0))
 
     @override
-    def lower_to(self, builder: Builder, outs: Sequence[ShapedArray], operands: Sequence[Ir]) -> Sequence[Ir]:
+    def lower_with_avals(
+        self, builder: Builder, outs: Sequence[ShapedArray], operands: Sequence[IrValue]
+    ) -> Sequence[IrValue]:
         n = len(outs)
         return self.windows.emit(builder, operands[:n], operands[n:], outs[0].shape, self.region())
 
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
-        return self.lower_to(builder, self.abstract_eval(*[x.aval for x in operands]), operands)
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+        return self.lower_with_avals(builder, self.abstract_eval(*[x.aval for x in operands]), operands)

@@ -12,31 +12,38 @@ from typing import Final, final
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.control.bodies import Structured, joined, linear, nonzero, present, spread
 from tracefx.control.call import Call
+from tracefx.control.control_flow import (
+    ControlFlowPrimitive,
+    drop_zeros,
+    insert_zeros,
+    linear_mask,
+    nonzero_mask,
+    unify_consts,
+)
 from tracefx.core.avals import NOWHERE, Axes, ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
-from tracefx.core.builder import Builder, Ir
-from tracefx.core.entering import Entered, Entry, called
+from tracefx.core.body_transform import BodyInterpreter, TransformedBody, unpack_results
+from tracefx.core.builder import Builder, IrValue
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.passes import dce
-from tracefx.core.primitive import Linear, MappedAxis, Tangent, Zero
+from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
 from tracefx.core.varying import Flow
-from tracefx.interpreters.derived import Consts, Mask, batch_jaxpr, jvp_jaxpr
-from tracefx.ops.arithmetic import neg
-from tracefx.ops.basis import batch_first, fit, instantiate
-from tracefx.ops.collective import in_shares, of_shares
-from tracefx.ops.elementwise import add_tangents
-from tracefx.ops.selection import stop_gradient
+from tracefx.interpreters.jaxpr_transforms import Consts, Mask, batch_jaxpr, jvp_jaxpr
+from tracefx.ops.collectives.collective import from_unreduced, to_unreduced
+from tracefx.ops.elementwise.arithmetic import neg
+from tracefx.ops.elementwise.elementwise import add_tangents
+from tracefx.ops.elementwise.selection import stop_gradient
+from tracefx.ops.structural import batch_first, instantiate, match_aval
 
-_NOTED: Final = {"hide_default": True, "erased": True, "jax": False}
+_HIDDEN: Final = {"hide_default": True, "erased": True, "jax": False}
 
 
 @final
 @frozen(eq=False)
-class LinearSolve(Structured):
+class LinearSolve(ControlFlowPrimitive):
     """The `x` for which `matvec(consts, x)` is `b`: `solve(consts, b)`, which may give more after it.
 
     The operands are the constants, which all programs take, and `b`. `vecmat` and `transpose_solve` are the same for
@@ -49,9 +56,9 @@ class LinearSolve(Structured):
     solve: Jaxpr
     vecmat: Jaxpr | None
     transpose_solve: Jaxpr | None
-    axes: tuple[tuple[str, int], ...] = field(default=(), metadata=_NOTED)
+    axes: tuple[tuple[str, int], ...] = field(default=(), metadata=_HIDDEN)
     """The checked axes of a mesh, with their sizes, and along which of them each part of `b`, and of `x`, differs."""
-    along: tuple[tuple[str, ...], ...] = field(default=(), metadata=_NOTED)
+    along: tuple[tuple[str, ...], ...] = field(default=(), metadata=_HIDDEN)
 
     @override
     def jaxprs(self) -> tuple[Jaxpr, ...]:
@@ -78,7 +85,7 @@ class LinearSolve(Structured):
         return BACKEND.value.run(self.solve, args, self.name)
 
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
         return builder.call(self.name, self.solve, operands)
 
     @override
@@ -89,27 +96,27 @@ class LinearSolve(Structured):
     # -------------------------------------------------------------- under other interpretations
 
     @override
-    def entered(self, entry: Entry, args: Sequence[Value]) -> Sequence[Value]:
+    def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
         """The equation stays one, unless the handler would have to solve it for values of its own.
 
         What the handler finds out is of the way to the solution, which runs beside it without derivatives.
         """
-        forms = [entry.form(x) for x in args]
+        forms = [entry.spec(x) for x in args]
         if any(form.tree is not None for form in forms):
             return entry.run(self.solve, args)
-        bodies = [entry.enter(body, forms, self.name) for body in self.jaxprs()]
+        bodies = [entry.transform_body(body, forms, self.name) for body in self.jaxprs()]
         if any(o.tree is not None for body in bodies for o in body.outs):
             return entry.run(self.solve, args)
         inside, finds = bodies[1], any(b.state is not None or b.collected for b in bodies)
         if finds and any(body.jaxpr.effects for body in bodies):  # which must not happen twice
             return entry.run(self.solve, args)
-        jaxprs, consts = joined([_solution(entry, body) for body in bodies])
+        jaxprs, consts = unify_consts([_drop_collected(entry, body) for body in bodies])
         op = evolve(self.with_jaxprs(*jaxprs), num_consts=self.num_consts + len(consts))
         outs = bind(op, *consts, *args)
         if inside.state is not None or inside.collected:
             still = [stop_gradient(x) for x in args]
-            way = bind(Call(self.name, inside.jaxpr), *inside.consts, *entry.state(inside.taken), *still)
-            called(entry, inside, way)
+            way = bind(Call(self.name, inside.jaxpr), *inside.consts, *entry.state(inside.input_state), *still)
+            unpack_results(entry, inside, way)
         return outs
 
     # -------------------------------------------------------------- differentiation
@@ -120,23 +127,23 @@ class LinearSolve(Structured):
         outs = bind(self, *primals)
         consts, size = primals[:n], len(primals) - n
         rhs: list[Tangent] = list(tangents[n:])
-        given = (*nonzero(tangents[:n]), *(False,) * size)
+        given = (*nonzero_mask(tangents[:n]), *(False,) * size)
         if any(given):
             derived = jvp_jaxpr(self.matvec, given)
             op = Call("matvec", derived.jaxpr)
-            moved = bind(op, *derived.consts, *consts, *outs[:size], *present(tangents[:n]))[size:]
-            changes = spread(moved, derived.out_nonzero, self.matvec.out_avals)
-            rhs = [_difference(db, change) for db, change in zip(rhs, changes, strict=True)]
+            moved = bind(op, *derived.consts, *consts, *outs[:size], *drop_zeros(tangents[:n]))[size:]
+            changes = insert_zeros(moved, derived.out_nonzero, self.matvec.out_avals)
+            rhs = [_sub_tangents(db, change) for db, change in zip(rhs, changes, strict=True)]
         if all(isinstance(t, Zero) for t in rhs):
             return outs, [Zero(o.aval.tangent()) for o in outs]
-        operands = [fit(instantiate(t), p.aval) for t, p in zip(rhs, primals[n:], strict=True)]
+        operands = [match_aval(instantiate(t), p.aval) for t, p in zip(rhs, primals[n:], strict=True)]
         solved = bind(self, *consts, *operands)  # type: ignore[arg-type]  # none of them is a zero
         return outs, [*solved[:size], *[Zero(o.aval.tangent()) for o in outs[size:]]]
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         n = self.num_consts
-        if any(linear(args[:n])):
+        if any(linear_mask(args[:n])):
             raise TypeError("custom_linear_solve is linear in its right-hand side alone, not in what matvec depends on")
         if self.vecmat is None or self.transpose_solve is None:
             raise TypeError(
@@ -147,11 +154,11 @@ class LinearSolve(Structured):
         op = LinearSolve(n, self.vecmat, self.transpose_solve, self.matvec, self.solve, self.axes, self.along)
         # The equation is one of true cotangents: a solver that asks how far it is must see all of them.
         along = [frozenset(names) for names in self.along] or [NOWHERE] * size
-        given = [of_shares(instantiate(ct), known, self.axes) for ct, known in zip(cts, along, strict=False)]
-        outs = bind(op, *[a for a in args[:n] if not isinstance(a, Linear)], *given)
-        shares = [in_shares(out, known, self.axes) for out, known in zip(outs, along, strict=False)]
+        given = [from_unreduced(instantiate(ct), known, self.axes) for ct, known in zip(cts, along, strict=False)]
+        outs = bind(op, *[a for a in args[:n] if not isinstance(a, UndefinedPrimal)], *given)
+        shares = [to_unreduced(out, known, self.axes) for out, known in zip(outs, along, strict=False)]
         pulled = zip(shares, args[n:], strict=True)
-        return [*(None,) * n, *[ct if isinstance(a, Linear) else None for ct, a in pulled]]
+        return [*(None,) * n, *[ct if isinstance(a, UndefinedPrimal) else None for ct, a in pulled]]
 
     # -------------------------------------------------------------- batching
 
@@ -183,17 +190,17 @@ class LinearSolve(Structured):
             if more == batched:
                 break
             batched = more
-        jaxprs, extra = joined([(body.jaxpr, body.consts) for body in bodies])
+        jaxprs, extra = unify_consts([(body.jaxpr, body.consts) for body in bodies])
         op = evolve(self.with_jaxprs(*jaxprs), num_consts=n + len(extra))
         return op, extra, batched, bodies[1].out_dims
 
 
-def _difference(x: Tangent, y: Tangent) -> Tangent:
+def _sub_tangents(x: Tangent, y: Tangent) -> Tangent:
     return x if isinstance(y, Zero) else add_tangents(x, neg(y))
 
 
-def _solution(entry: Entry, body: Entered) -> tuple[Jaxpr, Consts]:
+def _drop_collected(entry: BodyInterpreter, body: TransformedBody) -> tuple[Jaxpr, Consts]:
     """The program with nothing that the handler finds out, which takes the state as it is here."""
     given = 0 if body.state is None else len(body.state.avals)
     used = [given <= i < given + len(body.outs) for i in range(len(body.jaxpr.outs))]
-    return dce(body.jaxpr, used), (*body.consts, *entry.state(body.taken))
+    return dce(body.jaxpr, used), (*body.consts, *entry.state(body.input_state))

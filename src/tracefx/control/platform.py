@@ -9,10 +9,10 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.control.cond import INDEX
+from tracefx.control.cond import INDEX_AVAL
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND
-from tracefx.core.builder import Builder, Ir
+from tracefx.core.builder import Builder, IrValue
 from tracefx.core.primitive import Lowerable, Primitive
 from tracefx.core.values import ConcreteArray, Value
 
@@ -26,7 +26,7 @@ class PlatformIndex(Primitive, Lowerable):
     platforms: tuple[str, ...]
     has_default: bool
 
-    def place(self, platform: str) -> int:
+    def platform_index(self, platform: str) -> int:
         if platform in self.platforms:
             return self.platforms.index(platform)
         if self.has_default:
@@ -38,12 +38,12 @@ class PlatformIndex(Primitive, Lowerable):
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        return [INDEX]
+        return [INDEX_AVAL]
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return [ConcreteArray(INDEX, np.asarray(self.place(BACKEND.value.platform), INDEX.dtype))]
+        return [ConcreteArray(INDEX_AVAL, np.asarray(self.platform_index(BACKEND.value.platform), INDEX_AVAL.dtype))]
 
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
-        return [builder.place(self.place)]
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+        return [builder.platform_index(self.platform_index)]

@@ -9,46 +9,53 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.control.bodies import (
-    Structured,
-    alone,
-    chosen,
-    known,
-    linear,
-    merged,
-    nonzero,
-    present,
-    reads,
-    rearranged,
-    spread,
-)
 from tracefx.control.call import Call
-from tracefx.control.chunks import in_pieces, sizes
-from tracefx.control.saving import Policy, Reopenable, Reopened, reopened_body
-from tracefx.control.scan_backward import backward
-from tracefx.control.scan_halves import Halves, halves
+from tracefx.control.checkpointed_loops import checkpoint_scan, chunk_lengths
+from tracefx.control.control_flow import (
+    ControlFlowPrimitive,
+    drop_zeros,
+    insert_zeros,
+    known_values,
+    linear_mask,
+    merge_masked,
+    nonzero_mask,
+    rearrange_jaxpr,
+    select_masked,
+    single_eqn_jaxpr,
+    used_inputs,
+)
+from tracefx.control.remat import CheckpointPolicy, Rematerializable, RematSplit, split_body_for_remat
+from tracefx.control.scan_partial_eval import UnzippedScan, unzip_scan
+from tracefx.control.scan_transpose import plan_scan_transpose
 from tracefx.core.avals import Axes, ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
-from tracefx.core.builder import Builder, Ir, Text
-from tracefx.core.entering import Collected, Entry, Form, called, count, flat
+from tracefx.core.body_transform import (
+    BodyInterpreter,
+    CollectedSpec,
+    ValueSpec,
+    count,
+    flatten_to_arrays,
+    unpack_results,
+)
+from tracefx.core.builder import Builder, IrValue, MlirText
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.passes import dce
-from tracefx.core.primitive import Linear, MappedAxis, Primitive, Recorder, Tangent
+from tracefx.core.primitive import MappedAxis, Primitive, Recorder, Tangent, UndefinedPrimal
 from tracefx.core.values import Value
 from tracefx.core.varying import Flow
-from tracefx.interpreters.derived import Consts, Mask, batch_jaxpr, jvp_jaxpr
-from tracefx.ops.basis import BroadcastInDim, Reshape, batch_first, filled, instantiate, move_axis
-from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from tracefx.interpreters.jaxpr_transforms import Consts, Mask, batch_jaxpr, jvp_jaxpr
+from tracefx.ops.indexing.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
+from tracefx.ops.structural import BroadcastInDim, Reshape, batch_first, constant_like_aval, instantiate, move_axis
 
 X = TypeVar("X")
-COUNTER: Final = ShapedArray((), np.dtype(np.int32))
+COUNTER_AVAL: Final = ShapedArray((), np.dtype(np.int32))
 
 
 @final
 @frozen(eq=False)
-class Scan(Structured, Reopenable):
+class Scan(ControlFlowPrimitive, Rematerializable):
     """`length` steps of `jaxpr`: `(constants, carry, slices) -> (carry, slices of the results)`.
 
     The operands are the constants, the first carry, and arrays whose slices along the first axis the steps take, last
@@ -73,7 +80,7 @@ class Scan(Structured, Reopenable):
     def with_jaxprs(self, *jaxprs: Jaxpr) -> Scan:
         return evolve(self, jaxpr=jaxprs[0])
 
-    def parts(self, xs: Sequence[X]) -> tuple[Sequence[X], Sequence[X], Sequence[X]]:
+    def split_operands(self, xs: Sequence[X]) -> tuple[Sequence[X], Sequence[X], Sequence[X]]:
         """What belongs to the constants, the carry, and the arrays that are sliced."""
         n, m = self.num_consts, self.num_consts + self.num_carry
         return xs[:n], xs[n:m], xs[m:]
@@ -83,7 +90,7 @@ class Scan(Structured, Reopenable):
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        consts, carry, slices = self.parts(self.jaxpr.in_avals)
+        consts, carry, slices = self.split_operands(self.jaxpr.in_avals)
         expected = (*consts, *carry, *self.stacked(slices))
         if avals != expected:
             raise TypeError(f"scan takes ({show_avals(expected)}), got ({show_avals(avals)})")
@@ -97,7 +104,7 @@ class Scan(Structured, Reopenable):
 
     @override
     def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
-        consts, carry, slices = self.parts(operands)
+        consts, carry, slices = self.split_operands(operands)
         while True:  # a carry varies from the first step on if it does after any
             outs = flow.through(self.jaxpr, [*consts, *carry, *slices])
             wider = [a | b for a, b in zip(carry, outs, strict=False)]
@@ -107,7 +114,7 @@ class Scan(Structured, Reopenable):
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        program = self.memo.get("alone", lambda: alone(self, [a.aval for a in args]))
+        program = self.memo.get("alone", lambda: single_eqn_jaxpr(self, [a.aval for a in args]))
         return BACKEND.value.run(program, args, self.name)
 
     # -------------------------------------------------------------- what nobody uses
@@ -121,32 +128,34 @@ class Scan(Structured, Reopenable):
         carry, results = used_outs[:n], used_outs[n:]
         while True:  # a carry is used if the next step's use of it is
             body = dce(self.jaxpr, carry + results)
-            used = reads(body)
-            _, used_carry, _ = self.parts(used)
+            used = used_inputs(body)
+            _, used_carry, _ = self.split_operands(used)
             more = tuple([a or b for a, b in zip(carry, used_carry, strict=True)])
             if more == carry:
                 break
             carry = more
-        consts, _, slices = self.parts(used)
+        consts, _, slices = self.split_operands(used)
         left = (*consts, *carry, *slices)
         if all(left) and all(carry + results):
             return (self if body is self.jaxpr else evolve(self, jaxpr=body)), left, carry + results
         places = [i for i, use in enumerate(left) if use]
-        pruned = evolve(self, jaxpr=rearranged(body, places), num_carry=sum(carry), num_consts=sum(consts))
+        pruned = evolve(self, jaxpr=rearrange_jaxpr(body, places), num_carry=sum(carry), num_consts=sum(consts))
         return pruned, left, carry + results
 
     # -------------------------------------------------------------- under other interpretations
 
     @override
-    def entered(self, entry: Entry, args: Sequence[Value]) -> Sequence[Value]:
+    def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
         n = self.num_carry
-        (const_args, carry_args, array_args), what = self.parts(args), "a step of scan"
-        consts, carry = [entry.form(x) for x in const_args], [entry.form(x) for x in carry_args]
-        arrays = [entry.form(x) for x in array_args]
+        (const_args, carry_args, array_args), what = self.split_operands(args), "a step of scan"
+        consts, carry = [entry.spec(x) for x in const_args], [entry.spec(x) for x in carry_args]
+        arrays = [entry.spec(x) for x in array_args]
         slices, free = [form.step() for form in arrays], [None] * (len(self.jaxpr.outs) - n)
-        state: Form | None = None
+        state: ValueSpec | None = None
         while True:  # what a carry is after any step it is from the first on
-            inside = entry.enter(self.jaxpr, [*consts, *carry, *slices], what, outs=[*carry, *free], state=state)
+            inside = entry.transform_body(
+                self.jaxpr, [*consts, *carry, *slices], what, outs=[*carry, *free], state=state
+            )
             if list(inside.outs[:n]) == carry and inside.state == state:
                 break
             carry, state = list(inside.outs[:n]), inside.state
@@ -156,35 +165,39 @@ class Scan(Structured, Reopenable):
         places = [*range(first), *range(first + kept, fixed), *range(first, first + kept), *range(fixed, last)]
         op = evolve(
             self,
-            jaxpr=rearranged(inside.jaxpr, places) if kept else inside.jaxpr,
+            jaxpr=rearrange_jaxpr(inside.jaxpr, places) if kept else inside.jaxpr,
             num_consts=fixed - kept,
             num_carry=kept + count(carry),
         )
         initial = entry.state(state)
-        operands = [*flat(entry, const_args, consts), *initial, *flat(entry, carry_args, carry)]
-        outs = bind(op, *inside.consts, *operands, *flat(entry, array_args, arrays))
+        operands = [
+            *flatten_to_arrays(entry, const_args, consts),
+            *initial,
+            *flatten_to_arrays(entry, carry_args, carry),
+        ]
+        outs = bind(op, *inside.consts, *operands, *flatten_to_arrays(entry, array_args, arrays))
         results = [*carry, *[form.stacked(self.length) for form in inside.outs[n:]]]
-        gathered = [Collected(each.name, each.form.stacked(self.length)) for each in inside.collected]
-        return called(entry, evolve(inside, outs=tuple(results), collected=tuple(gathered)), outs)
+        gathered = [CollectedSpec(each.name, each.spec.stacked(self.length)) for each in inside.collected]
+        return unpack_results(entry, evolve(inside, outs=tuple(results), collected=tuple(gathered)), outs)
 
     # -------------------------------------------------------------- forward mode
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        given = nonzero(tangents)
+        given = nonzero_mask(tangents)
         op, extra, out_nonzero = self.memo.get(("jvp", given), lambda: self._jvp(given))
         n, moving = self.num_carry, out_nonzero[: self.num_carry]
-        consts, carry, arrays = self.parts(primals)
-        d_consts, d_carry, d_arrays = self.parts(tangents)
-        d_moving = [instantiate(t) for t in chosen(d_carry, moving)]
-        outs = bind(op, *extra, *consts, *present(d_consts), *carry, *d_moving, *arrays, *present(d_arrays))
+        consts, carry, arrays = self.split_operands(primals)
+        d_consts, d_carry, d_arrays = self.split_operands(tangents)
+        d_moving = [instantiate(t) for t in select_masked(d_carry, moving)]
+        outs = bind(op, *extra, *consts, *drop_zeros(d_consts), *carry, *d_moving, *arrays, *drop_zeros(d_arrays))
         first, last = n + sum(moving), n + sum(moving) + len(self.jaxpr.outs) - n
         results = [*outs[:n], *outs[first:last]]
-        return results, spread([*outs[n:first], *outs[last:]], out_nonzero, [r.aval for r in results])
+        return results, insert_zeros([*outs[n:first], *outs[last:]], out_nonzero, [r.aval for r in results])
 
     def _jvp(self, given: Mask) -> tuple[Scan, Consts, Mask]:
         n = self.num_carry
-        consts, carry, slices = map(tuple, self.parts(given))
+        consts, carry, slices = map(tuple, self.split_operands(given))
         results = (False,) * (len(self.jaxpr.outs) - n)
         while True:  # a carry has a tangent from the first step on if it has one after any
             derived = jvp_jaxpr(self.jaxpr, consts + carry + slices, carry + results)
@@ -208,7 +221,7 @@ class Scan(Structured, Reopenable):
         ]
         op = evolve(
             self,
-            jaxpr=rearranged(derived.jaxpr, inputs, outs),
+            jaxpr=rearrange_jaxpr(derived.jaxpr, inputs, outs),
             num_carry=n + moving,
             num_consts=len(extra) + len(primals[0]) + len(tangents[0]),
         )
@@ -220,8 +233,8 @@ class Scan(Structured, Reopenable):
     def batch(
         self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
-        consts, carry, arrays = self.parts(args)
-        const_dims, carry_dims, array_dims = self.parts(dims)
+        consts, carry, arrays = self.split_operands(args)
+        const_dims, carry_dims, array_dims = self.split_operands(dims)
         # The first axis of an array is the loop's; a batch axis there moves behind it.
         arrays = [move_axis(x, 0, 1) if d == 0 else x for x, d in zip(arrays, array_dims, strict=True)]
         inner = (*const_dims, *carry_dims, *[None if d is None else max(d - 1, 0) for d in array_dims])
@@ -236,7 +249,7 @@ class Scan(Structured, Reopenable):
 
     def _batch(self, axis: MappedAxis, dims: tuple[int | None, ...]) -> tuple[Scan, Consts, tuple[int | None, ...]]:
         n = self.num_carry
-        consts, given, slices = map(tuple, self.parts(dims))
+        consts, given, slices = map(tuple, self.split_operands(dims))
         carry = tuple([d is not None for d in given])
         results = (False,) * (len(self.jaxpr.outs) - n)
         while True:  # a carry differs along the batch from the first step on if it does after any
@@ -254,38 +267,38 @@ class Scan(Structured, Reopenable):
     @override
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
         if self.checkpoint is not None:
-            return Call(self.name, self.in_checkpointed_pieces()).partial_eval(recorder, unknown, args)
-        split = self._halves(tuple(unknown))
-        outs, late, operands = self._first_half(split, tuple(unknown), args, recorder.evaluate)
-        return merged(split.out_unknown, recorder.record(late, known(operands)), outs)
+            return Call(self.name, self.checkpointed_jaxpr()).partial_eval(recorder, unknown, args)
+        split = self._unzip(tuple(unknown))
+        outs, late, operands = self._run_known(split, tuple(unknown), args, recorder.evaluate)
+        return merge_masked(split.out_unknown, recorder.record(late, known_values(operands)), outs)
 
-    def in_checkpointed_pieces(self) -> Jaxpr:
+    def checkpointed_jaxpr(self) -> Jaxpr:
         """The loop as a program of checkpointed pieces, as reverse mode runs it."""
-        return self.memo.get("pieces", self._in_pieces)
+        return self.memo.get("pieces", self._checkpointed_jaxpr)
 
-    def _in_pieces(self) -> Jaxpr:
+    def _checkpointed_jaxpr(self) -> Jaxpr:
         def loop(body: Jaxpr, length: int) -> Scan:
             return evolve(self, jaxpr=body, length=length, checkpoint=None)
 
         assert self.checkpoint is not None
-        pieces = sizes(self.checkpoint, self.length)
-        return in_pieces(self.jaxpr, loop, self.num_consts, self.num_carry, self.length, self.reverse, pieces)
+        pieces = chunk_lengths(self.checkpoint, self.length)
+        return checkpoint_scan(self.jaxpr, loop, self.num_consts, self.num_carry, self.length, self.reverse, pieces)
 
-    def _halves(self, unknown: Mask) -> Halves:
+    def _unzip(self, unknown: Mask) -> UnzippedScan:
         key = ("unzip", unknown)
-        return self.memo.get(key, lambda: halves(self.jaxpr, self.num_consts, self.num_carry, unknown))
+        return self.memo.get(key, lambda: unzip_scan(self.jaxpr, self.num_consts, self.num_carry, unknown))
 
-    def _first_half(
+    def _run_known(
         self,
-        split: Halves,
+        split: UnzippedScan,
         unknown: Mask,
-        args: Sequence[Value | Linear],
+        args: Sequence[Value | UndefinedPrimal],
         evaluate: Callable[[Primitive, Sequence[Value]], Sequence[Value]],
-    ) -> tuple[Sequence[Value], Scan, Sequence[Value | Linear]]:
+    ) -> tuple[Sequence[Value], Scan, Sequence[Value | UndefinedPrimal]]:
         """Run the known half: its outputs, and what is left to do with which operands."""
-        (consts, carry, arrays), (late_consts, _, late_arrays) = self.parts(args), self.parts(unknown)
-        known_consts = [*split.consts, *known(consts, late_consts)]
-        known_carry, known_arrays = known(carry, split.carry_unknown), known(arrays, late_arrays)
+        (consts, carry, arrays), (late_consts, _, late_arrays) = self.split_operands(args), self.split_operands(unknown)
+        known_consts = [*split.consts, *known_values(consts, late_consts)]
+        known_carry, known_arrays = known_values(carry, split.carry_unknown), known_values(arrays, late_arrays)
         first = evolve(self, jaxpr=split.known, num_consts=len(known_consts), num_carry=len(known_carry))
         idle = not split.known.outs and not first.effects
         outs = [] if idle else evaluate(first, [*known_consts, *known_carry, *known_arrays])
@@ -295,49 +308,49 @@ class Scan(Structured, Reopenable):
         n = split.out_unknown.count(False)
         results, kept = outs[len(known_carry) : n], outs[n:]
         known_consts = known_consts[len(split.consts) :]
-        given = [*[known_consts[i] for i in split.late_consts], *shared, *chosen(consts, late_consts)]
-        moving = chosen(carry, split.carry_unknown)
+        given = [*[known_consts[i] for i in split.late_consts], *shared, *select_masked(consts, late_consts)]
+        moving = select_masked(carry, split.carry_unknown)
         sliced = [known_arrays[i] for i in split.late_slices] + [results[i] for i in split.late_results]
         late = evolve(self, jaxpr=split.late, num_consts=len(given), num_carry=len(moving))
-        return outs[:n], late, [*given, *moving, *sliced, *kept, *chosen(arrays, late_arrays)]
+        return outs[:n], late, [*given, *moving, *sliced, *kept, *select_masked(arrays, late_arrays)]
 
     @override
-    def reopened(self, needed: Mask, policy: Policy) -> Reopened | None:
+    def split_for_remat(self, needed: Mask, policy: CheckpointPolicy) -> RematSplit | None:
         wanted = (*(True,) * self.num_carry, *needed[self.num_carry :])  # all that a step may need of the one before
-        inside = reopened_body(self.jaxpr, wanted, policy)
+        inside = split_body_for_remat(self.jaxpr, wanted, policy)
         if inside is None:
             return None
         first, again, saved = inside
-        return Reopened(evolve(self, jaxpr=first), evolve(self, jaxpr=again), tuple(self.stacked(saved)), wanted)
+        return RematSplit(evolve(self, jaxpr=first), evolve(self, jaxpr=again), tuple(self.stacked(saved)), wanted)
 
     # -------------------------------------------------------------- transposition
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
-        lin = linear(args)
-        split = self._halves(lin)
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        lin = linear_mask(args)
+        split = self._unzip(lin)
         if all(split.carry_unknown):
             return self._transposed(cts, args, lin)
         # What the carry does beside the linear map is done first, forwards.
-        _, late, operands = self._first_half(split, lin, args, lambda op, xs: bind(op, *xs))
-        pulled = late.transpose(chosen(cts, split.out_unknown), *operands)
-        results = iter([ct for ct, x in zip(pulled, operands, strict=True) if isinstance(x, Linear)])
-        return [next(results) if isinstance(a, Linear) else None for a in args]
+        _, late, operands = self._run_known(split, lin, args, lambda op, xs: bind(op, *xs))
+        pulled = late.transpose(select_masked(cts, split.out_unknown), *operands)
+        results = iter([ct for ct, x in zip(pulled, operands, strict=True) if isinstance(x, UndefinedPrimal)])
+        return [next(results) if isinstance(a, UndefinedPrimal) else None for a in args]
 
     def _transposed(
-        self, cts: Sequence[Tangent], args: Sequence[Value | Linear], lin: Mask
+        self, cts: Sequence[Tangent], args: Sequence[Value | UndefinedPrimal], lin: Mask
     ) -> Sequence[Tangent | None]:
-        n, given = self.num_carry, nonzero(cts)
-        lin_consts, lin_carry, lin_arrays = self.parts(lin)
+        n, given = self.num_carry, nonzero_mask(cts)
+        lin_consts, lin_carry, lin_arrays = self.split_operands(lin)
         mask = (*lin_consts, *(True,) * n, *lin_arrays)
         key = ("transpose", mask, given)
-        plan = self.memo.get(key, lambda: backward(self.jaxpr, self.num_consts, n, mask, given, self.length))
-        consts, _, arrays = self.parts(args)
-        known_consts = [x for x in consts if not isinstance(x, Linear)]
-        known_arrays = [x for x in arrays if not isinstance(x, Linear)]
-        sums = [filled(a, 0) for a in plan.sums]
-        moving = [instantiate(ct) for ct in chosen(cts[:n], plan.carry_nonzero)]
-        sliced = [*known_arrays, *present(cts[n:])]
+        plan = self.memo.get(key, lambda: plan_scan_transpose(self.jaxpr, self.num_consts, n, mask, given, self.length))
+        consts, _, arrays = self.split_operands(args)
+        known_consts = [x for x in consts if not isinstance(x, UndefinedPrimal)]
+        known_arrays = [x for x in arrays if not isinstance(x, UndefinedPrimal)]
+        sums = [constant_like_aval(a, 0) for a in plan.sums]
+        moving = [instantiate(ct) for ct in select_masked(cts[:n], plan.carry_nonzero)]
+        sliced = [*known_arrays, *drop_zeros(cts[n:])]
         op = evolve(
             self,
             jaxpr=plan.step,
@@ -350,12 +363,14 @@ class Scan(Structured, Reopenable):
         last = m + sum(plan.slices_nonzero)
         stacks = [sliced[i] for i in plan.stacked_inputs] + [*outs[last:]]
         contracted = eval_jaxpr(plan.tail, (), stacks)
-        at_consts = merged(plan.summed, outs[:k], contracted)
+        at_consts = merge_masked(plan.summed, outs[:k], contracted)
         avals = self.jaxpr.in_avals
-        const_avals, carry_avals, slice_avals = self.parts(avals)
-        ct_consts = iter(spread(at_consts, plan.consts_nonzero, chosen(const_avals, lin_consts)))
-        ct_carry = spread(outs[k:m], plan.carry_nonzero, carry_avals)
-        ct_arrays = iter(spread(outs[m:last], plan.slices_nonzero, self.stacked(chosen(slice_avals, lin_arrays))))
+        const_avals, carry_avals, slice_avals = self.split_operands(avals)
+        ct_consts = iter(insert_zeros(at_consts, plan.consts_nonzero, select_masked(const_avals, lin_consts)))
+        ct_carry = insert_zeros(outs[k:m], plan.carry_nonzero, carry_avals)
+        ct_arrays = iter(
+            insert_zeros(outs[m:last], plan.slices_nonzero, self.stacked(select_masked(slice_avals, lin_arrays)))
+        )
         return [
             *[next(ct_consts) if is_linear else None for is_linear in lin_consts],
             *[ct if is_linear else None for ct, is_linear in zip(ct_carry, lin_carry, strict=True)],
@@ -365,68 +380,73 @@ class Scan(Structured, Reopenable):
     # -------------------------------------------------------------- lowering
 
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
-        consts, carry, arrays = self.parts(operands)
-        buffers = [_zeros(builder, a) for a in self.stacked(self.jaxpr.out_avals[self.num_carry :])]
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+        consts, carry, arrays = self.split_operands(operands)
+        buffers = [_zero_buffer(builder, a) for a in self.stacked(self.jaxpr.out_avals[self.num_carry :])]
         n, unroll = self.num_carry, max(1, min(self.unroll, self.length))
 
-        def step(b: Builder, i: Ir, state: Sequence[Ir]) -> Sequence[Ir]:
+        def step(b: Builder, i: IrValue, state: Sequence[IrValue]) -> Sequence[IrValue]:
             if self.reverse:
-                (i,) = b.emit("stablehlo.subtract", [_number(b, self.length - 1), i], [COUNTER])
-            outs = b.inline(self.jaxpr, [*consts, *state[:n], *[_taken(b, x, i) for x in arrays]])
-            return [*outs[:n], *[_put(b, x, y, i) for x, y in zip(state[n:], outs[n:], strict=True)]]
+                (i,) = b.emit("stablehlo.subtract", [_counter_constant(b, self.length - 1), i], [COUNTER_AVAL])
+            outs = b.inline(self.jaxpr, [*consts, *state[:n], *[_read_row(b, x, i) for x in arrays]])
+            return [*outs[:n], *[_write_row(b, x, y, i) for x, y in zip(state[n:], outs[n:], strict=True)]]
 
-        def steps(b: Builder, first: Ir, count: int, state: Sequence[Ir]) -> Sequence[Ir]:
+        def steps(b: Builder, first: IrValue, count: int, state: Sequence[IrValue]) -> Sequence[IrValue]:
             for k in range(count):
-                (i,) = b.emit("stablehlo.add", [first, _number(b, k)], [COUNTER]) if k else (first,)
+                (i,) = b.emit("stablehlo.add", [first, _counter_constant(b, k)], [COUNTER_AVAL]) if k else (first,)
                 state = step(b, i, state)
             return state
 
-        state: Sequence[Ir] = [*carry, *buffers]
+        state: Sequence[IrValue] = [*carry, *buffers]
         rounds = self.length // unroll
         if rounds > 1:
 
-            def condition(b: Builder, xs: Sequence[Ir]) -> Sequence[Ir]:
+            def condition(b: Builder, xs: Sequence[IrValue]) -> Sequence[IrValue]:
                 return b.emit(
-                    "stablehlo.compare", [xs[0], _number(b, rounds * unroll)], [_TRUTH], {"comparison_direction": _LESS}
+                    "stablehlo.compare",
+                    [xs[0], _counter_constant(b, rounds * unroll)],
+                    [_BOOL_AVAL],
+                    {"comparison_direction": _LESS_THAN},
                 )
 
-            def body(b: Builder, xs: Sequence[Ir]) -> Sequence[Ir]:
-                (following,) = b.emit("stablehlo.add", [xs[0], _number(b, unroll)], [COUNTER])
+            def body(b: Builder, xs: Sequence[IrValue]) -> Sequence[IrValue]:
+                (following,) = b.emit("stablehlo.add", [xs[0], _counter_constant(b, unroll)], [COUNTER_AVAL])
                 return [following, *steps(b, xs[0], unroll, xs[1:])]
 
-            _, *state = builder.loop([_number(builder, 0), *state], condition, body)
+            _, *state = builder.loop([_counter_constant(builder, 0), *state], condition, body)
             done = rounds * unroll
         else:
             done = 0
-        return steps(builder, _number(builder, done), self.length - done, state) if done < self.length else state
+        return (
+            steps(builder, _counter_constant(builder, done), self.length - done, state) if done < self.length else state
+        )
 
 
-_TRUTH: Final = ShapedArray((), np.dtype(np.bool_))
-_LESS: Final = Text("#stablehlo<comparison_direction LT>")
+_BOOL_AVAL: Final = ShapedArray((), np.dtype(np.bool_))
+_LESS_THAN: Final = MlirText("#stablehlo<comparison_direction LT>")
 
 
-def _number(builder: Builder, n: int) -> Ir:
-    return builder.constant(Literal(n, COUNTER))
+def _counter_constant(builder: Builder, n: int) -> IrValue:
+    return builder.constant(Literal(n, COUNTER_AVAL))
 
 
-def _zeros(builder: Builder, aval: ShapedArray) -> Ir:
+def _zero_buffer(builder: Builder, aval: ShapedArray) -> IrValue:
     zero = builder.constant(Literal(0, ShapedArray((), aval.dtype)))
     return BroadcastInDim(aval.shape, ()).lower(builder, zero)[0] if aval.shape else zero
 
 
-def _starts(builder: Builder, x: Ir, i: Ir) -> list[Ir]:
-    return [i] + [_number(builder, 0)] * (x.aval.ndim - 1)
+def _start_indices(builder: Builder, x: IrValue, i: IrValue) -> list[IrValue]:
+    return [i] + [_counter_constant(builder, 0)] * (x.aval.ndim - 1)
 
 
-def _taken(builder: Builder, x: Ir, i: Ir) -> Ir:
+def _read_row(builder: Builder, x: IrValue, i: IrValue) -> IrValue:
     """The slice at `i` of an array."""
     shape = x.aval.shape
-    (row,) = DynamicSlice((1, *shape[1:])).lower(builder, x, *_starts(builder, x, i))
+    (row,) = DynamicSlice((1, *shape[1:])).lower(builder, x, *_start_indices(builder, x, i))
     return Reshape(shape[1:]).lower(builder, row)[0]
 
 
-def _put(builder: Builder, x: Ir, y: Ir, i: Ir) -> Ir:
+def _write_row(builder: Builder, x: IrValue, y: IrValue, i: IrValue) -> IrValue:
     """The array with a slice written at `i`."""
     (row,) = Reshape((1, *y.aval.shape)).lower(builder, y)
-    return DynamicUpdateSlice().lower(builder, x, row, *_starts(builder, x, i))[0]
+    return DynamicUpdateSlice().lower(builder, x, row, *_start_indices(builder, x, i))[0]

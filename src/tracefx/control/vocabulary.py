@@ -7,22 +7,22 @@ from types import MappingProxyType
 from typing import Final
 
 from tracefx.control.call import Call
-from tracefx.control.checkpoint import Checkpoint, Name
+from tracefx.control.checkpoint import CheckpointName, CheckpointPrimitive
 from tracefx.control.composite import Composite
 from tracefx.control.cond import Cond
+from tracefx.control.dce_sink import DceSink
 from tracefx.control.generic_reduction import Reduce, ReduceWindow
 from tracefx.control.linear_solve import LinearSolve
 from tracefx.control.platform import PlatformIndex
 from tracefx.control.scan import Scan
-from tracefx.control.shard_map import ShardMap
-from tracefx.control.sinking import DceSink
-from tracefx.control.sowing import Plantable, Sow
+from tracefx.control.shard_map import ShardMapPrimitive
+from tracefx.control.sow import Plantable, Sow
 from tracefx.control.special.bessel import BesselI0e, BesselI1e
 from tracefx.control.special.incomplete_beta import BetaDensity, RegularizedIncompleteBeta
 from tracefx.control.special.incomplete_gamma import GammaDensity, Igamma, Igammac, IgammaGradA, RandomGammaGrad
 from tracefx.control.while_loop import While
 from tracefx.core.primitive import Primitive
-from tracefx.ops.varying import Vary
+from tracefx.ops.collectives.pvary import PVary
 from tracefx.ops.vocabulary import OPERATIONS
 
 _OWN: Final[tuple[type[Primitive], ...]] = (
@@ -31,9 +31,9 @@ _OWN: Final[tuple[type[Primitive], ...]] = (
     Cond,
     Scan,
     While,
-    Checkpoint,
-    Name,
-    Vary,
+    CheckpointPrimitive,
+    CheckpointName,
+    PVary,
     LinearSolve,
     PlatformIndex,
     Plantable,
@@ -51,7 +51,7 @@ _OWN: Final[tuple[type[Primitive], ...]] = (
     ReduceWindow,
     Composite,
     DceSink,
-    ShardMap,
+    ShardMapPrimitive,
 )
 VOCABULARY: Final[Mapping[str, type[Primitive]]] = MappingProxyType({prim.name: prim for prim in _OWN})
 """tracefx's own operations by the names that programs are printed with."""

@@ -9,48 +9,48 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.control.bodies import (
-    Structured,
-    alone,
-    chosen,
-    merged,
-    nonzero,
-    others,
-    present,
-    reads,
-    rearranged,
-    spread,
-)
 from tracefx.control.call import Call
-from tracefx.control.chunks import in_pieces, square_root
-from tracefx.control.cond import INDEX, Cond
+from tracefx.control.checkpointed_loops import checkpoint_scan, sqrt_chunk_length
+from tracefx.control.cond import INDEX_AVAL, Cond
+from tracefx.control.control_flow import (
+    ControlFlowPrimitive,
+    drop_zeros,
+    insert_zeros,
+    merge_masked,
+    nonzero_mask,
+    rearrange_jaxpr,
+    select_masked,
+    select_unmasked,
+    single_eqn_jaxpr,
+    used_inputs,
+)
+from tracefx.control.drop_debug_effects import drop_debug_effects
 from tracefx.control.scan import Scan
-from tracefx.control.silencing import silenced
-from tracefx.control.sowing import UNTIL_THE_LAST, unclear
+from tracefx.control.sow import IN_BATCHED_WHILE, mark_uncollectable
 from tracefx.core.avals import Axes, ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
-from tracefx.core.builder import Builder, Ir
-from tracefx.core.effects import lasting
-from tracefx.core.entering import Entered, Entry, Form, called, flat
+from tracefx.core.body_transform import BodyInterpreter, TransformedBody, ValueSpec, flatten_to_arrays, unpack_results
+from tracefx.core.builder import Builder, IrValue
+from tracefx.core.effects import non_debug_effects
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.passes import dce, renumber
-from tracefx.core.primitive import Linear, MappedAxis, Recorder, Tangent
+from tracefx.core.primitive import MappedAxis, Recorder, Tangent, UndefinedPrimal
 from tracefx.core.values import Value
 from tracefx.core.varying import Flow
-from tracefx.interpreters.derived import Consts, Mask, batch_jaxpr, jvp_jaxpr, unzip_jaxpr
+from tracefx.interpreters.jaxpr_transforms import Consts, Mask, batch_jaxpr, jvp_jaxpr, unzip_jaxpr
 from tracefx.interpreters.stage import stage
-from tracefx.ops.basis import batch_first, broadcast_in_dim, convert_element_type, instantiate
-from tracefx.ops.reduction import reduce_or
-from tracefx.ops.selection import select_n
+from tracefx.ops.elementwise.selection import select_n
+from tracefx.ops.reductions.reduction import reduce_or
+from tracefx.ops.structural import batch_first, broadcast_in_dim, convert_element_type, instantiate
 
 X = TypeVar("X")
-TRUTH: Final = ShapedArray((), np.dtype(np.bool_))
+BOOL_AVAL: Final = ShapedArray((), np.dtype(np.bool_))
 
 
 @final
 @frozen(eq=False)
-class While(Structured):
+class While(ControlFlowPrimitive):
     """While `cond_jaxpr(constants, carry)` holds, the next carry is `body_jaxpr(constants, carry)`.
 
     The operands are the constants of the condition, those of the body, and the first carry. `max_steps` says that
@@ -72,22 +72,24 @@ class While(Structured):
     def with_jaxprs(self, *jaxprs: Jaxpr) -> While:
         return evolve(self, cond_jaxpr=jaxprs[0], body_jaxpr=jaxprs[1])
 
-    def parts(self, xs: Sequence[X]) -> tuple[Sequence[X], Sequence[X], Sequence[X]]:
+    def split_operands(self, xs: Sequence[X]) -> tuple[Sequence[X], Sequence[X], Sequence[X]]:
         """What belongs to the condition's constants, the body's, and the carry."""
         n, m = self.cond_nconsts, self.cond_nconsts + self.body_nconsts
         return xs[:n], xs[n:m], xs[m:]
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        cond_consts, body_consts, carry = map(tuple, self.parts(avals))
+        cond_consts, body_consts, carry = map(tuple, self.split_operands(avals))
         for what, body, given in (
             ("condition", self.cond_jaxpr, cond_consts + carry),
             ("body", self.body_jaxpr, body_consts + carry),
         ):
             if body.in_avals != given:
                 raise TypeError(f"the {what} of while takes ({show_avals(body.in_avals)}), got ({show_avals(given)})")
-        if self.cond_jaxpr.out_avals != (TRUTH,):
-            raise TypeError(f"the condition of while must give {TRUTH}, not ({show_avals(self.cond_jaxpr.out_avals)})")
+        if self.cond_jaxpr.out_avals != (BOOL_AVAL,):
+            raise TypeError(
+                f"the condition of while must give {BOOL_AVAL}, not ({show_avals(self.cond_jaxpr.out_avals)})"
+            )
         if self.body_jaxpr.out_avals != carry:
             raise TypeError(
                 f"the body of while takes the carry ({show_avals(carry)}) and gives "
@@ -97,7 +99,7 @@ class While(Structured):
 
     @override
     def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
-        cond_consts, body_consts, carry = self.parts(operands)
+        cond_consts, body_consts, carry = self.split_operands(operands)
         while True:  # a carry varies from the first step on if it does after any, or if the number of steps does
             (goes_on,) = flow.through(self.cond_jaxpr, [*cond_consts, *carry])
             outs = flow.through(self.body_jaxpr, [*body_consts, *carry])
@@ -108,12 +110,12 @@ class While(Structured):
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        program = self.memo.get("alone", lambda: alone(self, [a.aval for a in args]))
+        program = self.memo.get("alone", lambda: single_eqn_jaxpr(self, [a.aval for a in args]))
         return BACKEND.value.run(program, args, self.name)
 
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
-        cond_consts, body_consts, carry = self.parts(operands)
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+        cond_consts, body_consts, carry = self.split_operands(operands)
         return builder.loop(
             carry,
             lambda b, state: b.inline(self.cond_jaxpr, [*cond_consts, *state]),
@@ -128,11 +130,11 @@ class While(Structured):
 
     def _pruned(self, used_outs: Mask) -> tuple[While, Mask, Mask]:
         cond, n, m = dce(self.cond_jaxpr), self.cond_nconsts, self.body_nconsts
-        asked = reads(cond)
+        asked = used_inputs(cond)
         carry = tuple([a or b for a, b in zip(used_outs, asked[n:], strict=True)])
         while True:  # a carry is used if the next step's use of it is
             body = dce(self.body_jaxpr, carry)
-            used = reads(body)
+            used = used_inputs(body)
             more = tuple([a or b for a, b in zip(carry, used[m:], strict=True)])
             if more == carry:
                 break
@@ -142,9 +144,9 @@ class While(Structured):
             return (self if same else self.with_jaxprs(cond, body)), (True,) * (n + m + len(carry)), carry
         op = evolve(
             self,
-            cond_jaxpr=rearranged(cond, _places(asked[:n] + carry)),
+            cond_jaxpr=rearrange_jaxpr(cond, _mask_indices(asked[:n] + carry)),
             cond_nconsts=sum(asked[:n]),
-            body_jaxpr=rearranged(body, _places(used[:m] + carry)),
+            body_jaxpr=rearrange_jaxpr(body, _mask_indices(used[:m] + carry)),
             body_nconsts=sum(used[:m]),
         )
         return op, asked[:n] + used[:m] + carry, carry
@@ -152,37 +154,39 @@ class While(Structured):
     # -------------------------------------------------------------- under other interpretations
 
     @override
-    def entered(self, entry: Entry, args: Sequence[Value]) -> Sequence[Value]:
-        cond_args, body_args, carry_args = self.parts(args)
-        cond_consts, body_consts = [entry.form(x) for x in cond_args], [entry.form(x) for x in body_args]
-        carry = [entry.form(x) for x in carry_args]
-        state: Form | None = None
+    def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
+        cond_args, body_args, carry_args = self.split_operands(args)
+        cond_consts, body_consts = [entry.spec(x) for x in cond_args], [entry.spec(x) for x in body_args]
+        carry = [entry.spec(x) for x in carry_args]
+        state: ValueSpec | None = None
         what = "a step of while_loop"
         while True:  # what a carry is after any step it is from the first on
-            cond = entry.enter(
+            cond = entry.transform_body(
                 self.cond_jaxpr, [*cond_consts, *carry], "the condition of while_loop", state=state, bare=True
             )
-            body = entry.enter(self.body_jaxpr, [*body_consts, *carry], what, outs=carry, state=cond.state or state)
+            body = entry.transform_body(
+                self.body_jaxpr, [*body_consts, *carry], what, outs=carry, state=cond.state or state
+            )
             after = body.state or cond.state
             if list(body.outs) == carry and after == state:
                 break
             carry, state = list(body.outs), after
-        asked = [*cond.consts, *flat(entry, cond_args, cond_consts)]
-        done = [*body.consts, *flat(entry, body_args, body_consts)]
-        first = [*entry.state(state), *flat(entry, carry_args, carry)]
-        last = [a for each in body.collected for a in entry.absent(each)]
+        asked = [*cond.consts, *flatten_to_arrays(entry, cond_args, cond_consts)]
+        done = [*body.consts, *flatten_to_arrays(entry, body_args, body_consts)]
+        first = [*entry.state(state), *flatten_to_arrays(entry, carry_args, carry)]
+        last = [a for each in body.collected for a in entry.collected_of_empty_loop(each)]
         inside = evolve(body, collected=(*cond.collected, *body.collected))
-        ask, step = _Part.of(cond, len(asked)), _Part.of(body, len(done))
+        ask, step = _TransformedPart.of(cond, len(asked)), _TransformedPart.of(body, len(done))
         n = len(first)
-        if ask.leaves_state and not cond.collected:
+        if ask.keeps_state and not cond.collected:
             op = evolve(
                 self,
-                cond_jaxpr=_staged(lambda *xs: ask(xs, n)[-1:], [*asked, *first, *last]),
+                cond_jaxpr=_stage_like(lambda *xs: ask(xs, n)[-1:], [*asked, *first, *last]),
                 cond_nconsts=len(asked),
-                body_jaxpr=_staged(lambda *xs: step(xs, n), [*done, *first, *last]),
+                body_jaxpr=_stage_like(lambda *xs: step(xs, n), [*done, *first, *last]),
                 body_nconsts=len(done),
             )
-            return called(entry, inside, bind(op, *asked, *done, *first, *last))
+            return unpack_results(entry, inside, bind(op, *asked, *done, *first, *last))
         # What the condition does besides must come out of the loop, so a step asks at its end if there is another.
         k, m = len(asked), len(asked) + len(done)
 
@@ -196,15 +200,15 @@ class While(Structured):
             made = step([*xs[k:m], *xs[m + 1 : m + 1 + n]], n)
             return [*answer([*xs[:k], *made[:n]]), *made[n:]]
 
-        going, *rest = bind(Call("condition", _staged(lambda *xs: answer(xs), [*asked, *first])), *asked, *first)
+        going, *rest = bind(Call("condition", _stage_like(lambda *xs: answer(xs), [*asked, *first])), *asked, *first)
         op = While(
-            _staged(both, [*asked, *done, going, *rest, *last]),
+            _stage_like(both, [*asked, *done, going, *rest, *last]),
             m,
-            _staged(lambda going, *_: [going], [going, *rest, *last]),
+            _stage_like(lambda going, *_: [going], [going, *rest, *last]),
             0,
             self.max_steps,
         )
-        return called(entry, inside, bind(op, *asked, *done, going, *rest, *last)[1:])
+        return unpack_results(entry, inside, bind(op, *asked, *done, going, *rest, *last)[1:])
 
     # -------------------------------------------------------------- forward mode
 
@@ -214,37 +218,39 @@ class While(Structured):
         given = self.body_jaxpr.invars[self.body_nconsts :]
         return tuple([out is v for out, v in zip(self.body_jaxpr.outs, given, strict=True)])
 
-    def _hoisted(self, invariant: Mask) -> While:
+    def _hoist(self, invariant: Mask) -> While:
         """The loop with the invariant carries as constants, the last ones of the condition and of the body."""
         n, m, places = self.cond_nconsts, self.body_nconsts, range(len(invariant))
-        order = [*chosen(places, invariant), *others(places, invariant)]
+        order = [*select_masked(places, invariant), *select_unmasked(places, invariant)]
         return evolve(
             self,
-            cond_jaxpr=rearranged(self.cond_jaxpr, [*range(n), *[n + i for i in order]]),
+            cond_jaxpr=rearrange_jaxpr(self.cond_jaxpr, [*range(n), *[n + i for i in order]]),
             cond_nconsts=n + sum(invariant),
-            body_jaxpr=rearranged(self.body_jaxpr, [*range(m), *[m + i for i in order]], others(places, invariant)),
+            body_jaxpr=rearrange_jaxpr(
+                self.body_jaxpr, [*range(m), *[m + i for i in order]], select_unmasked(places, invariant)
+            ),
             body_nconsts=m + sum(invariant),
         )
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        d_cond_consts, d_consts, d_carry = self.parts(tangents)
+        d_cond_consts, d_consts, d_carry = self.split_operands(tangents)
         invariant = self._invariant
-        if any(nonzero(chosen(d_carry, invariant))) and not all(invariant):
-            cond_consts, body_consts, carry = self.parts(primals)
-            still, d_still = chosen(carry, invariant), chosen(d_carry, invariant)
-            outs, d_outs = self.memo.get("hoisted", lambda: self._hoisted(invariant)).jvp(
-                [*cond_consts, *still, *body_consts, *still, *others(carry, invariant)],
-                [*d_cond_consts, *d_still, *d_consts, *d_still, *others(d_carry, invariant)],
+        if any(nonzero_mask(select_masked(d_carry, invariant))) and not all(invariant):
+            cond_consts, body_consts, carry = self.split_operands(primals)
+            still, d_still = select_masked(carry, invariant), select_masked(d_carry, invariant)
+            outs, d_outs = self.memo.get("hoisted", lambda: self._hoist(invariant)).jvp(
+                [*cond_consts, *still, *body_consts, *still, *select_unmasked(carry, invariant)],
+                [*d_cond_consts, *d_still, *d_consts, *d_still, *select_unmasked(d_carry, invariant)],
             )
-            return merged(invariant, still, outs), merged(invariant, d_still, d_outs)
-        given, start = nonzero(d_consts), nonzero(d_carry)
+            return merge_masked(invariant, still, outs), merge_masked(invariant, d_still, d_outs)
+        given, start = nonzero_mask(d_consts), nonzero_mask(d_carry)
         op, extra, moving = self.memo.get(("jvp", given, start), lambda: self._jvp(given, start))
-        cond_consts, body_consts, carry = self.parts(primals)
-        d_moving = [instantiate(t) for t in chosen(d_carry, moving)]
-        outs = bind(op, *cond_consts, *extra, *body_consts, *present(d_consts), *carry, *d_moving)
+        cond_consts, body_consts, carry = self.split_operands(primals)
+        d_moving = [instantiate(t) for t in select_masked(d_carry, moving)]
+        outs = bind(op, *cond_consts, *extra, *body_consts, *drop_zeros(d_consts), *carry, *d_moving)
         n = len(carry)
-        return outs[:n], spread(outs[n:], moving, [c.aval for c in carry])
+        return outs[:n], insert_zeros(outs[n:], moving, [c.aval for c in carry])
 
     def _jvp(self, consts: Mask, start: Mask) -> tuple[While, Consts, Mask]:
         carry = start
@@ -259,8 +265,10 @@ class While(Structured):
         inputs += range(first + sum(consts), len(derived.jaxpr.invars))
         op = evolve(
             self,
-            cond_jaxpr=_widened(self.cond_jaxpr, [a.tangent() for a in chosen(self.body_jaxpr.out_avals, carry)]),
-            body_jaxpr=rearranged(derived.jaxpr, inputs),
+            cond_jaxpr=_with_unused_inputs(
+                self.cond_jaxpr, [a.tangent() for a in select_masked(self.body_jaxpr.out_avals, carry)]
+            ),
+            body_jaxpr=rearrange_jaxpr(derived.jaxpr, inputs),
             body_nconsts=fixed + sum(consts),
         )
         return op, derived.consts, carry
@@ -272,7 +280,7 @@ class While(Structured):
         self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
         plan = self.memo.get(("batch", axis, tuple(dims)), lambda: self._batch(axis, tuple(dims)))
-        (cond_consts, body_consts, carry), (_, _, carry_dims) = self.parts(args), self.parts(dims)
+        (cond_consts, body_consts, carry), (_, _, carry_dims) = self.split_operands(args), self.split_operands(dims)
         carry = [batch_first(x, d, axis) if b else x for x, d, b in zip(carry, carry_dims, plan.carry, strict=True)]
         out_dims = [0 if b else None for b in plan.carry]
         asked = [*plan.cond_consts, *cond_consts]
@@ -282,8 +290,8 @@ class While(Structured):
         going = bind(Call("condition", plan.first), *asked, *carry)
         return bind(plan.op, *asked, *done, *going, *carry)[1:], out_dims
 
-    def _batch(self, axis: MappedAxis, dims: tuple[int | None, ...]) -> _Batched:
-        cond_dims, body_dims, start = map(tuple, self.parts(dims))
+    def _batch(self, axis: MappedAxis, dims: tuple[int | None, ...]) -> _BatchedWhile:
+        cond_dims, body_dims, start = map(tuple, self.split_operands(dims))
         carry = tuple([d is not None for d in start])
         given = self.body_jaxpr.invars[self.body_nconsts :]
         while True:  # a carry differs along the batch from the first step on if it does after any
@@ -300,11 +308,11 @@ class While(Structured):
         cond_nconsts, body_nconsts = len(cond.consts) + self.cond_nconsts, len(body.consts) + self.body_nconsts
         if alike:
             op = While(body.jaxpr, body_nconsts, cond.jaxpr, cond_nconsts, self.max_steps)
-            return _Batched(op, cond.consts, body.consts, carry, None)
+            return _BatchedWhile(op, cond.consts, body.consts, carry, None)
         self._require_no_effects()
-        body = evolve(body, jaxpr=unclear(body.jaxpr, UNTIL_THE_LAST))
+        body = evolve(body, jaxpr=mark_uncollectable(body.jaxpr, IN_BATCHED_WHILE))
         going = batch_jaxpr(self.cond_jaxpr, axis, cond_dims + places, (True,))
-        going = evolve(going, jaxpr=unclear(going.jaxpr, UNTIL_THE_LAST))
+        going = evolve(going, jaxpr=mark_uncollectable(going.jaxpr, IN_BATCHED_WHILE))
         assert len(going.consts) == len(cond.consts)
         n, m = cond_nconsts, cond_nconsts + body_nconsts
 
@@ -314,16 +322,16 @@ class While(Structured):
             kept = [_where(goes, x, y) if b and x is not y else x for x, y, b in zip(new, old, carry, strict=True)]
             return [*eval_jaxpr(going.jaxpr, (), [*asked, *kept]), *kept]
 
-        each = ShapedArray((axis.size,), TRUTH.dtype)
+        each = ShapedArray((axis.size,), BOOL_AVAL.dtype)
         carried = body.jaxpr.in_avals[body_nconsts:]
         fixed = (*going.jaxpr.in_avals[:n], *body.jaxpr.in_avals[:body_nconsts])
         stepping, _ = stage(step, [*fixed, each, *carried])
         any_goes, _ = stage(lambda goes, *_: [reduce_or(goes, (0,))], [each, *carried])
         op = While(stepping, m, any_goes, 0, self.max_steps)
-        return _Batched(op, going.consts, body.consts, carry, going.jaxpr)
+        return _BatchedWhile(op, going.consts, body.consts, carry, going.jaxpr)
 
     def _require_no_effects(self) -> None:
-        shown = ", ".join(sorted(map(str, lasting(self.effects))))
+        shown = ", ".join(sorted(map(str, non_debug_effects(self.effects))))
         if shown:
             raise ValueError(
                 "vmap of while_loop: its condition differs along the batch, so that all go on until the last is done, "
@@ -336,37 +344,44 @@ class While(Structured):
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
         """What is known of the carry is computed now; the rest is put off with the whole loop, which runs again."""
         if self.max_steps is not None:
-            return Call(self.name, self.memo.get("pieces", self._in_pieces)).partial_eval(recorder, unknown, args)
+            return Call(self.name, self.memo.get("pieces", self._checkpointed_jaxpr)).partial_eval(
+                recorder, unknown, args
+            )
         mask = tuple(unknown)
         plan = self.memo.get(("unzip", mask), lambda: self._unzip(mask))
         if plan is None:
             return recorder.record(self, args)
-        shown = ", ".join(sorted(map(str, lasting(self.effects))))
+        shown = ", ".join(sorted(map(str, non_debug_effects(self.effects))))
         if shown:
             raise ValueError(
                 "linearize and jacfwd of while_loop run the loop again for the tangents, but it has effects "
                 f"({shown}), which must not happen twice: take them out of the loop, or differentiate with jvp"
             )
         now, consts, late, out_unknown = plan
-        cond_consts, body_consts, carry = self.parts(args)
-        _, late_consts, _ = self.parts(unknown)
-        operands = [*cond_consts, *consts, *others(body_consts, late_consts), *others(carry, out_unknown)]
+        cond_consts, body_consts, carry = self.split_operands(args)
+        _, late_consts, _ = self.split_operands(unknown)
+        operands = [
+            *cond_consts,
+            *consts,
+            *select_unmasked(body_consts, late_consts),
+            *select_unmasked(carry, out_unknown),
+        ]
         outs = recorder.evaluate(now, operands) if operands or now.effects else []
         later = recorder.record(late, args)
-        return merged(out_unknown, chosen(later, out_unknown), outs)
+        return merge_masked(out_unknown, select_masked(later, out_unknown), outs)
 
     def _unzip(self, unknown: Mask) -> tuple[While, Consts, While, Mask] | None:
         """The loop of the known carries alone, and which carries are unknown; `None` if all depends on them.
 
         Beside the first what its rules brought along, beside the second the whole loop as it runs again.
         """
-        cond_consts, consts, carry = map(tuple, self.parts(unknown))
+        cond_consts, consts, carry = map(tuple, self.split_operands(unknown))
         while True:
             split = unzip_jaxpr(self.body_jaxpr, consts + carry, carry)
             if split.out_unknown == carry:
                 break
             carry = split.out_unknown
-        asked = reads(self.cond_jaxpr)[self.cond_nconsts :]
+        asked = used_inputs(self.cond_jaxpr)[self.cond_nconsts :]
         if any(cond_consts) or any(a and u for a, u in zip(asked, carry, strict=True)):
             return None
         n = carry.count(False)
@@ -378,23 +393,23 @@ class While(Structured):
             body = dce(split.known, (True,) * n + (False,) * (len(split.known.outs) - n))
         else:  # without residuals the known half is the body's own computation of these carries
             left = [i for i, u in enumerate(consts + carry) if not u]
-            body = rearranged(dce(self.body_jaxpr, tuple([not u for u in carry])), left)
+            body = rearrange_jaxpr(dce(self.body_jaxpr, tuple([not u for u in carry])), left)
         places = [*range(self.cond_nconsts), *[self.cond_nconsts + i for i, u in enumerate(carry) if not u]]
-        cond = rearranged(self.cond_jaxpr, places)
+        cond = rearrange_jaxpr(self.cond_jaxpr, places)
         now = While(body, len(brought) + consts.count(False), cond, self.cond_nconsts)
         late = self.with_jaxprs(
-            silenced(self.cond_jaxpr, (False,) * len(self.cond_jaxpr.invars)),
-            silenced(self.body_jaxpr, consts + carry),
+            drop_debug_effects(self.cond_jaxpr, (False,) * len(self.cond_jaxpr.invars)),
+            drop_debug_effects(self.body_jaxpr, consts + carry),
         )
         return now, brought, late, carry
 
     # -------------------------------------------------------------- transposition
 
-    def in_checkpointed_pieces(self) -> Jaxpr:
+    def checkpointed_jaxpr(self) -> Jaxpr:
         """The loop as a program of checkpointed pieces, as reverse mode runs it."""
-        return self.memo.get("pieces", self._in_pieces)
+        return self.memo.get("pieces", self._checkpointed_jaxpr)
 
-    def _in_pieces(self) -> Jaxpr:
+    def _checkpointed_jaxpr(self) -> Jaxpr:
         """The loop as a scan of `max_steps` steps in checkpointed pieces, which does nothing once it is done."""
         assert self.max_steps is not None
         n, m = self.cond_nconsts, self.cond_nconsts + self.body_nconsts
@@ -404,7 +419,7 @@ class While(Structured):
             new = eval_jaxpr(self.body_jaxpr, (), [*args[n:m], *args[m + 1 :]])
             return [*eval_jaxpr(self.cond_jaxpr, (), [*args[:n], *new]), *new]
 
-        avals = [*self.cond_jaxpr.in_avals[:n], *self.body_jaxpr.in_avals[: self.body_nconsts], TRUTH]
+        avals = [*self.cond_jaxpr.in_avals[:n], *self.body_jaxpr.in_avals[: self.body_nconsts], BOOL_AVAL]
         avals += self.body_jaxpr.out_avals
         stepping, _ = stage(step, avals)
         rest = len(avals) - m
@@ -415,14 +430,14 @@ class While(Structured):
             op = Cond((renumber(done), piece))
 
             def chosen_piece(*args: Value) -> Sequence[Value]:
-                return bind(op, convert_element_type(args[m], INDEX.dtype), *args)
+                return bind(op, convert_element_type(args[m], INDEX_AVAL.dtype), *args)
 
             return stage(chosen_piece, piece.in_avals)[0]
 
         def loop(body: Jaxpr, length: int) -> Scan:
             return Scan(body, length, rest, m, reverse=False, unroll=1)
 
-        pieces = in_pieces(guarded(stepping), loop, m, rest, steps, False, (square_root(steps),), guarded)
+        pieces = checkpoint_scan(guarded(stepping), loop, m, rest, steps, False, (sqrt_chunk_length(steps),), guarded)
 
         def run(*args: Value) -> list[Value]:
             goes = eval_jaxpr(self.cond_jaxpr, (), [*args[:n], *args[m:]])
@@ -431,15 +446,15 @@ class While(Structured):
         return stage(run, [*avals[:m], *avals[m + 1 :]])[0]
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         if self.max_steps is not None:
-            return Call(self.name, self.in_checkpointed_pieces()).transpose(cts, *args)
-        cond_args, body_args, carry_args = self.parts(args)
+            return Call(self.name, self.checkpointed_jaxpr()).transpose(cts, *args)
+        cond_args, body_args, carry_args = self.split_operands(args)
         reached = zip(self._invariant, carry_args, cts, strict=True)
-        if not any(isinstance(x, Linear) for x in (*cond_args, *body_args)) and all(
-            still or not (isinstance(x, Linear) or nonzero([ct])[0]) for still, x, ct in reached
+        if not any(isinstance(x, UndefinedPrimal) for x in (*cond_args, *body_args)) and all(
+            still or not (isinstance(x, UndefinedPrimal) or nonzero_mask([ct])[0]) for still, x, ct in reached
         ):
-            passed = [ct if isinstance(x, Linear) else None for x, ct in zip(carry_args, cts, strict=True)]
+            passed = [ct if isinstance(x, UndefinedPrimal) else None for x, ct in zip(carry_args, cts, strict=True)]
             return [None] * (len(args) - len(passed)) + passed
         raise ValueError(
             "reverse-mode differentiation doesn't work through what steps of lax.while_loop change, nor through "
@@ -451,7 +466,7 @@ class While(Structured):
 
 @final
 @frozen(eq=False)
-class _Batched:
+class _BatchedWhile:
     """A loop for a whole batch: its operation, what the rules brought along, which carries differ along the batch.
 
     Where the condition does, the loop has one more carry, which goes in front and says who goes on; `first` computes
@@ -467,7 +482,7 @@ class _Batched:
 
 @final
 @frozen(eq=False)
-class _Part:
+class _TransformedPart:
     """The condition or the body of a loop that was entered, on constants and what the loop carries."""
 
     jaxpr: Jaxpr
@@ -478,12 +493,12 @@ class _Part:
     states: int
 
     @classmethod
-    def of(cls, entered: Entered, fixed: int) -> _Part:
+    def of(cls, entered: TransformedBody, fixed: int) -> _TransformedPart:
         states = 0 if entered.state is None else len(entered.state.avals)
         return cls(entered.jaxpr, len(entered.consts), fixed, states)
 
     @property
-    def leaves_state(self) -> bool:
+    def keeps_state(self) -> bool:
         return self.jaxpr.outs[: self.states] == self.jaxpr.invars[self.consts : self.consts + self.states]
 
     def __call__(self, xs: Sequence[Value], carried: int) -> list[Value]:
@@ -493,19 +508,19 @@ class _Part:
         return eval_jaxpr(self.jaxpr, (), [*own, *state, *operands, *carry])
 
 
-def _staged(f: Callable[..., Sequence[Value]], like: Sequence[Value]) -> Jaxpr:
+def _stage_like(f: Callable[..., Sequence[Value]], like: Sequence[Value]) -> Jaxpr:
     jaxpr, consts = stage(f, [x.aval for x in like])
     assert not consts
     return jaxpr
 
 
-def _places(mask: Mask) -> list[int]:
+def _mask_indices(mask: Mask) -> list[int]:
     return [i for i, use in enumerate(mask) if use]
 
 
-def _widened(jaxpr: Jaxpr, avals: Sequence[ShapedArray]) -> Jaxpr:
+def _with_unused_inputs(jaxpr: Jaxpr, avals: Sequence[ShapedArray]) -> Jaxpr:
     """The program with more inputs, which it doesn't read."""
-    return rearranged(jaxpr, [*range(len(jaxpr.invars)), *avals])
+    return rearrange_jaxpr(jaxpr, [*range(len(jaxpr.invars)), *avals])
 
 
 def _where(goes: Value, new: Value, old: Value) -> Value:

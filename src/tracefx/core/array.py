@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, Self, TypeAlias, TypeGuard
 import numpy as np
 from typing_extensions import CapsuleType, override
 
-from tracefx.core import methods
+from tracefx.core import array_methods
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.backend import Device
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
@@ -19,37 +19,37 @@ from tracefx.core.errors import (
     TracerBoolConversionError,
     TracerIntegerConversionError,
 )
-from tracefx.core.injection import Injected
+from tracefx.core.late_binding import LateBound
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.whereabouts import Located
 
 if TYPE_CHECKING:
-    from tracefx.core.shardings import Place
+    from tracefx.core.shardings import DeviceOrSharding
 
-ArrayLike: TypeAlias = methods.Like["Array"]
-IndexPart: TypeAlias = methods.IndexPart["Array"]
-Index: TypeAlias = methods.Index["Array"]
-Updates: TypeAlias = methods.Updates["Array"]
-Updater: TypeAlias = methods.Updater["Array"]
-ArrayMethods: TypeAlias = methods.ArrayMethods["Array"]
-Axes: TypeAlias = methods.Axes
-UpdateMode: TypeAlias = methods.UpdateMode
+ArrayLike: TypeAlias = array_methods.Like["Array"]
+IndexPart: TypeAlias = array_methods.IndexPart["Array"]
+Index: TypeAlias = array_methods.Index["Array"]
+IndexedUpdates: TypeAlias = array_methods.IndexedUpdates["Array"]
+AtIndexer: TypeAlias = array_methods.AtIndexer["Array"]
+ArrayMethods: TypeAlias = array_methods.ArrayMethods["Array"]
+AxisLike: TypeAlias = array_methods.AxisLike
+UpdateMode: TypeAlias = array_methods.UpdateMode
 
-METHODS: Final[Injected[ArrayMethods]] = Injected("the meaning of array operators")
-_VERSIONS: Final = (None, "2021.12", "2022.12", "2023.12", "2024.12")
-_SCALARS: Final = frozenset({bool, int, float, complex})
+ARRAY_METHODS: Final[LateBound[ArrayMethods]] = LateBound("the meaning of array operators")
+_ARRAY_API_VERSIONS: Final = (None, "2021.12", "2022.12", "2023.12", "2024.12")
+_PYTHON_SCALARS: Final = frozenset({bool, int, float, complex})
 
 
 def is_arraylike(x: object) -> TypeGuard[ArrayLike]:
     """Whether `x` is an array, NumPy's or JAX's too, or a number: what may be a leaf of a tree of arguments."""
     return (
-        type(x) in _SCALARS
+        type(x) in _PYTHON_SCALARS
         or isinstance(x, (Array, np.ndarray, np.generic, Literal, int, float, complex))
-        or is_jaxs(x)
+        or is_jax_array(x)
     )
 
 
-def stands_for_array(x: object) -> bool:
+def has_jax_array_method(x: object) -> bool:
     """Whether `x` has a method `__jax_array__`, which returns the array it stands for. JAX's tracers have None."""
     return hasattr(type(x), "__jax_array__") and callable(getattr(x, "__jax_array__", None))
 
@@ -57,14 +57,14 @@ def stands_for_array(x: object) -> bool:
 def is_convertible(x: object) -> TypeGuard[ArrayLike]:
     """Whether array functions take `x`: `is_arraylike`, or an object with a method `__jax_array__`."""
     return (  # `is_arraylike` written out, since every operator asks
-        type(x) in _SCALARS
+        type(x) in _PYTHON_SCALARS
         or isinstance(x, (Array, np.ndarray, np.generic, Literal, int, float, complex))
-        or is_jaxs(x)
-        or stands_for_array(x)
+        or is_jax_array(x)
+        or has_jax_array_method(x)
     )
 
 
-def is_jaxs(x: object) -> bool:
+def is_jax_array(x: object) -> bool:
     """Whether `x` is an array of JAX with numbers, told without jax: such arrays alone know of weak types."""
     kind = type(x)
     return hasattr(kind, "weak_type") and hasattr(kind, "__dlpack__") and not isinstance(x, Array)
@@ -121,7 +121,7 @@ class Array(Located):
         """The array on a device. What is traced goes where its program runs."""
         if stream is not None:
             raise ValueError(f"to_device: there are no streams here, got {stream!r}")
-        return METHODS.value.astype(self, self.aval.dtype, device=device)
+        return ARRAY_METHODS.value.astype(self, self.aval.dtype, device=device)
 
     def __len__(self) -> int:
         if not self.aval.shape:
@@ -131,34 +131,34 @@ class Array(Located):
     # ------------------------------------------------------------------ to Python and NumPy
 
     def __bool__(self) -> bool:
-        return bool(self.concrete(TracerBoolConversionError))
+        return bool(self.concrete_or_error(TracerBoolConversionError))
 
     def __int__(self) -> int:
-        return int(self.concrete(TracerIntegerConversionError).item())
+        return int(self.concrete_or_error(TracerIntegerConversionError).item())
 
     def __float__(self) -> float:
-        return float(self.concrete(ConcretizationError).item())
+        return float(self.concrete_or_error(ConcretizationError).item())
 
     def __complex__(self) -> complex:
-        return complex(self.concrete(ConcretizationError).item())
+        return complex(self.concrete_or_error(ConcretizationError).item())
 
     def __index__(self) -> int:
         if self.aval.shape or self.aval.dtype.kind not in "iu":
             raise TypeError(f"only integer arrays without axes can be an index, got {self.aval}")
-        return int(self.concrete(TracerIntegerConversionError).item())
+        return int(self.concrete_or_error(TracerIntegerConversionError).item())
 
     def item(self, *args: int) -> Scalar:
         """One element as a Python scalar; without arguments, that of an array of size 1."""
-        out: Scalar = self.concrete(ConcretizationError).item(*args)
+        out: Scalar = self.concrete_or_error(ConcretizationError).item(*args)
         return out
 
     def tolist(self) -> object:
         """The numbers as nested lists of Python scalars."""
-        return self.concrete(ConcretizationError).tolist()
+        return self.concrete_or_error(ConcretizationError).tolist()
 
     def tobytes(self, order: str = "C") -> bytes:
         """The numbers as bytes, rows or (`order="F"`) columns one after the other."""
-        return self.concrete(ConcretizationError).tobytes(order)  # type: ignore[arg-type]  # NumPy says which there are
+        return self.concrete_or_error(ConcretizationError).tobytes(order)  # type: ignore[arg-type]  # NumPy says which there are
 
     def block_until_ready(self) -> Self:
         """Wait for the numbers; what went wrong in computing them is raised here. A tracer has nothing to wait for."""
@@ -173,13 +173,13 @@ class Array(Located):
         copy: bool | None = None,
     ) -> CapsuleType:
         """A DLPack capsule of the numbers, which the consumer must not write to."""
-        return self.concrete(TracerArrayConversionError).__dlpack__()
+        return self.concrete_or_error(TracerArrayConversionError).__dlpack__()
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0)  # DLPack's number for the CPU, and the device's
 
     def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> NDArray:
-        return np.array(self.concrete(TracerArrayConversionError), dtype, copy=copy)
+        return np.array(self.concrete_or_error(TracerArrayConversionError), dtype, copy=copy)
 
     @override
     def __format__(self, spec: str) -> str:
@@ -188,26 +188,26 @@ class Array(Located):
     def __iter__(self) -> Iterator[Array]:
         if not self.aval.shape:
             raise TypeError("iteration over an array without axes")
-        return (METHODS.value.getitem(self, i) for i in range(self.aval.shape[0]))
+        return (ARRAY_METHODS.value.getitem(self, i) for i in range(self.aval.shape[0]))
 
     def __getitem__(self, index: Index) -> Array:
-        return METHODS.value.getitem(self, index)
+        return ARRAY_METHODS.value.getitem(self, index)
 
     @property
-    def at(self) -> Updater:
+    def at(self) -> AtIndexer:
         """`x.at[index]`: updates at an index, each of which gives a new array."""
-        return METHODS.value.at(self)
+        return ARRAY_METHODS.value.at(self)
 
     def __contains__(self, item: ArrayLike) -> bool:
         """Whether an element equals `item`, a number."""
-        return bool(METHODS.value.equal(self, item).any())
+        return bool(ARRAY_METHODS.value.equal(self, item).any())
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ArrayMethods:
         """`tracefx.numpy`, as the array API asks for it; ValueError for a version of it that is not there."""
-        if api_version not in _VERSIONS:
-            known = ", ".join([repr(version) for version in _VERSIONS if version])
+        if api_version not in _ARRAY_API_VERSIONS:
+            known = ", ".join([repr(version) for version in _ARRAY_API_VERSIONS if version])
             raise ValueError(f"version {api_version!r} of the array API is not here; there are {known}")
-        return METHODS.value
+        return ARRAY_METHODS.value
 
     def __setitem__(self, index: Index, value: object) -> NoReturn:
         raise TypeError(
@@ -217,203 +217,203 @@ class Array(Located):
     # ------------------------------------------------------------------ operators
 
     def __add__(self, other: ArrayLike) -> Array:
-        return METHODS.value.add(self, other) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.add(self, other) if is_convertible(other) else NotImplemented
 
     def __radd__(self, other: ArrayLike) -> Array:
-        return METHODS.value.add(other, self) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.add(other, self) if is_convertible(other) else NotImplemented
 
     def __sub__(self, other: ArrayLike) -> Array:
-        return METHODS.value.subtract(self, other) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.subtract(self, other) if is_convertible(other) else NotImplemented
 
     def __rsub__(self, other: ArrayLike) -> Array:
-        return METHODS.value.subtract(other, self) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.subtract(other, self) if is_convertible(other) else NotImplemented
 
     def __mul__(self, other: ArrayLike) -> Array:
-        return METHODS.value.multiply(self, other) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.multiply(self, other) if is_convertible(other) else NotImplemented
 
     def __rmul__(self, other: ArrayLike) -> Array:
-        return METHODS.value.multiply(other, self) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.multiply(other, self) if is_convertible(other) else NotImplemented
 
     def __truediv__(self, other: ArrayLike) -> Array:
-        return METHODS.value.true_divide(self, other) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.true_divide(self, other) if is_convertible(other) else NotImplemented
 
     def __rtruediv__(self, other: ArrayLike) -> Array:
-        return METHODS.value.true_divide(other, self) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.true_divide(other, self) if is_convertible(other) else NotImplemented
 
     def __floordiv__(self, other: ArrayLike) -> Array:
-        return METHODS.value.floor_divide(self, other) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.floor_divide(self, other) if is_convertible(other) else NotImplemented
 
     def __rfloordiv__(self, other: ArrayLike) -> Array:
-        return METHODS.value.floor_divide(other, self) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.floor_divide(other, self) if is_convertible(other) else NotImplemented
 
     def __mod__(self, other: ArrayLike) -> Array:
-        return METHODS.value.remainder(self, other) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.remainder(self, other) if is_convertible(other) else NotImplemented
 
     def __rmod__(self, other: ArrayLike) -> Array:
-        return METHODS.value.remainder(other, self) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.remainder(other, self) if is_convertible(other) else NotImplemented
 
     def __pow__(self, other: ArrayLike) -> Array:
-        return METHODS.value.power(self, other) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.power(self, other) if is_convertible(other) else NotImplemented
 
     def __rpow__(self, other: ArrayLike) -> Array:
-        return METHODS.value.power(other, self) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.power(other, self) if is_convertible(other) else NotImplemented
 
     def __matmul__(self, other: ArrayLike) -> Array:
-        return METHODS.value.matmul(self, other) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.matmul(self, other) if is_convertible(other) else NotImplemented
 
     def __rmatmul__(self, other: ArrayLike) -> Array:
-        return METHODS.value.matmul(other, self) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.matmul(other, self) if is_convertible(other) else NotImplemented
 
     def __and__(self, other: ArrayLike) -> Array:
-        return METHODS.value.bitwise_and(self, other) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.bitwise_and(self, other) if is_convertible(other) else NotImplemented
 
     def __rand__(self, other: ArrayLike) -> Array:
-        return METHODS.value.bitwise_and(other, self) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.bitwise_and(other, self) if is_convertible(other) else NotImplemented
 
     def __or__(self, other: ArrayLike) -> Array:
-        return METHODS.value.bitwise_or(self, other) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.bitwise_or(self, other) if is_convertible(other) else NotImplemented
 
     def __ror__(self, other: ArrayLike) -> Array:
-        return METHODS.value.bitwise_or(other, self) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.bitwise_or(other, self) if is_convertible(other) else NotImplemented
 
     def __xor__(self, other: ArrayLike) -> Array:
-        return METHODS.value.bitwise_xor(self, other) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.bitwise_xor(self, other) if is_convertible(other) else NotImplemented
 
     def __rxor__(self, other: ArrayLike) -> Array:
-        return METHODS.value.bitwise_xor(other, self) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.bitwise_xor(other, self) if is_convertible(other) else NotImplemented
 
     def __lshift__(self, other: ArrayLike) -> Array:
-        return METHODS.value.left_shift(self, other) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.left_shift(self, other) if is_convertible(other) else NotImplemented
 
     def __rlshift__(self, other: ArrayLike) -> Array:
-        return METHODS.value.left_shift(other, self) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.left_shift(other, self) if is_convertible(other) else NotImplemented
 
     def __rshift__(self, other: ArrayLike) -> Array:
-        return METHODS.value.right_shift(self, other) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.right_shift(self, other) if is_convertible(other) else NotImplemented
 
     def __rrshift__(self, other: ArrayLike) -> Array:
-        return METHODS.value.right_shift(other, self) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.right_shift(other, self) if is_convertible(other) else NotImplemented
 
     def __divmod__(self, other: ArrayLike) -> tuple[Array, Array]:
-        means = METHODS.value
+        means = ARRAY_METHODS.value
         return (
             (means.floor_divide(self, other), means.remainder(self, other)) if is_convertible(other) else NotImplemented
         )
 
     def __rdivmod__(self, other: ArrayLike) -> tuple[Array, Array]:
-        means = METHODS.value
+        means = ARRAY_METHODS.value
         return (
             (means.floor_divide(other, self), means.remainder(other, self)) if is_convertible(other) else NotImplemented
         )
 
     def __lt__(self, other: ArrayLike) -> Array:
-        return METHODS.value.less(self, other) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.less(self, other) if is_convertible(other) else NotImplemented
 
     def __le__(self, other: ArrayLike) -> Array:
-        return METHODS.value.less_equal(self, other) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.less_equal(self, other) if is_convertible(other) else NotImplemented
 
     def __gt__(self, other: ArrayLike) -> Array:
-        return METHODS.value.greater(self, other) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.greater(self, other) if is_convertible(other) else NotImplemented
 
     def __ge__(self, other: ArrayLike) -> Array:
-        return METHODS.value.greater_equal(self, other) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.greater_equal(self, other) if is_convertible(other) else NotImplemented
 
     @override
     def __eq__(self, other: object) -> Array:  # type: ignore[override]  # elementwise, as in NumPy
-        return METHODS.value.equal(self, other) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.equal(self, other) if is_convertible(other) else NotImplemented
 
     @override
     def __ne__(self, other: object) -> Array:  # type: ignore[override]  # elementwise, as in NumPy
-        return METHODS.value.not_equal(self, other) if is_convertible(other) else NotImplemented
+        return ARRAY_METHODS.value.not_equal(self, other) if is_convertible(other) else NotImplemented
 
     def __neg__(self) -> Array:
-        return METHODS.value.negative(self)
+        return ARRAY_METHODS.value.negative(self)
 
     def __pos__(self) -> Array:
-        return METHODS.value.positive(self)
+        return ARRAY_METHODS.value.positive(self)
 
     def __abs__(self) -> Array:
-        return METHODS.value.absolute(self)
+        return ARRAY_METHODS.value.absolute(self)
 
     def __invert__(self) -> Array:
-        return METHODS.value.invert(self)
+        return ARRAY_METHODS.value.invert(self)
 
     def __round__(self, ndigits: int | None = None) -> Array:
-        rounded = METHODS.value.round(self, ndigits or 0)
-        return METHODS.value.astype(rounded, int) if ndigits is None else rounded
+        rounded = ARRAY_METHODS.value.round(self, ndigits or 0)
+        return ARRAY_METHODS.value.astype(rounded, int) if ndigits is None else rounded
 
     # ------------------------------------------------------------------ methods, as in NumPy
 
     @property
     def T(self) -> Array:
-        return METHODS.value.transpose(self)
+        return ARRAY_METHODS.value.transpose(self)
 
     @property
     def mT(self) -> Array:
-        return METHODS.value.matrix_transpose(self)
+        return ARRAY_METHODS.value.matrix_transpose(self)
 
     @property
     def real(self) -> Array:
-        return METHODS.value.real(self)
+        return ARRAY_METHODS.value.real(self)
 
     @property
     def imag(self) -> Array:
-        return METHODS.value.imag(self)
+        return ARRAY_METHODS.value.imag(self)
 
-    def astype(self, dtype: DTypeLike | None, copy: bool = False, device: Place | None = None) -> Array:
+    def astype(self, dtype: DTypeLike | None, copy: bool = False, device: DeviceOrSharding | None = None) -> Array:
         del copy  # arrays never change, so that they share memory does not show
-        return METHODS.value.astype(self, dtype, device=device)
+        return ARRAY_METHODS.value.astype(self, dtype, device=device)
 
     def view(self, dtype: DTypeLike | None = None, type: None = None) -> Array:
         """The bytes as numbers of a dtype; elements are joined or divided along the last axis."""
         if type is not None:
             raise TypeError(f"view: type must be None, since there is one class of arrays; got {type!r}")
-        return METHODS.value.view(self, dtype)
+        return ARRAY_METHODS.value.view(self, dtype)
 
     def byteswap(self) -> Array:
         """The array with the bytes of each element in reverse order."""
-        return METHODS.value.byteswap(self)
+        return ARRAY_METHODS.value.byteswap(self)
 
     def choose(self, choices: ArrayLike | Sequence[ArrayLike], out: None = None, mode: str = "raise") -> Array:
-        return METHODS.value.choose(self, choices, out, mode)
+        return ARRAY_METHODS.value.choose(self, choices, out, mode)
 
     def copy(self) -> Array:
-        return METHODS.value.copy(self)
+        return ARRAY_METHODS.value.copy(self)
 
     def conj(self) -> Array:
-        return METHODS.value.conjugate(self)
+        return ARRAY_METHODS.value.conjugate(self)
 
     conjugate = conj
 
     def reshape(self, *args: int | Sequence[int], order: str = "C") -> Array:
-        return METHODS.value.reshape(self, _variadic(args), order)
+        return ARRAY_METHODS.value.reshape(self, _variadic(args), order)
 
     def transpose(self, *args: int | Sequence[int]) -> Array:
-        return METHODS.value.transpose(self, _variadic(args) if args else None)
+        return ARRAY_METHODS.value.transpose(self, _variadic(args) if args else None)
 
     def ravel(self, order: str = "C") -> Array:
-        return METHODS.value.ravel(self, order)
+        return ARRAY_METHODS.value.ravel(self, order)
 
     flatten = ravel
 
-    def squeeze(self, axis: Axes = None) -> Array:
-        return METHODS.value.squeeze(self, axis)
+    def squeeze(self, axis: AxisLike = None) -> Array:
+        return ARRAY_METHODS.value.squeeze(self, axis)
 
     def swapaxes(self, axis1: int, axis2: int) -> Array:
-        return METHODS.value.swapaxes(self, axis1, axis2)
+        return ARRAY_METHODS.value.swapaxes(self, axis1, axis2)
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
-        return METHODS.value.diagonal(self, offset, axis1, axis2)
+        return ARRAY_METHODS.value.diagonal(self, offset, axis1, axis2)
 
     def trace(
         self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None, out: None = None
     ) -> Array:
-        return METHODS.value.trace(self, offset, axis1, axis2, dtype, out)
+        return ARRAY_METHODS.value.trace(self, offset, axis1, axis2, dtype, out)
 
     def repeat(
         self, repeats: ArrayLike | Sequence[int], axis: int | None = None, *, total_repeat_length: int | None = None
     ) -> Array:
-        return METHODS.value.repeat(self, repeats, axis, total_repeat_length=total_repeat_length)
+        return ARRAY_METHODS.value.repeat(self, repeats, axis, total_repeat_length=total_repeat_length)
 
     def take(
         self,
@@ -426,22 +426,22 @@ class Array(Located):
         fill_value: Scalar | None = None,
     ) -> Array:
         promises = unique_indices, indices_are_sorted
-        return METHODS.value.take(self, indices, axis, out, mode, *promises, fill_value)
+        return ARRAY_METHODS.value.take(self, indices, axis, out, mode, *promises, fill_value)
 
     def dot(
         self, b: ArrayLike, *, precision: str | None = None, preferred_element_type: DTypeLike | None = None
     ) -> Array:
-        return METHODS.value.dot(self, b, precision=precision, preferred_element_type=preferred_element_type)
+        return ARRAY_METHODS.value.dot(self, b, precision=precision, preferred_element_type=preferred_element_type)
 
     def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
-        return METHODS.value.clip(self, min, max)
+        return ARRAY_METHODS.value.clip(self, min, max)
 
     def round(self, decimals: int = 0, out: None = None) -> Array:
-        return METHODS.value.round(self, decimals, out)
+        return ARRAY_METHODS.value.round(self, decimals, out)
 
     def sum(
         self,
-        axis: Axes = None,
+        axis: AxisLike = None,
         dtype: DTypeLike | None = None,
         out: None = None,
         keepdims: bool = False,
@@ -449,11 +449,11 @@ class Array(Located):
         where: ArrayLike | None = None,
         promote_integers: bool = True,
     ) -> Array:
-        return METHODS.value.sum(self, axis, dtype, out, keepdims, initial, where, promote_integers)
+        return ARRAY_METHODS.value.sum(self, axis, dtype, out, keepdims, initial, where, promote_integers)
 
     def prod(
         self,
-        axis: Axes = None,
+        axis: AxisLike = None,
         dtype: DTypeLike | None = None,
         out: None = None,
         keepdims: bool = False,
@@ -461,22 +461,22 @@ class Array(Located):
         where: ArrayLike | None = None,
         promote_integers: bool = True,
     ) -> Array:
-        return METHODS.value.prod(self, axis, dtype, out, keepdims, initial, where, promote_integers)
+        return ARRAY_METHODS.value.prod(self, axis, dtype, out, keepdims, initial, where, promote_integers)
 
     def mean(
         self,
-        axis: Axes = None,
+        axis: AxisLike = None,
         dtype: DTypeLike | None = None,
         out: None = None,
         keepdims: bool = False,
         *,
         where: ArrayLike | None = None,
     ) -> Array:
-        return METHODS.value.mean(self, axis, dtype, out, keepdims, where=where)
+        return ARRAY_METHODS.value.mean(self, axis, dtype, out, keepdims, where=where)
 
     def var(
         self,
-        axis: Axes = None,
+        axis: AxisLike = None,
         dtype: DTypeLike | None = None,
         out: None = None,
         ddof: int = 0,
@@ -485,11 +485,11 @@ class Array(Located):
         where: ArrayLike | None = None,
         correction: int | float | None = None,
     ) -> Array:
-        return METHODS.value.var(self, axis, dtype, out, ddof, keepdims, where=where, correction=correction)
+        return ARRAY_METHODS.value.var(self, axis, dtype, out, ddof, keepdims, where=where, correction=correction)
 
     def std(
         self,
-        axis: Axes = None,
+        axis: AxisLike = None,
         dtype: DTypeLike | None = None,
         out: None = None,
         ddof: int = 0,
@@ -498,52 +498,52 @@ class Array(Located):
         where: ArrayLike | None = None,
         correction: int | float | None = None,
     ) -> Array:
-        return METHODS.value.std(self, axis, dtype, out, ddof, keepdims, where=where, correction=correction)
+        return ARRAY_METHODS.value.std(self, axis, dtype, out, ddof, keepdims, where=where, correction=correction)
 
     def max(
         self,
-        axis: Axes = None,
+        axis: AxisLike = None,
         out: None = None,
         keepdims: bool = False,
         initial: ArrayLike | None = None,
         where: ArrayLike | None = None,
     ) -> Array:
-        return METHODS.value.max(self, axis, out, keepdims, initial, where)
+        return ARRAY_METHODS.value.max(self, axis, out, keepdims, initial, where)
 
     def min(
         self,
-        axis: Axes = None,
+        axis: AxisLike = None,
         out: None = None,
         keepdims: bool = False,
         initial: ArrayLike | None = None,
         where: ArrayLike | None = None,
     ) -> Array:
-        return METHODS.value.min(self, axis, out, keepdims, initial, where)
+        return ARRAY_METHODS.value.min(self, axis, out, keepdims, initial, where)
 
-    def ptp(self, axis: Axes = None, out: None = None, keepdims: bool = False) -> Array:
-        return METHODS.value.ptp(self, axis, out, keepdims)
+    def ptp(self, axis: AxisLike = None, out: None = None, keepdims: bool = False) -> Array:
+        return ARRAY_METHODS.value.ptp(self, axis, out, keepdims)
 
     def all(
-        self, axis: Axes = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
+        self, axis: AxisLike = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
     ) -> Array:
-        return METHODS.value.all(self, axis, out, keepdims, where=where)
+        return ARRAY_METHODS.value.all(self, axis, out, keepdims, where=where)
 
     def any(
-        self, axis: Axes = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
+        self, axis: AxisLike = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
     ) -> Array:
-        return METHODS.value.any(self, axis, out, keepdims, where=where)
+        return ARRAY_METHODS.value.any(self, axis, out, keepdims, where=where)
 
     def argmax(self, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
-        return METHODS.value.argmax(self, axis, out, keepdims)
+        return ARRAY_METHODS.value.argmax(self, axis, out, keepdims)
 
     def argmin(self, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
-        return METHODS.value.argmin(self, axis, out, keepdims)
+        return ARRAY_METHODS.value.argmin(self, axis, out, keepdims)
 
     def cumsum(self, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-        return METHODS.value.cumsum(self, axis, dtype, out)
+        return ARRAY_METHODS.value.cumsum(self, axis, dtype, out)
 
     def cumprod(self, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-        return METHODS.value.cumprod(self, axis, dtype, out)
+        return ARRAY_METHODS.value.cumprod(self, axis, dtype, out)
 
     def sort(
         self,
@@ -554,7 +554,7 @@ class Array(Located):
         stable: bool = True,
         descending: bool = False,
     ) -> Array:
-        return METHODS.value.sort(self, axis, kind=kind, order=order, stable=stable, descending=descending)
+        return ARRAY_METHODS.value.sort(self, axis, kind=kind, order=order, stable=stable, descending=descending)
 
     def argsort(
         self,
@@ -565,15 +565,15 @@ class Array(Located):
         stable: bool = True,
         descending: bool = False,
     ) -> Array:
-        return METHODS.value.argsort(self, axis, kind=kind, order=order, stable=stable, descending=descending)
+        return ARRAY_METHODS.value.argsort(self, axis, kind=kind, order=order, stable=stable, descending=descending)
 
     def argpartition(self, kth: int, axis: int = -1) -> Array:
-        return METHODS.value.argpartition(self, kth, axis)
+        return ARRAY_METHODS.value.argpartition(self, kth, axis)
 
     def searchsorted(
         self, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None, *, method: str = "scan"
     ) -> Array:
-        return METHODS.value.searchsorted(self, v, side, sorter, method=method)
+        return ARRAY_METHODS.value.searchsorted(self, v, side, sorter, method=method)
 
     def nonzero(
         self,
@@ -581,7 +581,7 @@ class Array(Located):
         fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None,
         size: int | None = None,
     ) -> tuple[Array, ...]:
-        return METHODS.value.nonzero(self, size=size, fill_value=fill_value)
+        return ARRAY_METHODS.value.nonzero(self, size=size, fill_value=fill_value)
 
     def compress(
         self,
@@ -592,7 +592,7 @@ class Array(Located):
         size: int | None = None,
         fill_value: ArrayLike = 0,
     ) -> Array:
-        return METHODS.value.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
+        return ARRAY_METHODS.value.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
 
 
 def _variadic(parts: tuple[int | Sequence[int], ...]) -> Sequence[int]:

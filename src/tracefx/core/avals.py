@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
-from tracefx.core.slots import setter
+from tracefx.core.fast_init import slot_setter
 
 Shape = tuple[int, ...]
 Axes: TypeAlias = frozenset[str]
@@ -117,12 +117,12 @@ class ShapedArray:
 
 
 _set_shape, _set_dtype, _set_weak_type, _set_hash, _set_vma = [
-    setter(ShapedArray, name) for name in ("shape", "dtype", "weak_type", "_hash", "_vma")
+    slot_setter(ShapedArray, name) for name in ("shape", "dtype", "weak_type", "_hash", "_vma")
 ]
 
 
 @functools.lru_cache(maxsize=4096)
-def shared(aval: ShapedArray) -> ShapedArray:
+def intern_aval(aval: ShapedArray) -> ShapedArray:
     """The first of all equal types: comparing types that are shared is comparing pointers."""
     return aval
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeGuard
 
 from typing_extensions import CapsuleType
 
+from tracefx.core.context_scopes import ContextVarScopes
 from tracefx.core.dtypes import NDArray
-from tracefx.core.injection import Injected
-from tracefx.core.scopes import Scopes
+from tracefx.core.late_binding import LateBound
 from tracefx.core.settings import CompilationCache
 
 if TYPE_CHECKING:
     from tracefx.core.avals import ShapedArray
+    from tracefx.core.compiled_collectives import CompiledCollective
     from tracefx.core.jaxpr import Jaxpr
     from tracefx.core.primitive import Primitive
-    from tracefx.core.sharded import ShardedArray
-    from tracefx.core.shardings import Sharding, Wishes
-    from tracefx.core.traffic import Collective
+    from tracefx.core.sharded_array import ShardedArray
+    from tracefx.core.shardings import RequestedShardings, Sharding
     from tracefx.core.values import ConcreteArray, Value
 
 
@@ -66,7 +66,7 @@ class Runnable(Protocol):
         ...
 
     @property
-    def away(self) -> tuple[Sharding, Callable[[Sequence[Buffer]], list[ConcreteArray]]] | None:
+    def uncommitted_run(self) -> tuple[Sharding, Callable[[Sequence[Buffer]], list[ConcreteArray]]] | None:
         """Where inputs that nobody put anywhere lie, and `on_buffers` of them; None if that is the host."""
         ...
 
@@ -75,7 +75,7 @@ class Runnable(Protocol):
         ...
 
 
-class Program(Runnable, Protocol):
+class CompiledProgram(Runnable, Protocol):
     """A compiled program."""
 
     def text(self) -> str:
@@ -100,7 +100,7 @@ class Program(Runnable, Protocol):
         """How the outputs will lie."""
         ...
 
-    def collectives(self) -> tuple[Collective, ...]:
+    def collectives(self) -> tuple[CompiledCollective, ...]:
         """What devices do together."""
         ...
 
@@ -126,7 +126,7 @@ class LoweredProgram(Protocol):
 
     def compile(
         self, options: Mapping[str, str | int | float | bool], cache: CompilationCache | None = None
-    ) -> Program:
+    ) -> CompiledProgram:
         """The program, compiled with these options, or found in `cache`: the one that is set, if not given."""
         ...
 
@@ -144,7 +144,7 @@ class Backend(Protocol):
         name: str,
         donated: tuple[int, ...],
         keep_unused: bool,
-        wishes: Wishes | None = None,
+        wishes: RequestedShardings | None = None,
         put: bool = False,
     ) -> Runnable:
         """The program as `run` runs it. Inputs at `donated` give their memory away.
@@ -155,32 +155,42 @@ class Backend(Protocol):
         ...
 
     def lower(
-        self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, wishes: Wishes | None = None
+        self,
+        jaxpr: Jaxpr,
+        name: str,
+        donated: tuple[int, ...],
+        keep_unused: bool,
+        wishes: RequestedShardings | None = None,
     ) -> LoweredProgram:
         """Lower the program anew, with its own names and lines."""
         ...
 
     def lower_for(
-        self, jaxpr: Jaxpr, name: str, platforms: tuple[str, ...], keep_unused: bool, wishes: Wishes | None = None
+        self,
+        jaxpr: Jaxpr,
+        name: str,
+        platforms: tuple[str, ...],
+        keep_unused: bool,
+        wishes: RequestedShardings | None = None,
     ) -> LoweredProgram:
         """Lower the program for other platforms, or for several; it can be read, but not compiled here."""
         ...
 
-    def evaluated(self, prim: Primitive, args: Sequence[Value]) -> list[ConcreteArray]:
+    def evaluate_on_devices(self, prim: Primitive, args: Sequence[Value]) -> list[ConcreteArray]:
         """The outputs of one operation on arrays that lie where they were put, computed there."""
         ...
 
-    def moved(self, x: ShardedArray, sharding: Sharding) -> ConcreteArray:
+    def reshard(self, x: ShardedArray, sharding: Sharding) -> ConcreteArray:
         """The array as another sharding says: on the same devices, or if all of both are this process's."""
         ...
 
-    def portable(
+    def serialize_portable(
         self,
         jaxpr: Jaxpr,
         consts: Sequence[Value],
         name: str,
         platforms: Sequence[str],
-        wishes: Wishes | None = None,
+        wishes: RequestedShardings | None = None,
     ) -> tuple[bytes, tuple[int, ...]]:
         """The program for these platforms as bytes for other processes, and which of the other inputs these take.
 
@@ -204,7 +214,7 @@ class Backend(Protocol):
         ...
 
     @property
-    def is_on_host(self) -> bool:
+    def default_device_is_host(self) -> bool:
         """Whether that is the host's first, whose arrays are told from those that lie where they were put."""
         ...
 
@@ -221,18 +231,20 @@ class Backend(Protocol):
         """Those of this process. What nobody put anywhere runs on the first of them."""
         ...
 
-    def spread(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[NDArray], copied: bool = False) -> Buffer:
+    def put_shards(
+        self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[NDArray], copied: bool = False
+    ) -> Buffer:
         """An array that lies as `sharding` says, of its tiles on this process's devices.
 
         Nobody writes to them any more, unless they are `copied` first.
         """
         ...
 
-    def join(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[Buffer]) -> Buffer:
+    def assemble_shards(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[Buffer]) -> Buffer:
         """`spread` of tiles that lie on these devices already."""
         ...
 
-    def tiles(self, buffer: Buffer) -> list[Buffer]:
+    def disassemble(self, buffer: Buffer) -> list[Buffer]:
         """The opposite of `join`."""
         ...
 
@@ -260,7 +272,7 @@ class Backend(Protocol):
         """
         ...
 
-    def taken(self, external: SupportsDLPack, weak_type: bool = False) -> ConcreteArray:
+    def import_array(self, external: SupportsDLPack, weak_type: bool = False) -> ConcreteArray:
         """An array of another library that lies on a device which isn't the host's, as an array that lies there."""
         ...
 
@@ -289,14 +301,14 @@ class Backend(Protocol):
         ...
 
 
-BACKEND: Final[Injected[Backend]] = Injected("the backend that runs compiled programs")
+BACKEND: Final[LateBound[Backend]] = LateBound("the backend that runs compiled programs")
 
 
-class Joined(Protocol):
+class ProcessMembership(Protocol):
     """This process among several that work together."""
 
     @property
-    def link(self) -> object:
+    def distributed_client(self) -> object:
         """Its connection with the others, as XLA knows it."""
         ...
 
@@ -313,17 +325,17 @@ class Joined(Protocol):
 class Plugins(Protocol):
     """Finds XLA's plug-ins for devices that are not the host's."""
 
-    def client(self, platform: str, joined: Joined | None) -> object:
+    def client(self, platform: str, joined: ProcessMembership | None) -> object:
         """XLA's client of a platform; PlatformError if there is none."""
         ...
 
-    def preferred(self, joined: Joined | None) -> str:
+    def preferred_platform(self, joined: ProcessMembership | None) -> str:
         """The platform that is best to run on, of all that there are."""
         ...
 
 
-PLUGINS: Final[Injected[Plugins]] = Injected("what finds plug-ins of XLA")
+PLUGINS: Final[LateBound[Plugins]] = LateBound("what finds plug-ins of XLA")
 DEFAULT_DEVICE: Final[ContextVar[Device | None]] = ContextVar("tracefx_default_device", default=None)
 """The device that runs programs of uncommitted arrays, inside `default_device`; None elsewhere."""
-DEFAULT_DEVICES: Final = Scopes(DEFAULT_DEVICE)
+DEFAULT_DEVICE_SCOPES: Final = ContextVarScopes(DEFAULT_DEVICE)
 """The blocks of `default_device`."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tracefx.core.values import Value
 
 
-class Ir(Protocol):
+class IrValue(Protocol):
     """A value of the program being built."""
 
     @property
@@ -27,7 +27,7 @@ class Ir(Protocol):
 
 @final
 @frozen
-class Dims:
+class DenseI64Array:
     """An array of 64-bit integers, such as the dimensions an operation works on."""
 
     values: tuple[int, ...]
@@ -35,13 +35,13 @@ class Dims:
 
 @final
 @frozen
-class Text:
+class MlirText:
     """An attribute in MLIR's own syntax, e.g. `#stablehlo<comparison_direction LT>`."""
 
     mlir: str
 
 
-Attr: TypeAlias = bool | int | Dims | Text
+Attr: TypeAlias = bool | int | DenseI64Array | MlirText
 """A boolean, a 64-bit integer, an integer array, or anything else as MLIR text."""
 
 
@@ -49,7 +49,7 @@ SingleAttr: TypeAlias = bool | int | float | str | NDArray
 CompositeAttr: TypeAlias = SingleAttr | tuple[SingleAttr, ...]
 """An attribute of a composite operation, which says itself what it is."""
 
-Build: TypeAlias = "Callable[[Builder, Sequence[Ir]], Sequence[Ir]]"
+RegionBuilder: TypeAlias = "Callable[[Builder, Sequence[IrValue]], Sequence[IrValue]]"
 """Adds what computes results from arguments."""
 
 
@@ -59,12 +59,12 @@ class Region:
     """The body of an operation that has one (a reduction, a loop): its arguments, and what builds it."""
 
     args: tuple[ShapedArray, ...]
-    build: Build
+    build: RegionBuilder
 
 
 @final
 @frozen
-class Layouts:
+class KernelLayouts:
     """How the arrays that a kernel takes and gives lie in memory, and which of them share it.
 
     A layout has the axes of an array from the one whose elements are neighbours to the outermost. `aliases` are pairs
@@ -74,7 +74,7 @@ class Layouts:
     operands: tuple[tuple[int, ...], ...]
     results: tuple[tuple[int, ...], ...]
     aliases: tuple[tuple[int, int], ...] = ()
-    own: int = 2
+    core_ndim: int = 2
     """How many axes the largest of the arrays have but for those of the batch, which come first."""
 
 
@@ -86,54 +86,60 @@ class Builder(Protocol):
         """What the program is built for, e.g. `cpu`. A rule that asks is asked for each, if they are several."""
         ...
 
-    def place(self, number: Callable[[str], int]) -> Ir:
+    def platform_index(self, number: Callable[[str], int]) -> IrValue:
         """The number of the platform that the program runs on, `i32[]`. `case` builds only what can be chosen by it."""
         ...
 
     def emit(
         self,
         name: str,
-        operands: Sequence[Ir],
+        operands: Sequence[IrValue],
         outs: Sequence[ShapedArray],
         attrs: Mapping[str, Attr] = ...,
         regions: Sequence[Region] = ...,
-    ) -> list[Ir]:
+    ) -> list[IrValue]:
         """Add the operation `name` (e.g. `stablehlo.add`) whose results have the types `outs`."""
         ...
 
-    def constant(self, value: Literal | NDArray) -> Ir: ...
+    def constant(self, value: Literal | NDArray) -> IrValue: ...
 
-    def retyped(self, x: Ir, aval: ShapedArray) -> Ir:
+    def retype_keys(self, x: IrValue, aval: ShapedArray) -> IrValue:
         """The words of random keys, `u32[..., words]`, as the keys, or the other way round: the same numbers."""
         ...
 
-    def per_word(self, prim: Primitive, outs: Sequence[ShapedArray], operands: Sequence[Ir]) -> list[Ir]:
+    def emit_per_key_word(
+        self, prim: Primitive, outs: Sequence[ShapedArray], operands: Sequence[IrValue]
+    ) -> list[IrValue]:
         """What an operation that moves elements does with random keys: the same with each of their words."""
         ...
 
-    def unshared(self, x: Ir) -> Ir:
+    def reemit_broadcast(self, x: IrValue) -> IrValue:
         """`x`; where it repeats an array, another value that does the same and has no use yet."""
         ...
 
-    def inline(self, jaxpr: Jaxpr, operands: Sequence[Ir]) -> list[Ir]:
+    def inline(self, jaxpr: Jaxpr, operands: Sequence[IrValue]) -> list[IrValue]:
         """Add the equations of a program without constants."""
         ...
 
-    def staged(self, function: Callable[..., Sequence[Value]], operands: Sequence[Ir]) -> list[Ir]:
+    def lower_fun(self, function: Callable[..., Sequence[Value]], operands: Sequence[IrValue]) -> list[IrValue]:
         """Add what a function of values binds: a rule may be made of smaller operations on some platforms only."""
         ...
 
-    def loop(self, carry: Sequence[Ir], condition: Build, body: Build) -> list[Ir]:
+    def loop(self, carry: Sequence[IrValue], condition: RegionBuilder, body: RegionBuilder) -> list[IrValue]:
         """While `condition` of the carry, which gives one boolean, holds: the next carry is `body` of it."""
         ...
 
     def case(
-        self, index: Ir, branches: Sequence[Build], operands: Sequence[Ir], outs: Sequence[ShapedArray]
-    ) -> list[Ir]:
+        self,
+        index: IrValue,
+        branches: Sequence[RegionBuilder],
+        operands: Sequence[IrValue],
+        outs: Sequence[ShapedArray],
+    ) -> list[IrValue]:
         """The results of the branch at `index`, an `i32[]`, on the operands; the last one's if it is out of bounds."""
         ...
 
-    def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[Ir]) -> list[Ir]:
+    def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[IrValue]) -> list[IrValue]:
         """Call a function of the program being built, whose body is `jaxpr`; one function serves all calls of it."""
         ...
 
@@ -143,20 +149,20 @@ class Builder(Protocol):
         version: int,
         attributes: Mapping[str, CompositeAttr],
         jaxpr: Jaxpr,
-        operands: Sequence[Ir],
-    ) -> list[Ir]:
+        operands: Sequence[IrValue],
+    ) -> list[IrValue]:
         """Add a call of a function whose body is `jaxpr`, which compilers may know by the name and the attributes."""
         ...
 
     def custom_call(
         self,
         target: str,
-        operands: Sequence[Ir],
+        operands: Sequence[IrValue],
         outs: Sequence[ShapedArray],
         config: Mapping[str, Attr] = ...,
         has_side_effect: bool = ...,
-        layouts: Layouts | None = ...,
-    ) -> list[Ir]:
+        layouts: KernelLayouts | None = ...,
+    ) -> list[IrValue]:
         """Add a call of a kernel that the runtime knows by the name `target`.
 
         Kernels of jaxlib's own (`lapack_spotrf_ffi`) are known everywhere, so a program that calls them can be kept
@@ -164,31 +170,31 @@ class Builder(Protocol):
         """
         ...
 
-    def offers(self, target: str) -> bool:
+    def has_custom_call_target(self, target: str) -> bool:
         """Whether a library that is new enough for a kernel, which older ones lack, is installed where one builds."""
         ...
 
-    def apart(
+    def manual_computation(
         self,
         jaxpr: Jaxpr,
-        operands: Sequence[Ir],
+        operands: Sequence[IrValue],
         outs: Sequence[ShapedArray],
         ins: Sequence[NamedSharding],
         given: Sequence[NamedSharding],
         axes: Sequence[str],
-    ) -> list[Ir]:
+    ) -> list[IrValue]:
         """Add a program that every device runs on its own parts, cut as `ins` and `given` say, along some axes."""
         ...
 
-    def groups(self, names: Sequence[Hashable]) -> tuple[tuple[int, ...], ...] | None:
+    def replica_groups(self, names: Sequence[Hashable]) -> tuple[tuple[int, ...], ...] | None:
         """The devices that differ along these axes alone, group by group; None where nothing runs apart along them."""
         ...
 
-    def index_along(self, name: Hashable) -> Ir:
+    def axis_index(self, name: Hashable) -> IrValue:
         """Where along an axis the device is that runs the program: `i32[]`."""
         ...
 
-    def channel(self) -> Text:
+    def channel_handle(self) -> MlirText:
         """What the next operation between devices is known by."""
         ...
 
@@ -199,11 +205,11 @@ class Builder(Protocol):
     def host_call(
         self,
         function: Callable[..., Sequence[NDArray]],
-        operands: Sequence[Ir],
+        operands: Sequence[IrValue],
         outs: Sequence[ShapedArray],
         has_side_effect: bool,
         partitioned: bool = False,
-    ) -> list[Ir]:
+    ) -> list[IrValue]:
         """Add a call of a Python function, which takes and gives NumPy arrays that nobody writes to.
 
         If the operation that is lowered has ordered effects, it happens after those before it. They reach each other

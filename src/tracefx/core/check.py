@@ -10,12 +10,12 @@ from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.effects import Effect
 from tracefx.core.errors import JaxprTypeError
-from tracefx.core.jaxpr import Atom, CarriesJaxprs, ClosedJaxpr, Eqn, Jaxpr, Var
+from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
+from tracefx.core.jaxpr_printer import format_eqn, variable_name
 from tracefx.core.literal import Literal
-from tracefx.core.printer import format_eqn, variable_name
-from tracefx.core.source import Place, Source
+from tracefx.core.source_location import LazySourceLocation, SourceLocation
 
-_NEIGHBOURS: Final = 2
+_CONTEXT_EQNS: Final = 2
 
 
 def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
@@ -84,7 +84,7 @@ class _Check:
 
     def use(self, x: Atom, where: str) -> None:
         if isinstance(x, Literal):
-            problem = _misfit(x)
+            problem = _literal_problem(x)
             if problem is not None:
                 self.fail(where + problem)
             return
@@ -101,7 +101,7 @@ class _Check:
         for i, x in enumerate(eqn.inputs):
             self.use(x, f"operand {i}: ")
         prim = eqn.prim
-        if isinstance(prim, CarriesJaxprs):
+        if isinstance(prim, HasSubjaxprs):
             self.bodies(prim.name, prim.jaxprs(), prim.effects)
         try:
             expected = list(prim.abstract_eval(*[x.aval for x in eqn.inputs]))
@@ -136,7 +136,7 @@ class _Check:
         if self.at is None:
             raise JaxprTypeError(problem) from cause
         eqns, i = self.jaxpr.eqns, self.at
-        first, last = max(0, i - _NEIGHBOURS), min(len(eqns), i + _NEIGHBOURS + 1)
+        first, last = max(0, i - _CONTEXT_EQNS), min(len(eqns), i + _CONTEXT_EQNS + 1)
         lines = [f"{'-->' if k == i else '   '} {format_eqn(eqns[k])}" for k in range(first, last)]
         if first > 0:
             lines.insert(0, "    ...")
@@ -150,12 +150,12 @@ def _user_line(eqn: Eqn) -> list[str]:
     source = eqn.source
     if source is None:
         return []
-    place: Place = source.place() if isinstance(source, Source) else source
+    place: SourceLocation = source.resolve() if isinstance(source, LazySourceLocation) else source
     code = linecache.getline(place.file, place.line).strip()
     return [f"written at {place}" + (f": {code}" if code else "")]
 
 
-def _misfit(x: Literal) -> str | None:
+def _literal_problem(x: Literal) -> str | None:
     """What is wrong with a literal."""
     aval, shown = x.aval, f"literal {x.val!r}"
     if aval.shape != ():

@@ -13,19 +13,19 @@ import numpy as np
 
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import is_device
-from tracefx.core.jaxpr import Jaxpr, innermost_first
+from tracefx.core.jaxpr import Jaxpr, subjaxprs_postorder
+from tracefx.core.jaxpr_printer import DTYPES_BY_NAME
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.printer import DTYPES
 
-_VERSION: Final = b"tracefx program 1"
+_ENCODING_VERSION: Final = b"tracefx program 1"
 """Changes with the encoding, so that no file of an older one is taken for a newer one's."""
 
-LOADED: Final = time.time()
+IMPORT_TIME: Final = time.time()
 """When tracefx was imported, give or take what its other modules took: the rules are those of its source then."""
 
 _PACKAGE: Final = __name__.partition(".")[0]
-_DTYPE_NAMES: Final = {d: name.encode() for name, d in DTYPES.items()}
+_DTYPE_NAMES: Final = {d: name.encode() for name, d in DTYPES_BY_NAME.items()}
 
 
 def executable_key(jaxpr: Jaxpr) -> bytes | None:
@@ -47,7 +47,7 @@ def executable_key(jaxpr: Jaxpr) -> bytes | None:
     return None if found is None else found.key
 
 
-def is_own(jaxpr: Jaxpr) -> bool:
+def is_builtin_only(jaxpr: Jaxpr) -> bool:
     """Whether every class that a program with a key names is tracefx's own.
 
     What others' operations compile to can change between processes without the key telling: their rules are edited.
@@ -61,7 +61,7 @@ def value_key(value: object) -> bytes | None:
     from hashlib import blake2b  # as above
 
     try:
-        return blake2b(_Encoder().value(value), digest_size=20).digest()
+        return blake2b(_KeyEncoder().value(value), digest_size=20).digest()
     except _Unshareable:
         return None
 
@@ -78,11 +78,11 @@ class _Unshareable(Exception):
 
 
 def _digest(jaxpr: Jaxpr) -> _Digest | None:
-    return jaxpr.memo.get("digest", lambda: _bodies_first(jaxpr))
+    return jaxpr.memo.get("digest", lambda: _compute_digest(jaxpr))
 
 
-def _bodies_first(jaxpr: Jaxpr) -> _Digest | None:
-    for body in innermost_first(jaxpr):
+def _compute_digest(jaxpr: Jaxpr) -> _Digest | None:
+    for body in subjaxprs_postorder(jaxpr):
         body.memo.get("digest", functools.partial(_encoded, body))
     return _encoded(jaxpr)
 
@@ -91,24 +91,24 @@ def _encoded(jaxpr: Jaxpr) -> _Digest | None:
     # Not imported at the top: loading OpenSSL takes 3 ms, and only compiled programs have digests.
     from hashlib import blake2b
 
-    encoder = _Encoder()
+    encoder = _KeyEncoder()
     try:
         return _Digest(blake2b(b"".join(encoder.program(jaxpr)), digest_size=20).digest(), encoder.own)
     except _Unshareable:
         return None
 
 
-def _sized(tag: bytes, content: bytes) -> bytes:
+def _length_prefixed(tag: bytes, content: bytes) -> bytes:
     """Content that nothing after it can be taken for a part of."""
     return tag + struct.pack("<Q", len(content)) + content
 
 
-def _counted(tag: bytes, parts: list[bytes]) -> bytes:
+def _count_prefixed(tag: bytes, parts: list[bytes]) -> bytes:
     return tag + struct.pack("<Q", len(parts)) + b"".join(parts)
 
 
 @final
-class _Encoder:
+class _KeyEncoder:
     """Bytes of values: a tag that says the type, then a size or count, then the content. Different values differ."""
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class _Encoder:
 
     def program(self, jaxpr: Jaxpr) -> list[bytes]:
         places: dict[int, bytes] = {}
-        parts = [_VERSION]
+        parts = [_ENCODING_VERSION]
         for binders in (jaxpr.constvars, jaxpr.invars):
             parts.append(struct.pack("<Q", len(binders)))
             for v in binders:
@@ -131,12 +131,12 @@ class _Encoder:
         for eqn in jaxpr.eqns:
             parts.append(self.primitive(eqn.prim))
             inputs = [self.literal(x) if isinstance(x, Literal) else places[x.index] for x in eqn.inputs]
-            parts.append(_counted(b"i", inputs))
+            parts.append(_count_prefixed(b"i", inputs))
             for v in eqn.outs:
                 places[v.index] = b"v" + struct.pack("<Q", len(places))
-            parts.append(_counted(b"o", [self.aval(v.aval) for v in eqn.outs]))
+            parts.append(_count_prefixed(b"o", [self.aval(v.aval) for v in eqn.outs]))
         outs = [self.literal(x) if isinstance(x, Literal) else places[x.index] for x in jaxpr.outs]
-        parts.append(_counted(b"r", outs))
+        parts.append(_count_prefixed(b"r", outs))
         return parts
 
     def aval(self, aval: ShapedArray) -> bytes:
@@ -144,17 +144,17 @@ class _Encoder:
         if found is None:
             dims = [self.value(n) for n in aval.shape]
             weak = b"w" if aval.weak_type else b"s"
-            found = self._avals[aval] = _counted(b"A", dims) + self.dtype(aval.dtype) + weak
+            found = self._avals[aval] = _count_prefixed(b"A", dims) + self.dtype(aval.dtype) + weak
         return found
 
     def literal(self, x: Literal) -> bytes:
-        return _sized(b"L", x.numpy().tobytes()) + self.aval(x.aval)
+        return _length_prefixed(b"L", x.numpy().tobytes()) + self.aval(x.aval)
 
     def dtype(self, dtype: np.dtype[np.generic]) -> bytes:
         name = _DTYPE_NAMES.get(dtype)
         if name is None:
             raise _Unshareable
-        return _sized(b"D", name)
+        return _length_prefixed(b"D", name)
 
     # -------------------------------------------------------------- operations and their parameters
 
@@ -169,7 +169,7 @@ class _Encoder:
         fields = [
             f for f in attrs.fields(cast(type[attrs.AttrsInstance], kind)) if f.eq and not f.metadata.get("erased")
         ]
-        return tag + self.named(kind) + _counted(b"f", [self.value(getattr(value, f.name)) for f in fields])
+        return tag + self.named(kind) + _count_prefixed(b"f", [self.value(getattr(value, f.name)) for f in fields])
 
     def named(self, kind: type) -> bytes:
         found = self._classes.get(kind)
@@ -177,7 +177,9 @@ class _Encoder:
             if "<locals>" in kind.__qualname__ or kind.__module__ == "__main__":
                 raise _Unshareable
             self.own &= kind.__module__.partition(".")[0] == _PACKAGE
-            found = _sized(b"m", kind.__module__.encode()) + _sized(b"q", kind.__qualname__.encode())
+            found = _length_prefixed(b"m", kind.__module__.encode()) + _length_prefixed(
+                b"q", kind.__qualname__.encode()
+            )
             self._classes[kind] = found
         return found
 
@@ -187,7 +189,7 @@ class _Encoder:
             return b"T" if value else b"F"
         if kind is int:
             assert isinstance(value, int)
-            return _sized(b"I", value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
+            return _length_prefixed(b"I", value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
         if kind is float:
             return struct.pack("<cd", b"R", value)
         if kind is complex:
@@ -195,10 +197,10 @@ class _Encoder:
             return struct.pack("<cdd", b"C", value.real, value.imag)
         if kind is str:
             assert isinstance(value, str)
-            return _sized(b"S", value.encode("utf-8", "surrogatepass"))
+            return _length_prefixed(b"S", value.encode("utf-8", "surrogatepass"))
         if kind is bytes:
             assert isinstance(value, bytes)
-            return _sized(b"B", value)
+            return _length_prefixed(b"B", value)
         if value is None:
             return b"N"
         if isinstance(value, np.dtype):
@@ -209,12 +211,16 @@ class _Encoder:
         kind = type(value)
         if isinstance(value, tuple):
             parts = [self.value(v) for v in value]
-            return _counted(b"t", parts) if kind is tuple else b"u" + self.named(kind) + _counted(b"t", parts)
+            return (
+                _count_prefixed(b"t", parts)
+                if kind is tuple
+                else b"u" + self.named(kind) + _count_prefixed(b"t", parts)
+            )
         if kind is frozenset:
             assert isinstance(value, frozenset)
-            return _counted(b"z", sorted([self.value(v) for v in value]))
+            return _count_prefixed(b"z", sorted([self.value(v) for v in value]))
         if isinstance(value, Enum) and value.name:  # a flag without any bit has no name
-            return b"E" + self.named(kind) + _sized(b"e", value.name.encode())
+            return b"E" + self.named(kind) + _length_prefixed(b"e", value.name.encode())
         if isinstance(value, Jaxpr):
             body = _digest(value)
             if body is None:
@@ -227,7 +233,7 @@ class _Encoder:
             return self.literal(value)
         if is_device(value):
             said = (value.platform, value.device_kind, value.id, value.process_index)
-            return _counted(b"V", [self.value(v) for v in said])
+            return _count_prefixed(b"V", [self.value(v) for v in said])
         if attrs.has(kind) and not callable(value):
             return self.record(b"X", value)
         raise _Unshareable

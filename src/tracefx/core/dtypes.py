@@ -35,7 +35,7 @@ DTypeLike: TypeAlias = DType | str | type[np.generic] | type[bool] | type[int] |
 
 
 @unique
-class Kind(Enum):
+class DTypeKind(Enum):
     """What the elements of a dtype are."""
 
     BOOL = "bool"
@@ -85,85 +85,85 @@ key_rbg: Final[DType] = np.dtype([("rbg", np.uint32, (4,))])
 key_urbg: Final[DType] = np.dtype([("urbg", np.uint32, (4,))])
 
 
-class _Row(NamedTuple):
+class _DTypeInfo(NamedTuple):
     name: str
     short: str
-    kind: Kind
+    kind: DTypeKind
     bits: int  # of one element as XLA packs it, which for 2 and 4 bits is less than NumPy's byte
 
 
-_ROWS: Final[Mapping[DType, _Row]] = MappingProxyType(
+_DTYPE_INFO: Final[Mapping[DType, _DTypeInfo]] = MappingProxyType(
     {
-        bool_: _Row("bool", "bool", Kind.BOOL, 8),
-        int2: _Row("int2", "i2", Kind.SIGNED, 2),
-        int4: _Row("int4", "i4", Kind.SIGNED, 4),
-        int8: _Row("int8", "i8", Kind.SIGNED, 8),
-        int16: _Row("int16", "i16", Kind.SIGNED, 16),
-        int32: _Row("int32", "i32", Kind.SIGNED, 32),
-        int64: _Row("int64", "i64", Kind.SIGNED, 64),
-        uint2: _Row("uint2", "u2", Kind.UNSIGNED, 2),
-        uint4: _Row("uint4", "u4", Kind.UNSIGNED, 4),
-        uint8: _Row("uint8", "u8", Kind.UNSIGNED, 8),
-        uint16: _Row("uint16", "u16", Kind.UNSIGNED, 16),
-        uint32: _Row("uint32", "u32", Kind.UNSIGNED, 32),
-        uint64: _Row("uint64", "u64", Kind.UNSIGNED, 64),
-        float4_e2m1fn: _Row("float4_e2m1fn", "f4_e2m1fn", Kind.FLOAT, 4),
-        float8_e3m4: _Row("float8_e3m4", "f8_e3m4", Kind.FLOAT, 8),
-        float8_e4m3: _Row("float8_e4m3", "f8_e4m3", Kind.FLOAT, 8),
-        float8_e4m3b11fnuz: _Row("float8_e4m3b11fnuz", "f8_e4m3b11fnuz", Kind.FLOAT, 8),
-        float8_e4m3fn: _Row("float8_e4m3fn", "f8_e4m3fn", Kind.FLOAT, 8),
-        float8_e4m3fnuz: _Row("float8_e4m3fnuz", "f8_e4m3fnuz", Kind.FLOAT, 8),
-        float8_e5m2: _Row("float8_e5m2", "f8_e5m2", Kind.FLOAT, 8),
-        float8_e5m2fnuz: _Row("float8_e5m2fnuz", "f8_e5m2fnuz", Kind.FLOAT, 8),
-        float8_e8m0fnu: _Row("float8_e8m0fnu", "f8_e8m0fnu", Kind.FLOAT, 8),
-        bfloat16: _Row("bfloat16", "bf16", Kind.FLOAT, 16),
-        float16: _Row("float16", "f16", Kind.FLOAT, 16),
-        float32: _Row("float32", "f32", Kind.FLOAT, 32),
-        float64: _Row("float64", "f64", Kind.FLOAT, 64),
-        complex64: _Row("complex64", "c64", Kind.COMPLEX, 64),
-        complex128: _Row("complex128", "c128", Kind.COMPLEX, 128),
-        float0: _Row("float0", "float0", Kind.FLOAT0, 0),
-        key_fry: _Row("key<fry>", "key<fry>", Kind.KEY, 64),
-        key_rbg: _Row("key<rbg>", "key<rbg>", Kind.KEY, 128),
-        key_urbg: _Row("key<urbg>", "key<urbg>", Kind.KEY, 128),
+        bool_: _DTypeInfo("bool", "bool", DTypeKind.BOOL, 8),
+        int2: _DTypeInfo("int2", "i2", DTypeKind.SIGNED, 2),
+        int4: _DTypeInfo("int4", "i4", DTypeKind.SIGNED, 4),
+        int8: _DTypeInfo("int8", "i8", DTypeKind.SIGNED, 8),
+        int16: _DTypeInfo("int16", "i16", DTypeKind.SIGNED, 16),
+        int32: _DTypeInfo("int32", "i32", DTypeKind.SIGNED, 32),
+        int64: _DTypeInfo("int64", "i64", DTypeKind.SIGNED, 64),
+        uint2: _DTypeInfo("uint2", "u2", DTypeKind.UNSIGNED, 2),
+        uint4: _DTypeInfo("uint4", "u4", DTypeKind.UNSIGNED, 4),
+        uint8: _DTypeInfo("uint8", "u8", DTypeKind.UNSIGNED, 8),
+        uint16: _DTypeInfo("uint16", "u16", DTypeKind.UNSIGNED, 16),
+        uint32: _DTypeInfo("uint32", "u32", DTypeKind.UNSIGNED, 32),
+        uint64: _DTypeInfo("uint64", "u64", DTypeKind.UNSIGNED, 64),
+        float4_e2m1fn: _DTypeInfo("float4_e2m1fn", "f4_e2m1fn", DTypeKind.FLOAT, 4),
+        float8_e3m4: _DTypeInfo("float8_e3m4", "f8_e3m4", DTypeKind.FLOAT, 8),
+        float8_e4m3: _DTypeInfo("float8_e4m3", "f8_e4m3", DTypeKind.FLOAT, 8),
+        float8_e4m3b11fnuz: _DTypeInfo("float8_e4m3b11fnuz", "f8_e4m3b11fnuz", DTypeKind.FLOAT, 8),
+        float8_e4m3fn: _DTypeInfo("float8_e4m3fn", "f8_e4m3fn", DTypeKind.FLOAT, 8),
+        float8_e4m3fnuz: _DTypeInfo("float8_e4m3fnuz", "f8_e4m3fnuz", DTypeKind.FLOAT, 8),
+        float8_e5m2: _DTypeInfo("float8_e5m2", "f8_e5m2", DTypeKind.FLOAT, 8),
+        float8_e5m2fnuz: _DTypeInfo("float8_e5m2fnuz", "f8_e5m2fnuz", DTypeKind.FLOAT, 8),
+        float8_e8m0fnu: _DTypeInfo("float8_e8m0fnu", "f8_e8m0fnu", DTypeKind.FLOAT, 8),
+        bfloat16: _DTypeInfo("bfloat16", "bf16", DTypeKind.FLOAT, 16),
+        float16: _DTypeInfo("float16", "f16", DTypeKind.FLOAT, 16),
+        float32: _DTypeInfo("float32", "f32", DTypeKind.FLOAT, 32),
+        float64: _DTypeInfo("float64", "f64", DTypeKind.FLOAT, 64),
+        complex64: _DTypeInfo("complex64", "c64", DTypeKind.COMPLEX, 64),
+        complex128: _DTypeInfo("complex128", "c128", DTypeKind.COMPLEX, 128),
+        float0: _DTypeInfo("float0", "float0", DTypeKind.FLOAT0, 0),
+        key_fry: _DTypeInfo("key<fry>", "key<fry>", DTypeKind.KEY, 64),
+        key_rbg: _DTypeInfo("key<rbg>", "key<rbg>", DTypeKind.KEY, 128),
+        key_urbg: _DTypeInfo("key<urbg>", "key<urbg>", DTypeKind.KEY, 128),
     }
 )
 
 KEY_DTYPES: Final[tuple[DType, ...]] = (key_fry, key_rbg, key_urbg)
-ALL_DTYPES: Final[tuple[DType, ...]] = tuple(dtype for dtype in _ROWS if dtype not in KEY_DTYPES)
+ALL_DTYPES: Final[tuple[DType, ...]] = tuple(dtype for dtype in _DTYPE_INFO if dtype not in KEY_DTYPES)
 """All but those of random keys, which are no numbers."""
 
 # Plain dicts, never written after this: a lookup through a MappingProxyType costs half as much again.
-_SHORT_NAMES: Final[dict[DType, str]] = {dtype: row.short for dtype, row in _ROWS.items()}
-_BY_SHORT_NAME: Final[dict[str, DType]] = {row.short: dtype for dtype, row in _ROWS.items()}
-_KINDS: Final[dict[DType, Kind]] = {dtype: row.kind for dtype, row in _ROWS.items()}
-_BITS: Final[dict[DType, int]] = {dtype: row.bits for dtype, row in _ROWS.items()}
-_INEXACT: Final = frozenset(d for d, row in _ROWS.items() if row.kind in (Kind.FLOAT, Kind.COMPLEX))
-_FLOATS: Final = frozenset(d for d, row in _ROWS.items() if row.kind is Kind.FLOAT)
-_COMPLEXES: Final = frozenset(d for d, row in _ROWS.items() if row.kind is Kind.COMPLEX)
-_INTEGERS: Final = frozenset(d for d, row in _ROWS.items() if row.kind in (Kind.SIGNED, Kind.UNSIGNED))
-_SIGNED: Final = frozenset(d for d, row in _ROWS.items() if row.kind is Kind.SIGNED)
-_TANGENTS: Final[dict[DType, DType]] = {d: d if d in _INEXACT else float0 for d in _ROWS}
-_REALS: Final[dict[DType, DType]] = {d: d for d in _ROWS} | {complex64: float32, complex128: float64}
+_SHORT_NAMES: Final[dict[DType, str]] = {dtype: row.short for dtype, row in _DTYPE_INFO.items()}
+_BY_SHORT_NAME: Final[dict[str, DType]] = {row.short: dtype for dtype, row in _DTYPE_INFO.items()}
+_DTYPE_KINDS: Final[dict[DType, DTypeKind]] = {dtype: row.kind for dtype, row in _DTYPE_INFO.items()}
+_BITS: Final[dict[DType, int]] = {dtype: row.bits for dtype, row in _DTYPE_INFO.items()}
+_INEXACT: Final = frozenset(d for d, row in _DTYPE_INFO.items() if row.kind in (DTypeKind.FLOAT, DTypeKind.COMPLEX))
+_FLOATS: Final = frozenset(d for d, row in _DTYPE_INFO.items() if row.kind is DTypeKind.FLOAT)
+_COMPLEXES: Final = frozenset(d for d, row in _DTYPE_INFO.items() if row.kind is DTypeKind.COMPLEX)
+_INTEGERS: Final = frozenset(d for d, row in _DTYPE_INFO.items() if row.kind in (DTypeKind.SIGNED, DTypeKind.UNSIGNED))
+_SIGNED: Final = frozenset(d for d, row in _DTYPE_INFO.items() if row.kind is DTypeKind.SIGNED)
+_TANGENTS: Final[dict[DType, DType]] = {d: d if d in _INEXACT else float0 for d in _DTYPE_INFO}
+_REALS: Final[dict[DType, DType]] = {d: d for d in _DTYPE_INFO} | {complex64: float32, complex128: float64}
 _NARROWED: Final[dict[DType, DType]] = {int64: int32, uint64: uint32, float64: float32, complex128: complex64}
 
 # What means a dtype by itself: the dtype, its scalar type, its name. Records, whose scalar type is np.void, have none.
 _EXPLICIT: Final[dict[object, DType]] = {
-    **{dtype: dtype for dtype in _ROWS},
-    **{dtype.type: dtype for dtype, row in _ROWS.items() if row.kind not in (Kind.FLOAT0, Kind.KEY)},
-    **{row.name: dtype for dtype, row in _ROWS.items()},
+    **{dtype: dtype for dtype in _DTYPE_INFO},
+    **{dtype.type: dtype for dtype, row in _DTYPE_INFO.items() if row.kind not in (DTypeKind.FLOAT0, DTypeKind.KEY)},
+    **{row.name: dtype for dtype, row in _DTYPE_INFO.items()},
 }
 _SCALARS_32: Final[dict[object, DType]] = {bool: bool_, int: int32, float: float32, complex: complex64}
 _SCALARS_64: Final[dict[object, DType]] = {bool: bool_, int: int64, float: float64, complex: complex128}
 
 
 _BY_SPELLING: Final[dict[str, DType]] = {
-    **{name: np.dtype(kind) for name, kind in np.sctypeDict.items() if np.dtype(kind) in _ROWS},
+    **{name: np.dtype(kind) for name, kind in np.sctypeDict.items() if np.dtype(kind) in _DTYPE_INFO},
     **{
         spelling: dtype
-        for dtype, row in _ROWS.items()
+        for dtype, row in _DTYPE_INFO.items()
         for spelling in (row.name, *((dtype.str, dtype.str[1:], "=" + dtype.str[1:]) if dtype.isbuiltin == 1 else ()))
-        if row.kind is not Kind.KEY
+        if row.kind is not DTypeKind.KEY
     },
     **{np.dtype(char).char: np.dtype(char) for char in "?bBhHiIlLqQefdFD"},
 }
@@ -186,7 +186,7 @@ def as_dtype(x: DTypeLike, argument: str = "dtype") -> DType:
             found = (_SCALARS_64 if X64.value else _SCALARS_32).get(x)
     except TypeError:  # not hashable
         found = None
-    return _as_rarer_dtype(x, argument) if found is None else found
+    return _as_uncommon_dtype(x, argument) if found is None else found
 
 
 def named_dtype(x: object) -> DType | None:
@@ -204,12 +204,12 @@ def named_dtype(x: object) -> DType | None:
     if isinstance(x, type):
         if x in _SCALARS_64:
             return _SCALARS_64[x]
-        if issubclass(x, np.generic) and x not in _ABSTRACT and x is not np.void:
+        if issubclass(x, np.generic) and x not in _ABSTRACT_SCALAR_TYPES and x is not np.void:
             return np.dtype(x)
     return None
 
 
-_ABSTRACT: Final = frozenset(
+_ABSTRACT_SCALAR_TYPES: Final = frozenset(
     {
         *(np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger),
         *(np.inexact, np.floating, np.complexfloating, np.flexible, np.character),
@@ -218,11 +218,11 @@ _ABSTRACT: Final = frozenset(
 """Abstract scalar types of NumPy, each of which stands for several dtypes."""
 
 
-def _as_rarer_dtype(x: DTypeLike, argument: str) -> DType:
+def _as_uncommon_dtype(x: DTypeLike, argument: str) -> DType:
     """What NumPy makes of `x`, if that is supported: names like "f4", and objects with a dtype."""
     if x is None:  # which NumPy takes for float64
         _refuse(x, argument)
-    if isinstance(x, type) and x in _ABSTRACT:  # which NumPy 2.0 takes for one of their dtypes
+    if isinstance(x, type) and x in _ABSTRACT_SCALAR_TYPES:  # which NumPy 2.0 takes for one of their dtypes
         _refuse(x, argument)
     if isinstance(x, str) and ("," in x or x.startswith("a")):  # records and text, for which NumPy may warn
         _refuse(x, argument)
@@ -242,7 +242,7 @@ def _refuse(x: object, argument: str, cause: Exception | None = None) -> NoRetur
         hint = f" Its bytes are swapped: convert the data with .astype({x.newbyteorder('=').name!r}) first."
     elif isinstance(x, str) and x in _BY_SHORT_NAME:
         hint = f" Write {_BY_SHORT_NAME[x].name!r}."
-    supported = ", ".join(_ROWS[dtype].name for dtype in ALL_DTYPES)
+    supported = ", ".join(_DTYPE_INFO[dtype].name for dtype in ALL_DTYPES)
     raise TypeError(f"{argument}={x!r} is no dtype that arrays can have.{hint} Supported are {supported}.") from cause
 
 
@@ -253,7 +253,7 @@ def name(dtype: DType) -> str:
     ('float32', 'float0', 'key<fry>')
     """
     try:
-        return _ROWS[dtype].name
+        return _DTYPE_INFO[dtype].name
     except KeyError:
         _refuse(dtype, "dtype")
 
@@ -282,14 +282,14 @@ def from_short_name(name: str) -> DType:
         raise ValueError(f"{name!r} names no dtype; the short names are {', '.join(_BY_SHORT_NAME)}") from None
 
 
-def kind(dtype: DType) -> Kind:
+def kind(dtype: DType) -> DTypeKind:
     """What the elements are.
 
     >>> kind(bfloat16)
     <Kind.FLOAT: 'float'>
     """
     try:
-        return _KINDS[dtype]
+        return _DTYPE_KINDS[dtype]
     except KeyError:
         _refuse(dtype, "dtype")
 
@@ -329,7 +329,7 @@ def is_key(dtype: DType) -> bool:
     return dtype.names is not None and dtype in KEY_DTYPES
 
 
-def key_words(dtype: DType) -> int:
+def key_data_size(dtype: DType) -> int:
     """How many 32-bit words a key of this dtype has."""
     return dtype.itemsize // 4
 
@@ -413,7 +413,7 @@ def real_dtype(dtype: DType) -> DType:
         _refuse(dtype, "dtype")
 
 
-def _called(dtype: DType) -> str:
+def _describe(dtype: DType) -> str:
     return f"{name(dtype)}, whose elements are no numbers" if is_key(dtype) else str(dtype)
 
 
@@ -425,7 +425,7 @@ def finfo(dtype: DType) -> ml_dtypes.finfo:
     0.0078125
     """
     if dtype not in _INEXACT:
-        raise TypeError(f"finfo describes float and complex dtypes, got {_called(dtype)}; iinfo describes integers")
+        raise TypeError(f"finfo describes float and complex dtypes, got {_describe(dtype)}; iinfo describes integers")
     return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # ml_dtypes leaves it unannotated
 
 
@@ -437,5 +437,5 @@ def iinfo(dtype: DType) -> ml_dtypes.iinfo:
     (-8, 7)
     """
     if dtype not in _INTEGERS:
-        raise TypeError(f"iinfo describes integer dtypes, got {_called(dtype)}; finfo describes floats")
+        raise TypeError(f"iinfo describes integer dtypes, got {_describe(dtype)}; finfo describes floats")
     return ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]  # ml_dtypes leaves it unannotated

@@ -21,11 +21,11 @@ class Effect:
     __slots__ = ()
     observable = True
     ordered = False
-    each = False
+    per_batch_element = False
 
 
 @frozen
-class NamedAxis(Effect):
+class NamedAxisEffect(Effect):
     """The operation refers to a mapped axis by its name; the handler that binds the name removes the effect."""
 
     observable = False
@@ -38,7 +38,7 @@ class NamedAxis(Effect):
 
 @final
 @frozen
-class InputOutput(Effect):
+class IOEffect(Effect):
     """The operation does on the host what a program must neither drop nor repeat."""
 
     ordered: bool = False
@@ -49,7 +49,7 @@ class InputOutput(Effect):
 
 
 @frozen
-class Debugging(Effect):
+class DebugEffect(Effect):
     """The operation shows what a program does, and so happens as often as what it shows."""
 
     ordered: bool = False
@@ -61,7 +61,7 @@ class Debugging(Effect):
 
 @final
 @frozen
-class Sowing(Debugging):
+class SowEffect(DebugEffect):
     """The operation shows a value to the handlers around, and does nothing once the program is compiled."""
 
     tag: str = ""
@@ -73,7 +73,7 @@ class Sowing(Debugging):
 
 @final
 @frozen
-class OverMesh(Effect):
+class MeshEffect(Effect):
     """The program runs on the devices of a mesh."""
 
     observable = False
@@ -88,9 +88,9 @@ Effects = frozenset[Effect]
 NO_EFFECTS: Final[Effects] = frozenset()
 
 
-def of_each(effects: Effects) -> bool:
+def any_per_batch_element(effects: Effects) -> bool:
     """Whether what has these effects happens for each element of a batch, whatever it is applied to."""
-    return any(effect.each for effect in effects)
+    return any(effect.per_batch_element for effect in effects)
 
 
 def any_ordered(effects: Effects) -> bool:
@@ -98,6 +98,6 @@ def any_ordered(effects: Effects) -> bool:
     return any(effect.ordered for effect in effects)
 
 
-def lasting(effects: Effects) -> list[Effect]:
+def non_debug_effects(effects: Effects) -> list[Effect]:
     """Those that make a difference beyond showing what a program does, however often that is done."""
-    return [effect for effect in effects if effect.observable and not isinstance(effect, Debugging)]
+    return [effect for effect in effects if effect.observable and not isinstance(effect, DebugEffect)]

@@ -17,7 +17,7 @@ _FORMATS: Final[Mapping[int, str]] = {1: "<B", 2: "<H", 4: "<I"}
 
 @final
 @frozen
-class Number:
+class UInt:
     """An unsigned number of so many bytes."""
 
     value: int
@@ -26,7 +26,7 @@ class Number:
 
 @final
 @frozen
-class Numbers:
+class UIntVector:
     """A vector of unsigned numbers of so many bytes each."""
 
     values: Sequence[int]
@@ -38,18 +38,18 @@ class Numbers:
 class Table:
     """Fields by their slots. Those that are None are left out."""
 
-    fields: Mapping[int, Field | None] = field(repr=False)
+    fields: Mapping[int, FieldValue | None] = field(repr=False)
 
 
-Reference: TypeAlias = "str | bytes | Numbers | Table | Sequence[Table] | Sequence[str]"
+Reference: TypeAlias = "str | bytes | UIntVector | Table | Sequence[Table] | Sequence[str]"
 """What an offset leads to: a string, a vector of bytes, and so on."""
-Field: TypeAlias = "Number | Reference"
+FieldValue: TypeAlias = "UInt | Reference"
 
 
-def flatbuffer(root: Table) -> bytes:
+def encode_flatbuffer(root: Table) -> bytes:
     """A file whose root is this table.
 
-    >>> flatbuffer(Table({0: Number(7, 1)})).hex(" ", -4)
+    >>> encode_flatbuffer(Table({0: UInt(7, 1)})).hex(" ", -4)
     '0c000000 06000500 04000000 08000000 07'
     """
     out = bytearray(4)
@@ -71,7 +71,7 @@ def _write(out: bytearray, value: Reference, todo: list[tuple[int, Reference]]) 
         out += struct.pack("<I", len(text)) + text + b"\0"
     elif isinstance(value, bytes):
         out += struct.pack("<I", len(value)) + value
-    elif isinstance(value, Numbers):
+    elif isinstance(value, UIntVector):
         out += struct.pack("<I", len(value.values))
         for n in value.values:
             out += struct.pack(_FORMATS[value.size], n)
@@ -97,15 +97,15 @@ def _write_table(out: bytearray, table: Table, todo: list[tuple[int, Reference]]
     out += struct.pack("<i", start - positions) + bytes(size - 4)
     for slot, value in given.items():
         at = start + places[slot]
-        if isinstance(value, Number):
+        if isinstance(value, UInt):
             struct.pack_into(_FORMATS[value.size], out, at, value.value)
         else:
             todo.append((at, value))
     return start
 
 
-def _size(value: Field) -> int:
-    return value.size if isinstance(value, Number) else 4
+def _size(value: FieldValue) -> int:
+    return value.size if isinstance(value, UInt) else 4
 
 
 def _align(out: bytearray) -> None:

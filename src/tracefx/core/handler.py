@@ -18,8 +18,8 @@ from tracefx.core.backend import BACKEND
 from tracefx.core.dtypes import NDArray
 from tracefx.core.errors import ConcretizationError, EscapedTracerError, HandlerStateError
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Expandable, HoldsFunctions, Lowerable, Primitive
-from tracefx.core.source import Provenance, at
+from tracefx.core.primitive import Expandable, HasCallables, Lowerable, Primitive
+from tracefx.core.source_location import Provenance, at_location
 from tracefx.core.values import ConcreteArray, Value, as_value
 
 NO_AXES: Final[Mapping[Hashable, int]] = MappingProxyType({})
@@ -79,11 +79,11 @@ class Handler(ABC):
             below = below.below
         return NOT_CHECKED if below is None else below.checked
 
-    def hosts(self, tracer: Tracer) -> bool:
+    def owns(self, tracer: Tracer) -> bool:
         """Whether the tracer means something here: most handlers know their own alone."""
         return tracer.handler is self
 
-    def let_out(self, x: Value) -> Value:
+    def unwrap_result(self, x: Value) -> Value:
         """What a value is to the handler below: for what functions give that are run under this one alone."""
         return x
 
@@ -122,7 +122,7 @@ class Tracer(Array):
         return self.varies
 
     @override
-    def concrete(self, error: type[ConcretizationError]) -> NDArray:
+    def concrete_or_error(self, error: type[ConcretizationError]) -> NDArray:
         raise error(
             f"{self}, made by {self.handler.title}{at_origin(self.origin)}, has a type but no value of its own: "
             f"{self.handler.title} traces without numbers"
@@ -169,18 +169,18 @@ class Eval(Handler):
         for a in args:
             if type(a) is not ConcreteArray and type(a) is not Literal:
                 if isinstance(a, Tracer):
-                    raise escaped(a, self, f"as an operand of {prim.name}")
-                return self._where_they_are(prim, args)
+                    raise escaped_tracer_error(a, self, f"as an operand of {prim.name}")
+                return self._evaluate_on_devices(prim, args)
         return prim.evaluate(args)
 
-    def _where_they_are(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+    def _evaluate_on_devices(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         """What an operation gives of arrays that lie where they were put."""
         for a in args:
             if isinstance(a, Tracer):
-                raise escaped(a, self, f"as an operand of {prim.name}")
-        if isinstance(prim, HoldsFunctions) or not isinstance(prim, Lowerable | Expandable):
+                raise escaped_tracer_error(a, self, f"as an operand of {prim.name}")
+        if isinstance(prim, HasCallables) or not isinstance(prim, Lowerable | Expandable):
             return prim.evaluate(args)  # whose functions bind what they do here again
-        return BACKEND.value.evaluated(prim, args)
+        return BACKEND.value.evaluate_on_devices(prim, args)
 
 
 ROOT: Final = Eval(evaluates=True)
@@ -294,7 +294,7 @@ def as_array(x: ArrayLike) -> Array:
     return ConcreteArray(value.aval, value.numpy()) if isinstance(value, Literal) else value
 
 
-def under(handler: Handler, prim: Expandable, args: Sequence[Value]) -> Sequence[Value]:
+def bind_expansion(handler: Handler, prim: Expandable, args: Sequence[Value]) -> Sequence[Value]:
     """Handle an operation by the smaller ones it is made of."""
     token = CURRENT.set(handler)
     try:
@@ -313,19 +313,19 @@ def may_vary(x: Value) -> Axes:
     return x.may_vary if isinstance(x, Tracer) else NOWHERE
 
 
-def require_home(tracer: Tracer, where: str) -> None:
+def require_not_escaped(tracer: Tracer, where: str) -> None:
     """`EscapedTracerError` for a tracer that is a stranger to the handlers in force here."""
     handler = CURRENT.get()
-    if not any(h.hosts(tracer) for h in handler.chain()):
-        raise escaped(tracer, handler, where)
+    if not any(h.owns(tracer) for h in handler.chain()):
+        raise escaped_tracer_error(tracer, handler, where)
 
 
 def at_origin(origin: Origin) -> str:
     """Where a tracer comes from, to follow the name of what made it."""
-    return f", as {origin}," if isinstance(origin, str) else at(origin)
+    return f", as {origin}," if isinstance(origin, str) else at_location(origin)
 
 
-def escaped(tracer: Tracer, handler: Handler, where: str) -> EscapedTracerError:
+def escaped_tracer_error(tracer: Tracer, handler: Handler, where: str) -> EscapedTracerError:
     """The error for a tracer whose handler is not on the chain of the one that met it."""
     home = tracer.handler
     made = f"{home.title}{at_origin(tracer.origin)}"

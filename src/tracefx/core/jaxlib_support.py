@@ -38,7 +38,7 @@ def import_jaxlib(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except (ImportError, AttributeError) as error:
-        raise incomplete_jaxlib(version, error) from error
+        raise incomplete_jaxlib_error(version, error) from error
 
 
 @functools.cache
@@ -53,9 +53,9 @@ def jaxlib_version() -> str:
     except ModuleNotFoundError as error:
         if error.name == "jaxlib":
             raise UnsupportedJaxlibError(f"jaxlib is not installed; {_REMEDY}") from error
-        raise incomplete_jaxlib("of unknown version", error) from error
+        raise incomplete_jaxlib_error("of unknown version", error) from error
     except (ImportError, AttributeError) as error:
-        raise incomplete_jaxlib("of unknown version", error) from error
+        raise incomplete_jaxlib_error("of unknown version", error) from error
     numbers = re.match(r"\d+(\.\d+)*", str(found))
     release = tuple(map(int, numbers[0].split("."))) if numbers else ()
     if not OLDEST <= release < FIRST_UNSUPPORTED:
@@ -63,6 +63,6 @@ def jaxlib_version() -> str:
     return str(found)
 
 
-def incomplete_jaxlib(version: str, error: Exception) -> UnsupportedJaxlibError:
+def incomplete_jaxlib_error(version: str, error: Exception) -> UnsupportedJaxlibError:
     """The error for a jaxlib that lacks something; `error` says what."""
     return UnsupportedJaxlibError(f"the installed jaxlib {version} is incomplete ({error}); {_REMEDY}")

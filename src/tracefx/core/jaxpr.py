@@ -11,16 +11,16 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray, show_avals
-from tracefx.core.bounds import keep
+from tracefx.core.bounded_cache import insert_bounded
 from tracefx.core.effects import Effects
-from tracefx.core.equality import StrictlyEqual, strict
+from tracefx.core.equality import StrictlyEqual, strict_key
+from tracefx.core.fast_init import slot_setter
 from tracefx.core.handler import CURRENT, ROOT
-from tracefx.core.injection import Injected
+from tracefx.core.jaxpr_printer import DEFAULT_WIDTH, PrintableJaxpr, Style, format_jaxpr
+from tracefx.core.late_binding import LateBound
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.printer import WIDTH, Program, Style, format_jaxpr
-from tracefx.core.slots import setter
-from tracefx.core.source import ORIGIN, Provenance
+from tracefx.core.source_location import EQN_LOCATION, Provenance
 from tracefx.core.values import ConcreteArray, Value
 
 R = TypeVar("R")
@@ -39,7 +39,7 @@ class Var:
         _set_aval(self, aval)
 
 
-_set_index, _set_aval = [setter(Var, name) for name in ("index", "aval")]
+_set_index, _set_aval = [slot_setter(Var, name) for name in ("index", "aval")]
 
 Atom: TypeAlias = Var | Literal
 
@@ -49,7 +49,7 @@ Atom: TypeAlias = Var | Literal
 class Eqn:
     """`outs = prim inputs`; where it was written takes no part in equality."""
 
-    prim: Primitive = field(eq=strict)
+    prim: Primitive = field(eq=strict_key)
     inputs: tuple[Atom, ...]
     outs: tuple[Var, ...]
     source: Provenance | None = field(default=None, eq=False, repr=False)
@@ -63,7 +63,9 @@ class Eqn:
         _set_source(self, source)
 
 
-_set_prim, _set_inputs, _set_outs, _set_source = [setter(Eqn, name) for name in ("prim", "inputs", "outs", "source")]
+_set_prim, _set_inputs, _set_outs, _set_source = [
+    slot_setter(Eqn, name) for name in ("prim", "inputs", "outs", "source")
+]
 
 
 @final
@@ -85,7 +87,7 @@ class Memo:
     def get(self, key: Hashable, compute: Callable[[], R]) -> R:
         found = self._results.get(key, self)
         if found is self:
-            found = keep(self._results, key, compute(), self.LIMIT)
+            found = insert_bounded(self._results, key, compute(), self.LIMIT)
         return cast(R, found)
 
     @override
@@ -95,7 +97,7 @@ class Memo:
 
 @final
 @frozen(eq=False, repr=False)
-class Jaxpr(Program, StrictlyEqual):
+class Jaxpr(PrintableJaxpr, StrictlyEqual):
     """A program: types of constants and inputs, equations in order, outputs.
 
     `constvars` stand for constants hoisted out of the program, `invars` for its inputs.
@@ -170,7 +172,7 @@ class Jaxpr(Program, StrictlyEqual):
         return tuple(found)
 
     def _repr_html_(self) -> str:
-        return NOTEBOOK.value(self)
+        return NOTEBOOK_HTML.value(self)
 
     def closed(self) -> Jaxpr:
         """The same program with its constants as leading inputs."""
@@ -201,12 +203,12 @@ class ClosedJaxpr:
     def effects(self) -> Effects:
         return self.jaxpr.effects
 
-    def text(self, style: Style = "tracefx", width: int = WIDTH) -> str:
+    def text(self, style: Style = "tracefx", width: int = DEFAULT_WIDTH) -> str:
         """The program as text: `Jaxpr.text`."""
         return format_jaxpr(self.jaxpr, style=style, width=width)
 
     def _repr_html_(self) -> str:
-        return NOTEBOOK.value(self)
+        return NOTEBOOK_HTML.value(self)
 
     @override
     def __repr__(self) -> str:
@@ -227,7 +229,7 @@ class ClosedJaxpr:
         return hash((self.jaxpr, *map(_content, self.consts)))
 
 
-NOTEBOOK: Final[Injected[Callable[[Jaxpr | ClosedJaxpr], str]]] = Injected("what notebooks show of programs")
+NOTEBOOK_HTML: Final[LateBound[Callable[[Jaxpr | ClosedJaxpr], str]]] = LateBound("what notebooks show of programs")
 """A program as HTML."""
 
 
@@ -239,7 +241,7 @@ def _content(const: Value) -> Hashable:
     return id(const)
 
 
-class CarriesJaxprs:
+class HasSubjaxprs:
     """A capability: the operation has bodies. Generic code reaches them here."""
 
     __slots__ = ()
@@ -288,19 +290,19 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value]) -> 
             for i in unused:
                 env[i] = None
         return [read(a) for a in jaxpr.outs]
-    token = ORIGIN.set(ORIGIN.get())
+    token = EQN_LOCATION.set(EQN_LOCATION.get())
     try:
         for eqn in jaxpr.eqns:
-            ORIGIN.set(eqn.source)
+            EQN_LOCATION.set(eqn.source)
             outs = handler.bind(eqn.prim, [read(a) for a in eqn.inputs])
             for v, x in zip(eqn.outs, outs, strict=True):
                 env[v.index] = x
     finally:
-        ORIGIN.reset(token)
+        EQN_LOCATION.reset(token)
     return [read(a) for a in jaxpr.outs]
 
 
-def innermost_first(jaxpr: Jaxpr) -> list[Jaxpr]:
+def subjaxprs_postorder(jaxpr: Jaxpr) -> list[Jaxpr]:
     """All programs in a program, at any depth, each after those that are in it.
 
     Found without recursion: calls may be nested deeper than Python's stack allows.
@@ -315,5 +317,5 @@ def innermost_first(jaxpr: Jaxpr) -> list[Jaxpr]:
         elif id(program) not in seen:
             seen.add(id(program))
             stack.append((program, True))
-            stack += [(b, False) for e in program.eqns if isinstance(e.prim, CarriesJaxprs) for b in e.prim.jaxprs()]
+            stack += [(b, False) for e in program.eqns if isinstance(e.prim, HasSubjaxprs) for b in e.prim.jaxprs()]
     return found[:-1]

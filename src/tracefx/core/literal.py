@@ -14,13 +14,13 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.equality import StrictlyEqual
-from tracefx.core.kernels import quietly
-from tracefx.core.slots import setter
+from tracefx.core.fast_init import slot_setter
+from tracefx.core.kernel_context import call_kernel
 
 Scalar: TypeAlias = bool | int | float | complex
 
 
-def out_of_bounds(val: int, dtype: dtypes.DType) -> OverflowError:
+def out_of_bounds_error(val: int, dtype: dtypes.DType) -> OverflowError:
     """The error for an integer that a dtype can't hold."""
     shown = str(val) if val.bit_length() < 256 else f"of {val.bit_length()} bits"
     if not dtypes.is_integer(dtype):
@@ -38,7 +38,7 @@ def _as_array(val: Scalar, dtype: dtypes.DType) -> dtypes.NDArray:
     except OverflowError as error:
         if type(val) is not int:
             raise
-        raise out_of_bounds(val, dtype) from error
+        raise out_of_bounds_error(val, dtype) from error
     array.flags.writeable = False
     return array
 
@@ -66,7 +66,7 @@ class Literal(StrictlyEqual):
         """The number as an array without axes, which is kept: nobody can write to it."""
         host = self.host
         if host is None:
-            host = quietly(_as_array, self.val, self.aval.dtype)
+            host = call_kernel(_as_array, self.val, self.aval.dtype)
             _set_host(self, host)
         return host
 
@@ -93,18 +93,18 @@ class Literal(StrictlyEqual):
         return f"{val}:{self.aval}"
 
 
-_set_val, _set_aval, _set_host = [setter(Literal, name) for name in ("val", "aval", "host")]
+_set_val, _set_aval, _set_host = [slot_setter(Literal, name) for name in ("val", "aval", "host")]
 
 
-_KEPT: Final = 4096
+_CACHE_SIZE: Final = 4096
 
 
-def kept(make: Callable[[Scalar, ShapedArray], Literal]) -> Callable[[Scalar, ShapedArray], Literal]:
+def cache_literals(make: Callable[[Scalar, ShapedArray], Literal]) -> Callable[[Scalar, ShapedArray], Literal]:
     """Decorates what makes a literal of a Python number: the same number gives the same literal again.
 
     Programs know few numbers and use them often, so their literals, and the arrays that these hold, are made once.
     """
-    found = functools.lru_cache(maxsize=_KEPT, typed=True)(make)
+    found = functools.lru_cache(maxsize=_CACHE_SIZE, typed=True)(make)
 
     @functools.wraps(make)
     def literal(val: Scalar, aval: ShapedArray) -> Literal:
@@ -115,4 +115,4 @@ def kept(make: Callable[[Scalar, ShapedArray], Literal]) -> Callable[[Scalar, Sh
     return literal
 
 
-number: Final = kept(Literal)
+cached_literal: Final = cache_literals(Literal)

@@ -13,14 +13,14 @@ from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.core.backend import BACKEND, Device
+from tracefx.core.context_scopes import ContextVarScope, ContextVarScopes
+from tracefx.core.custom_text import CustomText, TextArgs
 from tracefx.core.dtypes import NDArray
-from tracefx.core.scopes import Scope, Scopes
-from tracefx.core.shown import Parts, Shown
 
 
 @final
 @frozen(init=False, repr=False)
-class Mesh(Shown):
+class Mesh(CustomText):
     """Devices as an array with named axes, such as 4 x 2 along "data" and "model".
 
     `devices` is an array of devices, or nested sequences of them; `axis_names` has a string for each of its axes.
@@ -35,7 +35,7 @@ class Mesh(Shown):
     Mesh(data=1)
     """
 
-    shown_as: ClassVar[str] = "Mesh"
+    text_name: ClassVar[str] = "Mesh"
     flat: tuple[Device, ...]
     """All devices, the last axis running fastest: what a program over them calls partition 0, 1, ..."""
     axis_sizes: tuple[int, ...]
@@ -83,7 +83,7 @@ class Mesh(Shown):
         return len(self.flat)
 
     @property
-    def as_jax(self) -> str:
+    def jax_repr(self) -> str:
         """What JAX shows."""
         axes = ", ".join([f"{name!r}: {size}" for name, size in self.shape.items()])
         kinds = ", ".join(["Auto"] * len(self.axis_names))
@@ -105,27 +105,27 @@ class Mesh(Shown):
 
     def __enter__(self) -> Self:
         """Makes the mesh the current one, as `set_mesh` does, until `__exit__`."""
-        scope = MESHES.setting(self)
-        _ENTERED.set((*_ENTERED.get(), scope))
+        scope = MESH_SCOPES.override(self)
+        _ENTERED_SCOPES.set((*_ENTERED_SCOPES.get(), scope))
         return scope.__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        entered = _ENTERED.get()
+        entered = _ENTERED_SCOPES.get()
         last = max(i for i, scope in enumerate(entered) if scope.value is self)
-        _ENTERED.set(entered[:last] + entered[last + 1 :])
+        _ENTERED_SCOPES.set(entered[:last] + entered[last + 1 :])
         entered[last].__exit__(kind, error, traceback)
 
     @override
-    def shown_parts(self) -> Parts:
+    def text_args(self) -> TextArgs:
         """The sizes by name; the devices' numbers first, unless these are the first that there are."""
         ids = tuple([device.id for device in self.flat])
         return ((ids,) if ids != tuple(range(len(ids))) else ()), self.shape
 
     @classmethod
     @override
-    def of_parts(cls, values: tuple[object, ...], named: Mapping[str, object]) -> Mesh:
+    def from_text_args(cls, values: tuple[object, ...], named: Mapping[str, object]) -> Mesh:
         sizes = [size for size in named.values() if type(size) is int and size >= 0]
         if len(sizes) != len(named):
             raise ValueError(f"the axes of a mesh have sizes, not {dict(named)}")
@@ -151,8 +151,8 @@ class Mesh(Shown):
 NO_MESH: Final = Mesh(np.empty(0, object), "nothing")
 """What is in use where none is."""
 MESH: Final[ContextVar[Mesh]] = ContextVar("tracefx_mesh", default=NO_MESH)
-MESHES: Final = Scopes(MESH)
-_ENTERED: Final[ContextVar[tuple[Scope[Mesh], ...]]] = ContextVar("tracefx_entered_meshes", default=())
+MESH_SCOPES: Final = ContextVarScopes(MESH)
+_ENTERED_SCOPES: Final[ContextVar[tuple[ContextVarScope[Mesh], ...]]] = ContextVar("tracefx_entered_meshes", default=())
 """Of the meshes that were entered themselves."""
 
 
@@ -160,19 +160,19 @@ _ENTERED: Final[ContextVar[tuple[Scope[Mesh], ...]]] = ContextVar("tracefx_enter
 
 
 @final
-class Unconstrained(Shown):
+class Unconstrained(CustomText):
     """Stands in a `PartitionSpec` for an axis of an array that may lie as the compiler likes."""
 
     __slots__ = ()
-    shown_as: ClassVar[str] = "UNCONSTRAINED"
+    text_name: ClassVar[str] = "UNCONSTRAINED"
 
     @override
-    def shown_parts(self) -> Parts:
+    def text_args(self) -> TextArgs:
         return (), {}
 
     @classmethod
     @override
-    def of_parts(cls, values: tuple[object, ...], named: Mapping[str, object]) -> Unconstrained:
+    def from_text_args(cls, values: tuple[object, ...], named: Mapping[str, object]) -> Unconstrained:
         if values or named:
             raise ValueError("UNCONSTRAINED takes nothing")
         return UNCONSTRAINED
@@ -183,11 +183,11 @@ class Unconstrained(Shown):
 
 
 UNCONSTRAINED: Final = Unconstrained()
-Part: TypeAlias = str | tuple[str, ...] | Unconstrained | None
+PartitionEntry: TypeAlias = str | tuple[str, ...] | Unconstrained | None
 """Along what one axis of an array lies: nothing, an axis of the mesh, several of them, the first running slowest."""
 
 
-def _part(given: object) -> Part:
+def _as_entry(given: object) -> PartitionEntry:
     match given:
         case None | str() | Unconstrained():
             return given
@@ -202,7 +202,7 @@ def _part(given: object) -> Part:
 
 @final
 @frozen(init=False, repr=False)
-class PartitionSpec(Shown):
+class PartitionSpec(CustomText):
     """Which axes of an array lie along which axes of a mesh: `P("data", None)` splits the rows of a matrix.
 
     Axes of the array beyond those that are named are not split. A tuple of names splits one axis along several.
@@ -212,62 +212,62 @@ class PartitionSpec(Shown):
     """
 
     UNCONSTRAINED: ClassVar[Unconstrained] = UNCONSTRAINED
-    shown_as: ClassVar[str] = "P"
-    part: ClassVar[object] = Part
-    parts: tuple[Part, ...] = field()
+    text_name: ClassVar[str] = "P"
+    arg_type: ClassVar[object] = PartitionEntry
+    entries: tuple[PartitionEntry, ...] = field()
 
     def __init__(self, *parts: object) -> None:
-        found = tuple(map(_part, parts))
-        named = [name for part in found for name in names_in(part)]
+        found = tuple(map(_as_entry, parts))
+        named = [name for part in found for name in entry_axis_names(part)]
         if len(set(named)) != len(named):
             raise ValueError(f"PartitionSpec: an axis of the mesh can split one axis of an array only, got {parts!r}")
-        object.__setattr__(self, "parts", found)
+        object.__setattr__(self, "entries", found)
 
-    def __iter__(self) -> Iterator[Part]:
-        return iter(self.parts)
+    def __iter__(self) -> Iterator[PartitionEntry]:
+        return iter(self.entries)
 
     def __len__(self) -> int:
-        return len(self.parts)
+        return len(self.entries)
 
-    def __getitem__(self, i: int) -> Part:
-        return self.parts[i]
+    def __getitem__(self, i: int) -> PartitionEntry:
+        return self.entries[i]
 
     def __add__(self, other: PartitionSpec) -> PartitionSpec:
-        return PartitionSpec(*self.parts, *other.parts)
+        return PartitionSpec(*self.entries, *other.entries)
 
     @override
-    def shown_parts(self) -> Parts:
-        return self.parts, {}
+    def text_args(self) -> TextArgs:
+        return self.entries, {}
 
     @classmethod
     @override
-    def of_parts(cls, values: tuple[object, ...], named: Mapping[str, object]) -> PartitionSpec:
+    def from_text_args(cls, values: tuple[object, ...], named: Mapping[str, object]) -> PartitionSpec:
         if named:
             raise ValueError(f"P takes parts by their place, not {list(named)}")
         return cls(*values)
 
     @property
-    def as_jax(self) -> str:
+    def jax_repr(self) -> str:
         """What JAX shows: as a tuple would be."""
-        return f"P({', '.join(map(repr, self.parts))}{',' if len(self.parts) == 1 else ''})"
+        return f"P({', '.join(map(repr, self.entries))}{',' if len(self.entries) == 1 else ''})"
 
     @property
     def names(self) -> tuple[str, ...]:
         """The axes of the mesh that occur."""
-        return tuple([name for part in self.parts for name in names_in(part)])
+        return tuple([name for part in self.entries for name in entry_axis_names(part)])
 
-    def of_rank(self, ndim: int) -> tuple[Part, ...]:
+    def of_rank(self, ndim: int) -> tuple[PartitionEntry, ...]:
         """A part for each axis of an array. ValueError if the array has fewer axes than there are parts."""
-        if len(self.parts) > ndim:
-            raise ValueError(f"{self} has {len(self.parts)} entries, but the array has {ndim} axes")
-        return self.parts + (None,) * (ndim - len(self.parts))
+        if len(self.entries) > ndim:
+            raise ValueError(f"{self} has {len(self.entries)} entries, but the array has {ndim} axes")
+        return self.entries + (None,) * (ndim - len(self.entries))
 
     @override
     def __repr__(self) -> str:
-        return f"P({', '.join(map(repr, self.parts))})"
+        return f"P({', '.join(map(repr, self.entries))})"
 
 
-def names_in(part: Part) -> tuple[str, ...]:
+def entry_axis_names(part: PartitionEntry) -> tuple[str, ...]:
     """The axes of the mesh that one axis of an array lies along."""
     if part is None or isinstance(part, Unconstrained):
         return ()

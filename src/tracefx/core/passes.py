@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from tracefx.core.jaxpr import Atom, CarriesJaxprs, Eqn, Jaxpr, Var
+from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 
@@ -36,7 +36,7 @@ class Prunable:
 # ------------------------------------------------------------------ making a new program
 
 
-class Rebuild:
+class JaxprRebuilder:
     """A copy of a program in the making, its variables numbered as they come."""
 
     def __init__(self, jaxpr: Jaxpr) -> None:
@@ -88,9 +88,9 @@ def same_objects(xs: Sequence[object], ys: Sequence[object]) -> bool:
     return len(xs) == len(ys) and all(map(operator.is_, xs, ys))
 
 
-def in_bodies(prim: Primitive, transform: Callable[[Jaxpr], Jaxpr]) -> Primitive:
+def map_subjaxprs(prim: Primitive, transform: Callable[[Jaxpr], Jaxpr]) -> Primitive:
     """The operation with its bodies transformed; the very same one if none changes."""
-    if not isinstance(prim, CarriesJaxprs):
+    if not isinstance(prim, HasSubjaxprs):
         return prim
     bodies = prim.jaxprs()
     new = tuple(map(transform, bodies))
@@ -113,10 +113,10 @@ def renumber(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def _renumber(jaxpr: Jaxpr) -> Jaxpr:
-    new = Rebuild(jaxpr)
+    new = JaxprRebuilder(jaxpr)
     constvars, invars = new.binders(jaxpr.constvars), new.binders(jaxpr.invars)
     for eqn in jaxpr.eqns:
-        prim = in_bodies(eqn.prim, renumber)
+        prim = map_subjaxprs(eqn.prim, renumber)
         new.add(eqn, prim, new.reads(eqn.inputs), eqn.outs)
     return new.finish(constvars, invars, jaxpr.outs)
 
@@ -155,7 +155,7 @@ def _mask(jaxpr: Jaxpr, used_outs: Sequence[bool] | None) -> tuple[bool, ...]:
 
 
 def _eliminate(jaxpr: Jaxpr, used_outs: tuple[bool, ...], droppable: int) -> tuple[Jaxpr, tuple[bool, ...]]:
-    outs = _chosen(jaxpr.outs, used_outs)
+    outs = _select(jaxpr.outs, used_outs)
     live = {x.index for x in outs if isinstance(x, Var)}
     kept: list[Eqn] = []
     smaller: dict[int, tuple[Primitive, tuple[Atom, ...], tuple[Var, ...]]] = {}
@@ -168,7 +168,7 @@ def _eliminate(jaxpr: Jaxpr, used_outs: tuple[bool, ...], droppable: int) -> tup
         else:
             if not is_observable(prim):
                 continue
-        if isinstance(prim, (Prunable, CarriesJaxprs)):
+        if isinstance(prim, (Prunable, HasSubjaxprs)):
             left, inputs, binders = _without_unused(eqn, tuple([v.index in live for v in eqn.outs]))
             if left is not prim or not same_objects(inputs, eqn.inputs) or not same_objects(binders, eqn.outs):
                 smaller[len(kept)] = left, inputs, binders
@@ -180,9 +180,9 @@ def _eliminate(jaxpr: Jaxpr, used_outs: tuple[bool, ...], droppable: int) -> tup
     whole = len(outs) == len(jaxpr.outs) and len(kept) == len(jaxpr.eqns) and not smaller
     if whole and all(left_ins) and _is_numbered(jaxpr):
         return jaxpr, left_ins
-    new = Rebuild(jaxpr)
+    new = JaxprRebuilder(jaxpr)
     constvars = new.binders(jaxpr.constvars)
-    invars = new.binders(_chosen(jaxpr.invars, left_ins))
+    invars = new.binders(_select(jaxpr.invars, left_ins))
     for i in reversed(range(len(kept))):
         eqn = kept[i]
         prim, inputs, binders = smaller.get(i) or (eqn.prim, eqn.inputs, eqn.outs)
@@ -193,8 +193,8 @@ def _eliminate(jaxpr: Jaxpr, used_outs: tuple[bool, ...], droppable: int) -> tup
 def _without_unused(eqn: Eqn, used: tuple[bool, ...]) -> tuple[Primitive, tuple[Atom, ...], tuple[Var, ...]]:
     if isinstance(eqn.prim, Prunable):
         prim, used_ins, kept_outs = eqn.prim.prune(used)
-        return prim, tuple(_chosen(eqn.inputs, used_ins)), tuple(_chosen(eqn.outs, kept_outs))
-    return in_bodies(eqn.prim, dce), eqn.inputs, eqn.outs
+        return prim, tuple(_select(eqn.inputs, used_ins)), tuple(_select(eqn.outs, kept_outs))
+    return map_subjaxprs(eqn.prim, dce), eqn.inputs, eqn.outs
 
 
 def _is_numbered(jaxpr: Jaxpr) -> bool:
@@ -211,7 +211,7 @@ def is_observable(prim: Primitive) -> bool:
     return any(e.observable for e in prim.effects)
 
 
-def _chosen(xs: Sequence[X], mask: Sequence[bool]) -> list[X]:
+def _select(xs: Sequence[X], mask: Sequence[bool]) -> list[X]:
     return [x for x, use in zip(xs, mask, strict=True) if use]
 
 
@@ -223,15 +223,15 @@ def cse(jaxpr: Jaxpr) -> Jaxpr:
 
     Operations are the same if their parameters are, by type and bits. Those with observable effects are left alone.
     """
-    return jaxpr.memo.get("cse", lambda: _share(jaxpr))
+    return jaxpr.memo.get("cse", lambda: _merge_common(jaxpr))
 
 
-def _share(jaxpr: Jaxpr) -> Jaxpr:
-    new = Rebuild(jaxpr)
+def _merge_common(jaxpr: Jaxpr) -> Jaxpr:
+    new = JaxprRebuilder(jaxpr)
     constvars, invars = new.binders(jaxpr.constvars), new.binders(jaxpr.invars)
     known: dict[tuple[Primitive, tuple[Atom, ...]], Sequence[Atom]] = {}
     for eqn in jaxpr.eqns:
-        prim, inputs = in_bodies(eqn.prim, cse), new.reads(eqn.inputs)
+        prim, inputs = map_subjaxprs(eqn.prim, cse), new.reads(eqn.inputs)
         if is_observable(prim):
             new.add(eqn, prim, inputs, eqn.outs)
             continue

@@ -22,12 +22,12 @@ from attrs import frozen
 from typing_extensions import override
 
 from tracefx.core.avals import NOWHERE, Axes, ShapedArray
-from tracefx.core.builder import Builder, Ir
+from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import NO_EFFECTS, Effects
-from tracefx.core.equality import strict
+from tracefx.core.equality import strict_key
 from tracefx.core.errors import MissingRuleError
-from tracefx.core.slots import setter
+from tracefx.core.fast_init import slot_setter
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Zero:
 
 @final
 @frozen(init=False)
-class Linear:
+class UndefinedPrimal:
     """Stands, in a transpose rule, for an operand the operation is linear in: its type is known, its value isn't."""
 
     aval: ShapedArray
@@ -59,7 +59,7 @@ class Linear:
         _set_linear(self, aval)
 
 
-_set_zero, _set_linear = setter(Zero, "aval"), setter(Linear, "aval")
+_set_zero, _set_linear = slot_setter(Zero, "aval"), slot_setter(UndefinedPrimal, "aval")
 
 Tangent: TypeAlias = Value | Zero
 
@@ -87,7 +87,7 @@ class Recorder(Protocol):
         ...
 
 
-class Mapper(Protocol):
+class BatchRunner(Protocol):
     """What batching offers to an operation that holds functions."""
 
     @property
@@ -111,11 +111,11 @@ class Primitive:
 
     def impl(self, *args: NDArray) -> Sequence[NDArray]:
         """Compute now, with NumPy."""
-        raise missing(self, "impl", "define impl(self, *args: numpy arrays)")
+        raise missing_rule_error(self, "impl", "define impl(self, *args: numpy arrays)")
 
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
         """The types of the outputs; raises `TypeError` or `ValueError` where the operands don't fit."""
-        raise missing(self, "abstract_eval", "define abstract_eval(self, *avals)")
+        raise missing_rule_error(self, "abstract_eval", "define abstract_eval(self, *avals)")
 
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
         """Split the operation where only some operands are known. Most are simply put off."""
@@ -128,7 +128,7 @@ class Primitive:
             return [ConcreteArray(ShapedArray(o.shape, o.dtype), o) for o in map(np.asarray, self.impl(*arrays))]
         avals = self.abstract_eval(*[a.aval for a in args])
         return [
-            ConcreteArray(aval, _checked(self, aval, np.asarray(out)))
+            ConcreteArray(aval, _check_output(self, aval, np.asarray(out)))
             for aval, out in zip(avals, self.impl(*arrays), strict=True)
         ]
 
@@ -150,14 +150,14 @@ class Primitive:
 
     @override
     def __eq__(self, other: object) -> bool:
-        return self is other or (type(self) is type(other) and strict(self) == strict(other))
+        return self is other or (type(self) is type(other) and strict_key(self) == strict_key(other))
 
     @override
     def __hash__(self) -> int:
-        return hash(strict(self))
+        return hash(strict_key(self))
 
 
-def _checked(prim: Primitive, aval: ShapedArray, out: NDArray) -> NDArray:
+def _check_output(prim: Primitive, aval: ShapedArray, out: NDArray) -> NDArray:
     if out.shape != aval.shape or out.dtype != aval.dtype:
         raise TypeError(
             f"{type(prim).__name__}.impl gave {ShapedArray(out.shape, out.dtype)} where abstract_eval says {aval}"
@@ -165,13 +165,13 @@ def _checked(prim: Primitive, aval: ShapedArray, out: NDArray) -> NDArray:
     return out
 
 
-def missing(prim: object, rule: str, remedy: str) -> MissingRuleError:
+def missing_rule_error(prim: object, rule: str, remedy: str) -> MissingRuleError:
     """The error for a rule that a primitive lacks, or that it promises by a capability and does not define."""
     name = prim.name if isinstance(prim, Primitive) else "?"
     return MissingRuleError(f"primitive {name!r} has no {rule} rule: in class {type(prim).__name__}, {remedy}")
 
 
-def not_linear(prim: Primitive) -> TypeError:
+def not_linear_error(prim: Primitive) -> TypeError:
     """The error of a transpose rule for operands that the operation is not linear in together."""
     return TypeError(
         f"the function that is transposed is not linear in its inputs: {prim.name} is not linear in all of the "
@@ -190,7 +190,7 @@ class Differentiable:
     @abstractmethod
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         """Outputs and their tangents. At least one tangent is no `Zero`."""
-        raise missing(self, "jvp", "define jvp(self, primals, tangents)")
+        raise missing_rule_error(self, "jvp", "define jvp(self, primals, tangents)")
 
 
 class Transposable:
@@ -199,9 +199,9 @@ class Transposable:
     __slots__ = ()
 
     @abstractmethod
-    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
-        """Cotangents of the `Linear` operands from those of the outputs; `None` for the other operands."""
-        raise missing(self, "transpose", "define transpose(self, cts, *args)")
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        """Cotangents of the `UndefinedPrimal` operands from those of the outputs; `None` for the other operands."""
+        raise missing_rule_error(self, "transpose", "define transpose(self, cts, *args)")
 
 
 class Batchable:
@@ -214,7 +214,7 @@ class Batchable:
         self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
         """Outputs for a whole batch, and where in each the batch axis is. `dims` says where the operands have it."""
-        raise missing(self, "batch", "define batch(self, axis, args, dims)")
+        raise missing_rule_error(self, "batch", "define batch(self, axis, args, dims)")
 
 
 class Lowerable:
@@ -223,11 +223,13 @@ class Lowerable:
     __slots__ = ()
 
     @abstractmethod
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
         """Build the operation in StableHLO."""
-        raise missing(self, "lower", "define lower(self, builder, *operands)")
+        raise missing_rule_error(self, "lower", "define lower(self, builder, *operands)")
 
-    def lower_to(self, builder: Builder, outs: Sequence[ShapedArray], operands: Sequence[Ir]) -> Sequence[Ir]:
+    def lower_with_avals(
+        self, builder: Builder, outs: Sequence[ShapedArray], operands: Sequence[IrValue]
+    ) -> Sequence[IrValue]:
         """`lower`, where the types of the outputs are known. Families whose rules ask for them override this."""
         return self.lower(builder, *operands)
 
@@ -240,10 +242,10 @@ class Expandable:
     @abstractmethod
     def expand(self, *args: Value) -> Sequence[Value]:
         """The same computation in other operations."""
-        raise missing(self, "expand", "define expand(self, *args)")
+        raise missing_rule_error(self, "expand", "define expand(self, *args)")
 
 
-class HoldsFunctions:
+class HasCallables:
     """The operation holds functions of the user's.
 
     They may close over tracers of any handler, so batching enters the operation even where no operand differs along
@@ -255,18 +257,18 @@ class HoldsFunctions:
     __slots__ = ()
 
     @abstractmethod
-    def within(self, enter: Callable[[Handler], Handler]) -> Self:
+    def wrap_callables(self, enter: Callable[[Handler], Handler]) -> Self:
         """The same operation, each of its functions run under `enter` of the handler that is current then."""
-        raise missing(self, "within", "define within(self, enter)")
+        raise missing_rule_error(self, "wrap_callables", "define wrap_callables(self, enter)")
 
     @abstractmethod
-    def mapped(
-        self, mapper: Mapper, args: Sequence[Value], dims: Sequence[int | None]
+    def batch_callables(
+        self, mapper: BatchRunner, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
         """`batch`, for which the functions are run by `mapper`."""
-        raise missing(self, "mapped", "define mapped(self, mapper, args, dims)")
+        raise missing_rule_error(self, "batch_callables", "define batch_callables(self, mapper, args, dims)")
 
     @abstractmethod
-    def staged(self, recording: Handler, args: Sequence[Value]) -> tuple[Primitive, Sequence[Value]]:
+    def stage_callables(self, recording: Handler, args: Sequence[Value]) -> tuple[Primitive, Sequence[Value]]:
         """The operation, with its operands, that stands for this one in a program that `recording` makes."""
-        raise missing(self, "staged", "define staged(self, recording, args)")
+        raise missing_rule_error(self, "stage_callables", "define stage_callables(self, recording, args)")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tracefx.core import dtypes
-from tracefx.core.dtypes import DType, Kind
+from tracefx.core.dtypes import DType, DTypeKind
 from tracefx.core.errors import TypePromotionError
 from tracefx.core.settings import X64
 
@@ -30,7 +30,7 @@ _CHAINS: Final[tuple[tuple[str, ...], ...]] = (
     ("float*", "complex*", "c64"),
 )
 # Types so narrow that nothing promotes them further: only what lies below the weak type of their kind joins them.
-_ENDS: Final[tuple[tuple[str, str], ...]] = (
+_NARROW_TYPES: Final[tuple[tuple[str, str], ...]] = (
     *(("int*", end) for end in ("i2", "i4", "u2", "u4")),
     *(
         ("float*", dtypes.short_name(dtype))
@@ -42,11 +42,11 @@ _ENDS: Final[tuple[tuple[str, str], ...]] = (
 _SIGNED_ABOVE_U32: Final = {True: "i64", False: "i32"}
 
 _WEAK_TYPES: Final = {
-    Kind.BOOL: "bool",
-    Kind.SIGNED: "int*",
-    Kind.UNSIGNED: "int*",
-    Kind.FLOAT: "float*",
-    Kind.COMPLEX: "complex*",
+    DTypeKind.BOOL: "bool",
+    DTypeKind.SIGNED: "int*",
+    DTypeKind.UNSIGNED: "int*",
+    DTypeKind.FLOAT: "float*",
+    DTypeKind.COMPLEX: "complex*",
 }
 _WEAK_DTYPES: Final = {
     True: {"int*": dtypes.int64, "float*": dtypes.float64, "complex*": dtypes.complex128},
@@ -67,7 +67,7 @@ def promote_types(a: DType, b: DType) -> DType:
     """
     if a is b:
         return a
-    return _meet(((a, False), (b, False)), X64.value)[0]
+    return _promote(((a, False), (b, False)), X64.value)[0]
 
 
 def promote(types: Sequence[tuple[DType, bool]]) -> tuple[DType, bool]:
@@ -89,19 +89,19 @@ def promote(types: Sequence[tuple[DType, bool]]) -> tuple[DType, bool]:
     first = types[0]
     for each in types:
         if each != first:
-            return _meet(tuple(types), X64.value)
+            return _promote(tuple(types), X64.value)
     dtype, weak = first
     return dtype, weak and dtype != dtypes.bool_
 
 
 @functools.lru_cache(maxsize=4096)
-def _meet(types: tuple[tuple[DType, bool], ...], x64: bool) -> tuple[DType, bool]:
+def _promote(types: tuple[tuple[DType, bool], ...], x64: bool) -> tuple[DType, bool]:
     first = types[0][0]
     all_weak = all(weak for _, weak in types)
     if not all_weak and all(dtype == first for dtype, _ in types):
         return first, False
     # Weak operands among themselves meet by their dtypes, or weak int32 and weak int64 would lose their widths.
-    bound = _join((_node(dtype, weak and not all_weak) for dtype, weak in types), x64)
+    bound = _least_upper_bound((_node(dtype, weak and not all_weak) for dtype, weak in types), x64)
     if bound is None:
         raise TypePromotionError(_explain(types))
     default = _WEAK_DTYPES[x64].get(bound)
@@ -112,12 +112,12 @@ def _meet(types: tuple[tuple[DType, bool], ...], x64: bool) -> tuple[DType, bool
 def _node(dtype: DType, weak: bool) -> str | None:
     """The place of a type in the order; None for float0 and random keys, which have none."""
     kind = dtypes.kind(dtype)
-    if kind is Kind.FLOAT0 or kind is Kind.KEY:
+    if kind is DTypeKind.FLOAT0 or kind is DTypeKind.KEY:
         return None
     return _WEAK_TYPES[kind] if weak else dtypes.short_name(dtype)
 
 
-def _join(nodes: Iterable[str | None], x64: bool) -> str | None:
+def _least_upper_bound(nodes: Iterable[str | None], x64: bool) -> str | None:
     """The least upper bound, None if there is no upper bound at all."""
     above = [frozenset[str]() if node is None else _upper_bounds(node, x64) for node in nodes]
     common = frozenset.intersection(*above)
@@ -128,16 +128,16 @@ def _join(nodes: Iterable[str | None], x64: bool) -> str | None:
 def _upper_bounds(node: str, x64: bool) -> frozenset[str]:
     """Every type that can stand for this one, itself included."""
     links = [link for chain in _CHAINS for link in itertools.pairwise(chain)]
-    links += [*_ENDS, ("u32", _SIGNED_ABOVE_U32[x64])]
+    links += [*_NARROW_TYPES, ("u32", _SIGNED_ABOVE_U32[x64])]
     return frozenset([node]).union(*(_upper_bounds(above, x64) for below, above in links if below == node))
 
 
 def _explain(types: tuple[tuple[DType, bool], ...]) -> str:
     names = list(dict.fromkeys(f"weak {_name(dtype)}" if weak else _name(dtype) for dtype, weak in types))
     what = f"{', '.join(names[:-1])} and {names[-1]} have no dtype in common to promote to."
-    if any(dtypes.kind(dtype) is Kind.FLOAT0 for dtype, _ in types):
+    if any(dtypes.kind(dtype) is DTypeKind.FLOAT0 for dtype, _ in types):
         return f"{what} float0 is the tangent of integers and bools and takes part in no arithmetic: leave it out"
-    if any(dtypes.kind(dtype) is Kind.KEY for dtype, _ in types):
+    if any(dtypes.kind(dtype) is DTypeKind.KEY for dtype, _ in types):
         return f"{what} Random keys are no numbers: draw numbers with tracefx.random, or look at random.key_data(key)"
     widest = max((dtype for dtype, _ in types), key=dtypes.itemsize_bits)
     target = widest if dtypes.itemsize_bits(widest) > 8 else dtypes.float32

@@ -15,7 +15,7 @@ class Resident:
     __slots__ = ()
 
     @abstractmethod
-    def concrete(self, error: type[ConcretizationError]) -> NDArray:
+    def concrete_or_error(self, error: type[ConcretizationError]) -> NDArray:
         """The numbers, or `error` where they aren't known."""
 
     @property
@@ -33,22 +33,22 @@ class Resident:
 
     def is_ready(self) -> bool:
         """Whether the numbers have been computed; `block_until_ready` waits for them."""
-        self.concrete(ConcretizationError)
+        self.concrete_or_error(ConcretizationError)
         return True
 
     def is_deleted(self) -> bool:
         """Whether the memory was given back by `delete`, or away by a function that it was donated to."""
-        self.concrete(ConcretizationError)
+        self.concrete_or_error(ConcretizationError)
         return False
 
     def delete(self) -> None:
         """Give the memory back now, as soon as nobody else looks at it. The numbers can't be asked for any more."""
-        self.concrete(ConcretizationError)
+        self.concrete_or_error(ConcretizationError)
 
     def on_device_size_in_bytes(self) -> int:
         """How much memory the numbers take."""
-        return self.concrete(ConcretizationError).nbytes
+        return self.concrete_or_error(ConcretizationError).nbytes
 
     def copy_to_host_async(self) -> None:
         """Nothing: numbers on the host are there, and others are copied when they are asked for."""
-        self.concrete(ConcretizationError)
+        self.concrete_or_error(ConcretizationError)

@@ -23,20 +23,20 @@ T = TypeVar("T")
 
 
 @final
-class Entered(Generic[T]):
+class SettingFrame(Generic[T]):
     """A value that a setting was given, and the one before it. `left` says that its `with` block is over."""
 
     __slots__ = ("left", "outer", "value")
     value: T
-    outer: Entered[T] | None
+    outer: SettingFrame[T] | None
     left: bool
 
-    def __init__(self, value: T, outer: Entered[T] | None) -> None:
+    def __init__(self, value: T, outer: SettingFrame[T] | None) -> None:
         self.value = value
         self.outer = outer
         self.left = False
 
-    def in_force(self) -> Entered[T]:
+    def innermost_active(self) -> SettingFrame[T]:
         """The innermost one, from here outwards, whose block is not over."""
         found = self
         while found.left and found.outer is not None:
@@ -55,14 +55,14 @@ class Override(Generic[T]):
 
     setting: Setting[T]
     value: T
-    _entered: Entered[T] | None = field(default=None, init=False, repr=False)
-    _token: Token[Entered[T]] | None = field(default=None, init=False, repr=False)
+    _entered: SettingFrame[T] | None = field(default=None, init=False, repr=False)
+    _token: Token[SettingFrame[T]] | None = field(default=None, init=False, repr=False)
 
     def __enter__(self) -> None:
         if self._entered is not None:
             raise RuntimeError(f"{self!r} is already in force; make another override to nest one inside it")
         variable = self.setting._innermost
-        self._entered = Entered(self.value, variable.get())
+        self._entered = SettingFrame(self.value, variable.get())
         self._token = variable.set(self._entered)
 
     def __exit__(
@@ -78,8 +78,8 @@ class Override(Generic[T]):
             variable.reset(token)
         except ValueError:
             # Another context entered it, a generator's that is closed here. There it stays, with the value before it.
-            entered.value = entered.in_force().value
-        variable.set(innermost.in_force())
+            entered.value = entered.innermost_active().value
+        variable.set(innermost.innermost_active())
 
 
 @final
@@ -104,12 +104,12 @@ class Setting(Generic[T]):
     env: str
     parse: Callable[[str], T] = field(repr=False)
     default: T
-    _innermost: ContextVar[Entered[T]] = field(init=False, repr=False)
-    innermost: Callable[[], Entered[T]] = field(init=False, repr=False)
+    _innermost: ContextVar[SettingFrame[T]] = field(init=False, repr=False)
+    innermost: Callable[[], SettingFrame[T]] = field(init=False, repr=False)
     """`innermost().value` is `value` without what a property costs: for calls that count every 10 ns."""
 
     @_innermost.default
-    def _read_environment(self) -> ContextVar[Entered[T]]:
+    def _read_environment(self) -> ContextVar[SettingFrame[T]]:
         text = os.environ.get(self.env)
         value = self.default
         if text is not None:
@@ -118,10 +118,10 @@ class Setting(Generic[T]):
             except ValueError as error:
                 raise ValueError(f"environment variable {self.env}={text!r}: {error}") from None
         # The outermost one is never left, so sharing it between contexts is safe.
-        return ContextVar(self.name, default=Entered(value, None))  # noqa: B039
+        return ContextVar(self.name, default=SettingFrame(value, None))  # noqa: B039
 
     @innermost.default
-    def _bind_get(self) -> Callable[[], Entered[T]]:
+    def _bind_get(self) -> Callable[[], SettingFrame[T]]:
         return self._innermost.get
 
     @property
@@ -137,7 +137,7 @@ class Setting(Generic[T]):
         return Override(self, value)
 
 
-_WORDS: Final = {
+_BOOL_WORDS: Final = {
     "1": True,
     "true": True,
     "yes": True,
@@ -155,9 +155,9 @@ def parse_bool(text: str) -> bool:
     >>> parse_bool("on"), parse_bool("False")
     (True, False)
     """
-    word = _WORDS.get(text.strip().lower())
+    word = _BOOL_WORDS.get(text.strip().lower())
     if word is None:
-        raise ValueError(f"allowed are {', '.join(_WORDS)} (in either case); unset it for the default")
+        raise ValueError(f"allowed are {', '.join(_BOOL_WORDS)} (in either case); unset it for the default")
     return word
 
 
@@ -234,10 +234,10 @@ def compilation_cache(path: str | os.PathLike[str] | None, *, max_bytes: int = 1
     >>> with compilation_cache("/tmp/programs", max_bytes=10_000_000):
     ...     pass
     """
-    return COMPILATION_CACHE.override(None if path is None else cache_at(path, max_bytes))
+    return COMPILATION_CACHE.override(None if path is None else as_compilation_cache(path, max_bytes))
 
 
-def cache_at(path: str | os.PathLike[str], max_bytes: int = 1 << 30) -> CompilationCache:
+def as_compilation_cache(path: str | os.PathLike[str], max_bytes: int = 1 << 30) -> CompilationCache:
     """The cache in a folder, which need not exist yet; it stays the same if the working directory changes."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"a compilation cache needs the path of a folder, got {path!r} of type {type(path).__name__}")

@@ -17,13 +17,13 @@ from typing_extensions import override
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.backend import BACKEND, Device
 from tracefx.core.dtypes import NDArray
-from tracefx.core.memory import private_copy
-from tracefx.core.meshes import MESH, NO_MESH, Mesh, Part, PartitionSpec, Unconstrained, names_in
+from tracefx.core.host_memory import read_only_copy
+from tracefx.core.meshes import MESH, NO_MESH, Mesh, PartitionEntry, PartitionSpec, Unconstrained, entry_axis_names
 
 if TYPE_CHECKING:
     from tracefx.core.array import Array
 
-Index: TypeAlias = tuple[slice, ...]
+ShardIndex: TypeAlias = tuple[slice, ...]
 
 
 @final
@@ -35,18 +35,18 @@ class Tiling:
     devices: tuple[Device, ...]
     counts: tuple[int, ...]
     """Into how many pieces each axis of the array is cut."""
-    places: tuple[int, ...]
+    tile_indices: tuple[int, ...]
     """For each device the number of its tile, the last axis running fastest."""
 
     @property
-    def copies(self) -> int:
+    def num_replicas(self) -> int:
         """On how many devices each tile lies."""
         return len(self.devices) // prod(self.counts)
 
     @property
-    def order(self) -> tuple[int, ...]:
+    def device_order(self) -> tuple[int, ...]:
         """The devices' positions, tile after tile."""
-        return tuple(int(i) for i in np.argsort(self.places, kind="stable"))
+        return tuple(int(i) for i in np.argsort(self.tile_indices, kind="stable"))
 
     def tile_shape(self, shape: Shape) -> Shape:
         """The shape of each tile of an array. ValueError if an axis can't be cut into equal pieces."""
@@ -58,14 +58,14 @@ class Tiling:
                 )
         return tuple([n // count for n, count in zip(shape, self.counts, strict=True)])
 
-    def indices(self, shape: Shape) -> list[Index]:
+    def indices(self, shape: Shape) -> list[ShardIndex]:
         """For each device the part of an array that it has."""
         return list(_indices(self, shape))
 
-    def _indices(self, shape: Shape) -> list[Index]:
+    def _indices(self, shape: Shape) -> list[ShardIndex]:
         tile = self.tile_shape(shape)
         found = []
-        for place in self.places:
+        for place in self.tile_indices:
             steps = np.unravel_index(place, self.counts) if self.counts else ()
             found.append(
                 tuple(
@@ -77,7 +77,7 @@ class Tiling:
             )
         return found
 
-    def cut(self, host: NDArray, here: Sequence[bool], copied: bool = False) -> list[NDArray]:
+    def split_tiles(self, host: NDArray, here: Sequence[bool], copied: bool = False) -> list[NDArray]:
         """The tiles on some of the devices: views, or `copied`, in which case devices with the same tile share it.
 
         The array may have more axes than are cut, behind them.
@@ -85,17 +85,17 @@ class Tiling:
         indices = self.indices(host.shape[: len(self.counts)])
         parts: dict[int, NDArray] = {}
         found = []
-        for place, index, is_here in zip(self.places, indices, here, strict=True):
+        for place, index, is_here in zip(self.tile_indices, indices, here, strict=True):
             if is_here:
                 if place not in parts:
                     part = host[index]
-                    parts[place] = private_copy(part, host.dtype) if copied else np.asarray(part)
+                    parts[place] = read_only_copy(part, host.dtype) if copied else np.asarray(part)
                 found.append(parts[place])
         return found
 
 
 @functools.lru_cache(maxsize=1024)
-def _indices(tiling: Tiling, shape: Shape) -> list[Index]:
+def _indices(tiling: Tiling, shape: Shape) -> list[ShardIndex]:
     return tiling._indices(shape)
 
 
@@ -148,12 +148,12 @@ class Sharding(ABC):
         shape = tuple(global_shape)
         return self.tiling(len(shape)).tile_shape(shape)
 
-    def devices_indices_map(self, global_shape: Sequence[int]) -> Mapping[Device, Index]:
+    def devices_indices_map(self, global_shape: Sequence[int]) -> Mapping[Device, ShardIndex]:
         """For each device the part of the array that it has."""
         shape = tuple(global_shape)
         return dict(zip(self.devices, self.tiling(len(shape)).indices(shape), strict=True))
 
-    def addressable_devices_indices_map(self, global_shape: Sequence[int]) -> Mapping[Device, Index]:
+    def addressable_devices_indices_map(self, global_shape: Sequence[int]) -> Mapping[Device, ShardIndex]:
         """`devices_indices_map` for the devices of this process."""
         mine = self.addressable_devices
         return {d: index for d, index in self.devices_indices_map(global_shape).items() if d in mine}
@@ -163,12 +163,12 @@ class Sharding(ABC):
         mine, others = self.tiling(ndim), other.tiling(ndim)
         if mine.counts != others.counts:
             return False
-        return dict(zip(mine.devices, mine.places, strict=True)) == dict(
-            zip(others.devices, others.places, strict=True)
+        return dict(zip(mine.devices, mine.tile_indices, strict=True)) == dict(
+            zip(others.devices, others.tile_indices, strict=True)
         )
 
 
-Place: TypeAlias = Device | Sharding
+DeviceOrSharding: TypeAlias = Device | Sharding
 """Where an array may be put."""
 
 
@@ -199,12 +199,12 @@ class SingleDeviceSharding(Sharding):
         return True
 
 
-def alone_on(device: Device) -> SingleDeviceSharding:
+def single_device_sharding(device: Device) -> SingleDeviceSharding:
     """The sharding of what lies on one device: always the same object, as calls look for that first."""
-    return _alone_on(device)  # type: ignore[arg-type]  # devices are hashable, which their protocol need not say
+    return _single_device_sharding(device)  # type: ignore[arg-type]  # devices are hashable, which their protocol need not say
 
 
-_alone_on = functools.lru_cache(maxsize=4096)(SingleDeviceSharding)
+_single_device_sharding = functools.lru_cache(maxsize=4096)(SingleDeviceSharding)
 
 
 @final
@@ -247,7 +247,7 @@ class NamedSharding(Sharding):
         parts = self.spec.of_rank(ndim)
         if any(isinstance(part, Unconstrained) for part in parts):
             raise ValueError(f"{self.spec} leaves it to the compiler where an array lies, which none is there to say")
-        along = [names_in(part) for part in parts]
+        along = [entry_axis_names(part) for part in parts]
         counts = tuple([self.mesh.size_of(names) for names in along])
         order = [name for names in along for name in names]
         rest = [name for name in self.mesh.axis_names if name not in order]
@@ -272,7 +272,7 @@ class Shard:
     """The part of an array that lies on one device of this process."""
 
     device: Device
-    index: Index
+    index: ShardIndex
     """Which part it is."""
     replica_id: int
     """Which copy of it: 0 on one device, 1 on the next that has the same part."""
@@ -280,21 +280,21 @@ class Shard:
     """The part itself; None if the device is another process's."""
 
 
-def named(tiling: Tiling, mesh: Mesh) -> NamedSharding:
+def to_named_sharding(tiling: Tiling, mesh: Mesh) -> NamedSharding:
     """What a tiling is called on a mesh; if its axes don't do, on one that is made for it."""
     if mesh.flat == tiling.devices:
-        for parts in _choices(tiling.counts, dict(mesh.shape)):
-            sharding = NamedSharding(mesh, PartitionSpec(*_trimmed(parts)))
+        for parts in _axis_assignments(tiling.counts, dict(mesh.shape)):
+            sharding = NamedSharding(mesh, PartitionSpec(*_strip_trailing_none(parts)))
             if sharding.tiling(len(tiling.counts)) == tiling:
                 return sharding
     devices = np.empty(len(tiling.devices), object)
-    devices[:] = [tiling.devices[i] for i in tiling.order]
+    devices[:] = [tiling.devices[i] for i in tiling.device_order]
     names = [f"axis{i}" for i in range(len(tiling.counts))]
-    own = Mesh(devices.reshape((*tiling.counts, tiling.copies)), [*names, "copies"])
+    own = Mesh(devices.reshape((*tiling.counts, tiling.num_replicas)), [*names, "copies"])
     return NamedSharding(own, PartitionSpec(*names))
 
 
-def _choices(counts: Sequence[int], sizes: dict[str, int]) -> Iterator[tuple[Part, ...]]:
+def _axis_assignments(counts: Sequence[int], sizes: dict[str, int]) -> Iterator[tuple[PartitionEntry, ...]]:
     """All ways to lay axes that are cut into so many pieces along axes of a mesh."""
     if not counts:
         yield ()
@@ -304,11 +304,11 @@ def _choices(counts: Sequence[int], sizes: dict[str, int]) -> Iterator[tuple[Par
         for names in permutations(free, k):
             if prod([sizes[name] for name in names]) == counts[0]:
                 left = {name: size for name, size in sizes.items() if name not in names}
-                for rest in _choices(counts[1:], left):
+                for rest in _axis_assignments(counts[1:], left):
                     yield (names if k else None, *rest)
 
 
-def _trimmed(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+def _strip_trailing_none(parts: tuple[PartitionEntry, ...]) -> tuple[PartitionEntry, ...]:
     while parts and parts[-1] is None:
         parts = parts[:-1]
     return parts
@@ -316,7 +316,7 @@ def _trimmed(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 @final
 @frozen
-class Wishes:
+class RequestedShardings:
     """Where the inputs and outputs of a program are to lie; `None` where nobody says."""
 
     inputs: tuple[Sharding | None, ...]
@@ -325,7 +325,7 @@ class Wishes:
 
 @final
 @frozen
-class Placing:
+class ShardingAssignment:
     """Where a program runs and where its inputs and outputs lie; `None` for what the compiler may choose."""
 
     devices: tuple[Device, ...]
@@ -348,7 +348,7 @@ def as_sharding(given: Sharding | PartitionSpec, what: str) -> Sharding:
     return NamedSharding(mesh, given)
 
 
-def require_cut(aval: ShapedArray, sharding: Sharding, what: str) -> None:
+def require_shardable(aval: ShapedArray, sharding: Sharding, what: str) -> None:
     """ValueError, which says `what` the array is, unless the sharding can be that of an array of this type."""
     try:
         sharding.shard_shape(aval.shape)

@@ -7,11 +7,11 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from attrs import field, frozen
 
-from tracefx.core.tree_nodes import NODES, TreeDef, one_level, tuple_fields, type_name
 from tracefx.core.tree_paths import DictKey, FlattenedIndexKey, GetAttrKey, KeyPath, SequenceKey, keystr
+from tracefx.core.tree_registry import NODE_REGISTRY, TreeDef, children_with_keys, namedtuple_fields, type_name
 
 NodeKind: TypeAlias = Literal["leaf", "none", "tuple", "list", "dict", "namedtuple", "custom"]
-_KINDS: Final[Mapping[type, NodeKind]] = {type(None): "none", tuple: "tuple", list: "list", dict: "dict"}
+_NODE_KINDS: Final[Mapping[type, NodeKind]] = {type(None): "none", tuple: "tuple", list: "list", dict: "dict"}
 
 
 @frozen
@@ -33,28 +33,28 @@ class TreeDescription:
         >>> describe(structure((1, [2]))).build()
         PyTreeDef((*, [*]))
         """
-        native = NODES.load()
+        native = NODE_REGISTRY.load()
         if self.type is None:
-            return native.node(None, ())
-        if self.kind == "custom" and not NODES.knows(self.type):
-            NODES.adopt([self.type])
-            if not NODES.knows(self.type):
+            return native.make_treedef(None, ())
+        if self.kind == "custom" and not NODE_REGISTRY.is_registered(self.type):
+            NODE_REGISTRY.adopt([self.type])
+            if not NODE_REGISTRY.is_registered(self.type):
                 raise TypeError(
                     f"{type_name(self.type)} is not registered as a pytree node here; register it before building this"
                     " structure, as the process that described it did"
                 )
         metadata = list(cast(tuple[object, ...], self.metadata)) if self.kind == "dict" else self.metadata
-        return native.node((self.type, metadata), [child.build() for child in self.children])
+        return native.make_treedef((self.type, metadata), [child.build() for child in self.children])
 
 
-def plain_text(tree: TreeDescription) -> str | None:
+def treedef_text(tree: TreeDescription) -> str | None:
     """The structure as Python writes it, with `*` for leaves; `None` if more is in it than that can say.
 
     That is classes, and keys of dicts other than strings and numbers.
     """
     if tree.kind == "leaf" or tree.kind == "none":
         return "*" if tree.kind == "leaf" else "None"
-    children = [plain_text(child) for child in tree.children]
+    children = [treedef_text(child) for child in tree.children]
     texts = [text for text in children if text is not None]
     if len(texts) < len(children):
         return None
@@ -83,7 +83,7 @@ def describe(treedef: TreeDef) -> TreeDescription:
     if data is None:
         return _LEAF
     nodetype, metadata = data
-    kind = _KINDS.get(nodetype, "custom" if tuple_fields(nodetype) is None else "namedtuple")
+    kind = _NODE_KINDS.get(nodetype, "custom" if namedtuple_fields(nodetype) is None else "namedtuple")
     if kind == "dict":
         metadata = tuple(cast(list[object], metadata))
     return TreeDescription(kind, nodetype, metadata, tuple([describe(child) for child in treedef.children()]))
@@ -91,10 +91,14 @@ def describe(treedef: TreeDef) -> TreeDescription:
 
 def _reduce(treedef: TreeDef) -> str | tuple[Any, ...]:
     """Pickles structures of trees flattened here by their description, and jax's as they would be without us."""
-    return (TreeDescription.build, (describe(treedef),)) if NODES.load().owns(treedef) else treedef.__reduce_ex__(4)
+    return (
+        (TreeDescription.build, (describe(treedef),))
+        if NODE_REGISTRY.load().flattened_here(treedef)
+        else treedef.__reduce_ex__(4)
+    )
 
 
-NODES.pickle_by(_reduce)
+NODE_REGISTRY.set_reducer(_reduce)
 
 
 @frozen(eq=False)
@@ -152,13 +156,13 @@ def _child_keys(treedef: TreeDef) -> KeyPath:
         return tuple(map(SequenceKey, range(n)))
     if nodetype is dict:
         return tuple(map(DictKey, cast(list[object], metadata)))
-    if (names := tuple_fields(nodetype)) is not None:
+    if (names := namedtuple_fields(nodetype)) is not None:
         return tuple(map(GetAttrKey, names))
-    native = NODES.load()
+    native = NODE_REGISTRY.load()
     try:
         # Only a value can be asked for its keys. Its class may refuse placeholders, in whatever way.
-        value = native.node(data, [native.node(None, ())] * n).unflatten([object()] * n)
-        keys = [key for key, _ in one_level(value)]
+        value = native.make_treedef(data, [native.make_treedef(None, ())] * n).unflatten([object()] * n)
+        keys = [key for key, _ in children_with_keys(value)]
     except Exception:
         keys = []
     return tuple(keys) if len(keys) == n else tuple(map(FlattenedIndexKey, range(n)))
@@ -169,14 +173,14 @@ def _show_node(treedef: TreeDef) -> str:
     if data is None:
         return "a leaf"
     nodetype, metadata = data
-    match _KINDS.get(nodetype):
+    match _NODE_KINDS.get(nodetype):
         case "none":
             return "None, a node without leaves"
         case "dict":
             return f"a dict with the keys {metadata}"
         case "tuple" | "list" as kind:
             return f"a {kind} of length {n}"
-        case _ if tuple_fields(nodetype) is not None:
+        case _ if namedtuple_fields(nodetype) is not None:
             return f"a named tuple {type_name(nodetype)}"
         case _:
             return f"a {type_name(nodetype)} with {n} child{'' if n == 1 else 'ren'} and the metadata {metadata!r}"
@@ -201,12 +205,12 @@ def require_same_structure(
     if expected == got or (difference := first_difference(expected, got)) is None:
         return
     raise TypeError(
-        f"{what} does not have the right structure. The first difference is at {_place(difference.path)}:\n"
+        f"{what} does not have the right structure. The first difference is at {_path_text(difference.path)}:\n"
         f"{difference.show(expected_name, got_name)}\n{expected_name}: {expected}\n{got_name}: {got}"
     )
 
 
-def _place(path: KeyPath) -> str:
+def _path_text(path: KeyPath) -> str:
     return keystr(path) or "the root"
 
 

@@ -17,16 +17,16 @@ import attrs
 import numpy as np
 from attrs import frozen
 
-from tracefx.core.tree_nodes import NODES, one_level, type_name
-from tracefx.core.tree_nodes import IsLeaf as IsLeaf
-from tracefx.core.tree_nodes import PyTree as PyTree
-from tracefx.core.tree_nodes import TreeDef as TreeDef
 from tracefx.core.tree_paths import DictKey as DictKey
 from tracefx.core.tree_paths import FlattenedIndexKey as FlattenedIndexKey
 from tracefx.core.tree_paths import GetAttrKey as GetAttrKey
 from tracefx.core.tree_paths import KeyPath as KeyPath
 from tracefx.core.tree_paths import SequenceKey as SequenceKey
 from tracefx.core.tree_paths import keystr as keystr
+from tracefx.core.tree_registry import NODE_REGISTRY, children_with_keys, type_name
+from tracefx.core.tree_registry import IsLeaf as IsLeaf
+from tracefx.core.tree_registry import PyTree as PyTree
+from tracefx.core.tree_registry import TreeDef as TreeDef
 from tracefx.core.tree_structures import Difference as Difference
 from tracefx.core.tree_structures import TreeDescription as TreeDescription
 from tracefx.core.tree_structures import describe as describe
@@ -63,7 +63,7 @@ def register_pytree_node(
     >>> leaves([Pair(1, 2), 3])
     [1, 2, 3]
     """
-    NODES.add(
+    NODE_REGISTRY.add(
         nodetype,
         lambda registry: registry.register_node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func),
     )
@@ -188,7 +188,7 @@ def register_dataclass(
                 f" which takes {list(fields)}"
             )
     cls: type = nodetype
-    NODES.add(cls, lambda registry: registry.register_dataclass_node(cls, list(data), list(meta)))
+    NODE_REGISTRY.add(cls, lambda registry: registry.register_dataclass_node(cls, list(data), list(meta)))
     return nodetype
 
 
@@ -261,7 +261,7 @@ register_pytree_with_keys(
 
 
 @frozen
-class _Whole(Generic[T]):
+class _OpaquePartial(Generic[T]):
     """Keeps `functools.partial` from merging a partial function with the arguments it already holds."""
 
     call: functools.partial[T]
@@ -280,7 +280,7 @@ class Partial(functools.partial[T]):
     __slots__ = ()
 
     def __new__(cls, func: Callable[..., T], /, *args: object, **kwargs: object) -> Self:
-        whole: Callable[..., T] = _Whole(func) if isinstance(func, functools.partial) else func
+        whole: Callable[..., T] = _OpaquePartial(func) if isinstance(func, functools.partial) else func
         return super().__new__(cls, whole, *args, **kwargs)
 
 
@@ -294,19 +294,19 @@ register_pytree_node(
 # --- flattening -------------------------------------------------------------------------------------------------------
 
 # Types that are certainly leaves, so that finding them costs one look into a set.
-_PLAIN: Final = frozenset(
+_LEAF_TYPES: Final = frozenset(
     {bool, int, float, complex, str, bytes, object, np.ndarray, np.float32, np.int32, np.float64, type(None)}
 )
 
 
-def flatten_leaves(
+def flatten_with_known_types(
     tree: PyTree, known: frozenset[type], is_leaf: IsLeaf | None = None, *, none_is_leaf: bool = False
 ) -> tuple[list[object], TreeDef]:
     """`flatten` for callers who know the types of nearly all their leaves: those cost one look into `known` each.
 
     `known` must not contain a type that anybody registers as a node. With `none_is_leaf`, None is a leaf.
     """
-    native = NODES.native or NODES.load()
+    native = NODE_REGISTRY.native or NODE_REGISTRY.load()
     registry = native.none_is_leaf if none_is_leaf else native.registry
     try:
         flat, treedef = registry.flatten(tree, is_leaf)
@@ -314,18 +314,18 @@ def flatten_leaves(
             return flat, treedef
         # What has been adopted may have more to adopt inside; what `is_leaf` keeps whole stays among the leaves.
         seen: set[type] = set()
-        while (found := NODES.adopt({*builtins.map(type, flat)} - known)) - seen:
+        while (found := NODE_REGISTRY.adopt({*builtins.map(type, flat)} - known)) - seen:
             seen |= found
             flat, treedef = registry.flatten(tree, is_leaf)
     except ValueError as error:
-        raise _explained(error, tree, is_leaf) from error.__cause__
+        raise _explain_flatten_error(error, tree, is_leaf) from error.__cause__
     return flat, treedef
 
 
-def _explained(error: ValueError, tree: PyTree, is_leaf: IsLeaf | None) -> ValueError:
+def _explain_flatten_error(error: ValueError, tree: PyTree, is_leaf: IsLeaf | None) -> ValueError:
     """The error, or a better one if it is that the keys of a dict cannot be sorted."""
     if isinstance(error, UnsortableKeysError) or "sorting pytree dictionary keys" in str(error):
-        for path, subtree in _dicts(tree, is_leaf, ()):
+        for path, subtree in _iter_dicts(tree, is_leaf, ()):
             try:
                 sorted(subtree)
             except TypeError:
@@ -333,17 +333,17 @@ def _explained(error: ValueError, tree: PyTree, is_leaf: IsLeaf | None) -> Value
     return error
 
 
-def _dicts(tree: PyTree, is_leaf: IsLeaf | None, path: KeyPath) -> Iterator[tuple[KeyPath, dict[Any, object]]]:
+def _iter_dicts(tree: PyTree, is_leaf: IsLeaf | None, path: KeyPath) -> Iterator[tuple[KeyPath, dict[Any, object]]]:
     if is_leaf is not None and is_leaf(tree):
         return
     if type(tree) in (dict, collections.defaultdict):
         yield path, cast(dict[Any, object], tree)
     try:
-        children = one_level(tree)
+        children = children_with_keys(tree)
     except ValueError:  # a dict that has been yielded
         return
     for key, child in children:
-        yield from _dicts(child, is_leaf, (*path, key))
+        yield from _iter_dicts(child, is_leaf, (*path, key))
 
 
 def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:
@@ -357,7 +357,7 @@ def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[Any], Tre
     >>> flatten({"b": [1, None], "a": (2, 3)})
     ([2, 3, 1], PyTreeDef({'a': (*, *), 'b': [*, None]}))
     """
-    return flatten_leaves(tree, _PLAIN, is_leaf)
+    return flatten_with_known_types(tree, _LEAF_TYPES, is_leaf)
 
 
 def leaves(tree: PyTree, is_leaf: IsLeaf | None = None) -> list[Any]:
@@ -366,7 +366,7 @@ def leaves(tree: PyTree, is_leaf: IsLeaf | None = None) -> list[Any]:
     >>> leaves([1, {"x": (2, None)}])
     [1, 2]
     """
-    return flatten_leaves(tree, _PLAIN, is_leaf)[0]
+    return flatten_with_known_types(tree, _LEAF_TYPES, is_leaf)[0]
 
 
 def structure(tree: PyTree, is_leaf: IsLeaf | None = None) -> TreeDef:
@@ -375,7 +375,7 @@ def structure(tree: PyTree, is_leaf: IsLeaf | None = None) -> TreeDef:
     >>> structure([1, {"x": (2, None)}])
     PyTreeDef([*, {'x': (*, None)}])
     """
-    return flatten_leaves(tree, _PLAIN, is_leaf)[1]
+    return flatten_with_known_types(tree, _LEAF_TYPES, is_leaf)[1]
 
 
 @functools.cache
@@ -405,23 +405,23 @@ def flatten_with_path(
     >>> [(keystr(path), leaf) for path, leaf in flatten_with_path({"a": [1, 2]})[0]]
     [("['a'][0]", 1), ("['a'][1]", 2)]
     """
-    native = NODES.native or NODES.load()
+    native = NODE_REGISTRY.native or NODE_REGISTRY.load()
     predicate: Callable[[KeyPath, Any], bool] | None = None
     if is_leaf is not None:
         asked = is_leaf
         if is_leaf_takes_path:
-            predicate = lambda path, x: asked(native.own_path(path), x)  # noqa: E731  # one of two short forms
+            predicate = lambda path, x: asked(native.convert_path(path), x)  # noqa: E731  # one of two short forms
         else:
             predicate = lambda _, x: asked(x)  # noqa: E731
     try:
         flat, treedef = native.registry.flatten_with_path(tree, predicate)
         seen: set[type] = set()
-        while (found := NODES.adopt({type(leaf) for _, leaf in flat} - _PLAIN)) - seen:
+        while (found := NODE_REGISTRY.adopt({type(leaf) for _, leaf in flat} - _LEAF_TYPES)) - seen:
             seen |= found
             flat, treedef = native.registry.flatten_with_path(tree, predicate)
     except ValueError as error:
-        raise _explained(error, tree, None if is_leaf_takes_path else is_leaf) from error.__cause__
-    return [(native.own_path(path), leaf) for path, leaf in flat], treedef
+        raise _explain_flatten_error(error, tree, None if is_leaf_takes_path else is_leaf) from error.__cause__
+    return [(native.convert_path(path), leaf) for path, leaf in flat], treedef
 
 
 def all_leaves(iterable: Iterable[object], is_leaf: IsLeaf | None = None) -> bool:
@@ -455,7 +455,7 @@ def flatten_up_to(treedef: TreeDef, tree: PyTree, what: str = "the tree") -> lis
     except ValueError as error:
         full = structure(tree)
         if first_difference(treedef, full, prefix=True) is None:
-            raise _explained(error, tree, None) from error.__cause__
+            raise _explain_flatten_error(error, tree, None) from error.__cause__
         raise prefix_error("the first tree", treedef, what, full) from None
 
 
@@ -533,17 +533,17 @@ def broadcast_prefix(
     in_axes: PyTreeDef((*, (*,)))
     the arguments: PyTreeDef((*, [*]))
     """
-    entries, treedef = flatten_leaves(prefix, _PLAIN, is_leaf, none_is_leaf=none_is_leaf)
-    full = tree_or_treedef if NODES.load().is_treedef(tree_or_treedef) else structure(tree_or_treedef)
+    entries, treedef = flatten_with_known_types(prefix, _LEAF_TYPES, is_leaf, none_is_leaf=none_is_leaf)
+    full = tree_or_treedef if NODE_REGISTRY.load().is_treedef(tree_or_treedef) else structure(tree_or_treedef)
     if treedef == full:
         return entries
     spread: list[object] = []
-    if not _spread(iter(entries), treedef, full, spread):
+    if not _broadcast(iter(entries), treedef, full, spread):
         raise prefix_error(what, treedef, of, full)
     return spread
 
 
-def _spread(entries: Iterator[object], prefix: TreeDef, full: TreeDef, out: list[object]) -> bool:
+def _broadcast(entries: Iterator[object], prefix: TreeDef, full: TreeDef, out: list[object]) -> bool:
     data = prefix.node_data()
     if data is None:
         out.extend([next(entries)] * full.num_leaves)
@@ -552,5 +552,5 @@ def _spread(entries: Iterator[object], prefix: TreeDef, full: TreeDef, out: list
         return False
     children, others = prefix.children(), full.children()
     return len(children) == len(others) and all(
-        _spread(entries, child, other, out) for child, other in zip(children, others, strict=True)
+        _broadcast(entries, child, other, out) for child, other in zip(children, others, strict=True)
     )

@@ -10,15 +10,15 @@ import numpy as np
 from typing_extensions import CapsuleType, override
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, is_jaxs, stands_for_array
-from tracefx.core.avals import Shape, ShapedArray, shared
+from tracefx.core.array import Array, ArrayLike, has_jax_array_method, is_jax_array
+from tracefx.core.avals import Shape, ShapedArray, intern_aval
 from tracefx.core.backend import BACKEND, Buffer, Device
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.errors import ConcretizationError, DeletedArrayError
-from tracefx.core.kernels import quietly
-from tracefx.core.key_words import keys_of, words_of
+from tracefx.core.host_memory import read_only_copy
+from tracefx.core.kernel_context import call_kernel
+from tracefx.core.key_data import from_key_data, to_key_data
 from tracefx.core.literal import Literal, Scalar
-from tracefx.core.memory import private_copy
 from tracefx.core.settings import X64
 from tracefx.core.shardings import Shard, Sharding, SingleDeviceSharding
 
@@ -36,11 +36,11 @@ class ConcreteArray(Array):
     one of those.
     """
 
-    __slots__ = ("__weakref__", "aval", "away", "buffer", "host")
+    __slots__ = ("__weakref__", "aval", "device_copy", "buffer", "host")
     aval: ShapedArray  # slots in place of properties, since every dispatch reads them
     buffer: Buffer | None  # on a device, if there is one yet
     host: NDArray | None  # in host memory, if they are there; `numpy` gives them wherever they are
-    away: tuple[Sharding, Buffer]  # a copy on another device that programs took them to; missing where there is none
+    device_copy: tuple[Sharding, Buffer]  # a copy on the device that programs run on; unset if there is none
 
     def __init__(self, aval: ShapedArray, host: NDArray | None, buffer: Buffer | None = None) -> None:
         self.aval = aval
@@ -53,10 +53,10 @@ class ConcreteArray(Array):
         if host is None:
             if self.buffer is None:
                 raise DeletedArrayError(f"the array of type {self.aval} was deleted: keep a copy before that")
-            host = self.host = keys_of(BACKEND.value.read(self.buffer), self.aval.dtype)
+            host = self.host = from_key_data(BACKEND.value.read(self.buffer), self.aval.dtype)
         return host
 
-    def adopt(self, buffer: Buffer) -> None:
+    def attach_buffer(self, buffer: Buffer) -> None:
         """Keep the device buffer that a first use made. A large host copy goes: the buffer can be read in place."""
         self.buffer = buffer
         if self.aval.nbytes > _WORTH_FREEING:
@@ -79,8 +79,8 @@ class ConcreteArray(Array):
         buffer, self.host = self.buffer, None
         if buffer is not None:
             BACKEND.value.delete(buffer)
-        if hasattr(self, "away"):
-            del self.away
+        if hasattr(self, "device_copy"):
+            del self.device_copy
 
     @override
     def on_device_size_in_bytes(self) -> int:
@@ -90,7 +90,7 @@ class ConcreteArray(Array):
     def copy_to_host_async(self) -> None:
         pass
 
-    def drop_view(self) -> None:
+    def drop_host_view(self) -> None:
         """Drops the host view of the buffer, so that a program that the buffer is donated to can use its memory."""
         if self.buffer is not None:
             self.host = None
@@ -123,7 +123,7 @@ class ConcreteArray(Array):
         return False
 
     @override
-    def concrete(self, error: type[ConcretizationError]) -> NDArray:
+    def concrete_or_error(self, error: type[ConcretizationError]) -> NDArray:
         host = self.numpy()
         if dtypes.is_key(host.dtype):
             raise TypeError(
@@ -151,14 +151,19 @@ class ConcreteArray(Array):
         copy: bool | None = None,
     ) -> CapsuleType:
         if dtypes.is_key(self.aval.dtype):
-            self.concrete(ConcretizationError)
+            self.concrete_or_error(ConcretizationError)
         _check_export(stream, dl_device)
-        if max_version is not None and max_version >= (1, 0) and self.aval.dtype.isbuiltin == 1 and _SAYS_READ_ONLY:
+        if (
+            max_version is not None
+            and max_version >= (1, 0)
+            and self.aval.dtype.isbuiltin == 1
+            and _DLPACK_HAS_READ_ONLY
+        ):
             # Such a capsule lies anywhere, and says that nobody may write to it unless it is a copy.
-            host = np.array(self.numpy()) if copy else self.concrete(ConcretizationError)
+            host = np.array(self.numpy()) if copy else self.concrete_or_error(ConcretizationError)
             return host.__dlpack__(max_version=max_version)
         if copy:
-            return ConcreteArray(self.aval, private_copy(self.numpy(), self.aval.dtype)).__dlpack__()
+            return ConcreteArray(self.aval, read_only_copy(self.numpy(), self.aval.dtype)).__dlpack__()
         buffer = self.buffer
         if buffer is None:
             buffer = BACKEND.value.put(self.numpy(), None)
@@ -167,7 +172,7 @@ class ConcreteArray(Array):
 
     def __buffer__(self, flags: int, /) -> memoryview:
         """The numbers for `memoryview(x)` from Python 3.12 on (PEP 688), not to be written to."""
-        return self.concrete(ConcretizationError).data
+        return self.concrete_or_error(ConcretizationError).data
 
     def __copy__(self) -> ConcreteArray:
         """An array of its own, which stays when this one is deleted or donated."""
@@ -178,12 +183,12 @@ class ConcreteArray(Array):
 
     @override
     def __reduce__(self) -> tuple[Callable[[NDArray, bool], ConcreteArray], tuple[NDArray, bool]]:
-        return _unpickled, (self.numpy(), self.aval.weak_type)
+        return _unpickle, (self.numpy(), self.aval.weak_type)
 
     @override
     def __repr__(self) -> str:
         if dtypes.is_key(self.aval.dtype):
-            return f"Array({self.aval}, words={words_of(self.numpy()).tolist()})"
+            return f"Array({self.aval}, words={to_key_data(self.numpy()).tolist()})"
         body = np.array2string(self.numpy(), separator=", ", prefix="Array(")
         weak = ", weak_type=True" if self.aval.weak_type else ""
         if not self.aval.size:
@@ -201,7 +206,7 @@ class ConcreteArray(Array):
         return format(host if host.ndim else host[()], spec)
 
 
-_SAYS_READ_ONLY: Final = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
+_DLPACK_HAS_READ_ONLY: Final = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 """Whether NumPy makes the capsules of DLPack 1.0; those of before can't say that memory is read-only."""
 
 
@@ -216,11 +221,11 @@ def _check_export(stream: int | None, dl_device: tuple[int, int] | None) -> None
         )
 
 
-def _unpickled(host: NDArray, weak_type: bool) -> ConcreteArray:
-    return ConcreteArray(ShapedArray(host.shape, host.dtype, weak_type), private_copy(host, host.dtype))
+def _unpickle(host: NDArray, weak_type: bool) -> ConcreteArray:
+    return ConcreteArray(ShapedArray(host.shape, host.dtype, weak_type), read_only_copy(host, host.dtype))
 
 
-_PYTHON: Final = frozenset({bool, int, float, complex})
+_PYTHON_SCALARS: Final = frozenset({bool, int, float, complex})
 
 
 def as_value(x: ArrayLike, what: str = "argument") -> Value:
@@ -234,7 +239,7 @@ def as_value(x: ArrayLike, what: str = "argument") -> Value:
     kind = type(x)
     if kind is ConcreteArray or kind is Literal:
         return x  # type: ignore[return-value]  # narrowed by `type(x) is`, which is faster than isinstance
-    if kind in _PYTHON:
+    if kind in _PYTHON_SCALARS:
         return Literal(x, _number_aval(dtypes.scalar_dtype(kind)))  # type: ignore[arg-type]  # narrowed as above
     if isinstance(x, (Array, Literal)):
         return x
@@ -245,20 +250,20 @@ def as_value(x: ArrayLike, what: str = "argument") -> Value:
         x = x[()]
     if isinstance(x, np.generic):
         dtype = dtypes.canonicalize(dtypes.as_dtype(x.dtype))
-        scalar: Scalar = (x if x.dtype == dtype else quietly(x.astype, dtype)).item()
+        scalar: Scalar = (x if x.dtype == dtype else call_kernel(x.astype, dtype)).item()
         return Literal(scalar, ShapedArray((), dtype))
-    if is_jaxs(x):
-        return from_jaxs(x)
-    found = plain(x)
+    if is_jax_array(x):
+        return from_jax_array(x)
+    found = unwrap_arraylike(x)
     if found is not x:
         return as_value(found, what)
-    hint = of_jax(x) or "; turn sequences into arrays with tracefx.numpy.asarray"
+    hint = jax_hint(x) or "; turn sequences into arrays with tracefx.numpy.asarray"
     raise TypeError(
         f"{what} must be an array or a number, got {x!r} of type {kind.__module__}.{kind.__qualname__}{hint}"
     )
 
 
-def plain(x: Any) -> ArrayLike:
+def unwrap_arraylike(x: Any) -> ArrayLike:
     """A number of a subclass of `int`, `float` or `complex` as that Python number, and the array that an object with
     a method `__jax_array__` stands for. Anything else is returned as it is."""
     if not isinstance(x, np.generic):  # np.float64 is a subclass of float
@@ -268,7 +273,7 @@ def plain(x: Any) -> ArrayLike:
             return float(x)
         if isinstance(x, complex):
             return complex(x)
-        if stands_for_array(x):
+        if has_jax_array_method(x):
             return x.__jax_array__()  # type: ignore[no-any-return]  # checked by who asks
     return x  # type: ignore[no-any-return]  # as above
 
@@ -282,13 +287,13 @@ def require_no_mask(x: NDArray) -> None:
         )
 
 
-def key_of_word(word: int, dtype: DType) -> ConcreteArray:
+def filled_key(word: int, dtype: DType) -> ConcreteArray:
     """A random key of this dtype, without axes, each of whose words is `word`."""
-    words = np.full(dtypes.key_words(dtype), word, np.int64).astype(np.uint32)
-    return ConcreteArray(ShapedArray((), dtype), keys_of(words, dtype))
+    words = np.full(dtypes.key_data_size(dtype), word, np.int64).astype(np.uint32)
+    return ConcreteArray(ShapedArray((), dtype), from_key_data(words, dtype))
 
 
-def of_jax(x: object) -> str:
+def jax_hint(x: object) -> str:
     """What messages say to do with a tracer or random keys of JAX; nothing for anything else."""
     if type(x).__module__.partition(".")[0] not in ("jax", "jaxlib"):
         return ""
@@ -298,13 +303,13 @@ def of_jax(x: object) -> str:
     )
 
 
-def from_jaxs(x: Any) -> ConcreteArray:
+def from_jax_array(x: Any) -> ConcreteArray:
     """An array with the numbers and the type of one of JAX, whose memory nobody writes to: it is shared."""
     devices = x.devices()
     dtype = dtypes.as_dtype(x.dtype)
-    aval = shared(ShapedArray(x.shape, dtype, bool(x.weak_type) and not dtypes.is_bool(dtype)))
+    aval = intern_aval(ShapedArray(x.shape, dtype, bool(x.weak_type) and not dtypes.is_bool(dtype)))
     if len(devices) == 1 and next(iter(devices)).platform != "cpu":
-        return BACKEND.value.taken(x, aval.weak_type)
+        return BACKEND.value.import_array(x, aval.weak_type)
     return ConcreteArray(aval, np.asarray(x))
 
 
@@ -335,9 +340,9 @@ def read_only(host: NDArray) -> NDArray:
 def from_numpy(x: NDArray, dtype: dtypes.DType | None = None) -> ConcreteArray:
     """An array with the numbers of `x`, whose memory is copied if anyone could write to it."""
     require_no_mask(x)
-    aval = numpy_aval(x.shape, x.dtype, X64.value) if dtype is None else shared(ShapedArray(x.shape, dtype))
+    aval = numpy_aval(x.shape, x.dtype, X64.value) if dtype is None else intern_aval(ShapedArray(x.shape, dtype))
     if x.flags.writeable or x.dtype != aval.dtype or x.base is not None:
-        x = private_copy(x, aval.dtype)
+        x = read_only_copy(x, aval.dtype)
     return ConcreteArray(aval, x)
 
 
@@ -345,7 +350,7 @@ def from_numpy(x: NDArray, dtype: dtypes.DType | None = None) -> ConcreteArray:
 def numpy_aval(shape: Shape, dtype: DType, x64: bool) -> ShapedArray:
     """The type that NumPy data of a shape and dtype come in with. `x64` must be what the setting is."""
     assert x64 == X64.value
-    return shared(ShapedArray(shape, dtypes.canonicalize(dtypes.as_dtype(dtype))))
+    return intern_aval(ShapedArray(shape, dtypes.canonicalize(dtypes.as_dtype(dtype))))
 
 
 def get_aval(x: ArrayLike) -> ShapedArray:
@@ -364,4 +369,4 @@ def to_numpy(x: Value) -> NDArray:
     if type(x) is Literal:
         return x.numpy()
     assert isinstance(x, Array)
-    return x.concrete(ConcretizationError)
+    return x.concrete_or_error(ConcretizationError)

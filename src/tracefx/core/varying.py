@@ -13,8 +13,8 @@ from typing import Final, final
 from attrs import field, frozen
 
 from tracefx.core.avals import NOWHERE, Axes
-from tracefx.core.effects import NamedAxis
-from tracefx.core.jaxpr import Atom, CarriesJaxprs, Jaxpr, Var
+from tracefx.core.effects import NamedAxisEffect
+from tracefx.core.jaxpr import Atom, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.primitive import Primitive
 
 
@@ -47,9 +47,9 @@ class Flow:
 
     def of(self, prim: Primitive, operands: Sequence[Axes], count: int) -> Sequence[Axes]:
         """For each of the `count` outputs of an operation the axes along which it varies."""
-        if type(prim).varies is not Primitive.varies or not isinstance(prim, CarriesJaxprs):
+        if type(prim).varies is not Primitive.varies or not isinstance(prim, HasSubjaxprs):
             return prim.varies(operands, count, self)
-        inside = {str(e.name) for body in prim.jaxprs() for e in body.effects if isinstance(e, NamedAxis)}
+        inside = {str(e.name) for body in prim.jaxprs() for e in body.effects if isinstance(e, NamedAxisEffect)}
         return [NOWHERE.union(*operands, inside)] * count
 
 

@@ -15,21 +15,21 @@ from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import current, handling
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.source import Place
-from tracefx.handlers.summaries import SHOWN, Summary, shown
-from tracefx.handlers.watching import Applied, Position, Show, Watch, short
+from tracefx.core.source_location import SourceLocation
+from tracefx.handlers.array_summary import MAX_PRINTED_ELEMENTS, Summary, format_array
+from tracefx.handlers.instrumentation import Instrument, OperationInfo, Position, RuntimeCallback, relative_path
 from tracefx.transforms.arguments import require_callable
-from tracefx.transforms.pipelines import Function, Transform
-from tracefx.transforms.transformed import made_by
+from tracefx.transforms.transform import Transform, WrappedFunction
+from tracefx.transforms.transformed_function import wrap_transformed
 
 P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-KEPT: Final = 100
+MAX_STORED_ELEMENTS: Final = 100
 """Of how many elements a result is kept as it is, by default."""
 
 
-def explain(fun: Callable[P, R], *, keep: int = KEPT) -> Function[P, Explanation[R]]:
+def explain(fun: Callable[P, R], *, keep: int = MAX_STORED_ELEMENTS) -> WrappedFunction[P, Explanation[R]]:
     """A function that calls `fun` once and tells what each line of the user's code did.
 
     The explanation has what `fun` gave, `.out`, and all operations in their order, `.operations`, those inside of
@@ -52,7 +52,7 @@ def explain(fun: Callable[P, R], *, keep: int = KEPT) -> Function[P, Explanation
         raise TypeError(f"explain: keep must be a number of elements, got {keep!r} of type {type(keep).__name__}")
     if keep < 0:
         raise ValueError(f"explain: keep must be a number of elements, got {keep}")
-    return cast("Function[P, Explanation[R]]", Explain(keep)(fun))
+    return cast("WrappedFunction[P, Explanation[R]]", Explain(keep)(fun))
 
 
 @final
@@ -61,18 +61,18 @@ class Explain(Transform):
     """`explain` as a value."""
 
     title: ClassVar[str] = "explain"
-    keep: int = KEPT
+    keep: int = MAX_STORED_ELEMENTS
 
     @override
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         require_callable(self.title, fun)
 
-        @made_by(self, fun)
+        @wrap_transformed(self, fun)
         def explained(*args: Any, **kwargs: Any) -> Explanation[Any]:
-            record = _Record(self.keep)
-            with handling(Watch(current(), self.title, record)):
+            record = _ExplainHooks(self.keep)
+            with handling(Instrument(current(), self.title, record)):
                 out = fun(*args, **kwargs)
-            return Explanation(out, tuple([seen.operation() for seen in record.seen.values()]))
+            return Explanation(out, tuple([seen.operation() for seen in record.records.values()]))
 
         return explained
 
@@ -82,14 +82,14 @@ class Explain(Transform):
 
 @final
 @frozen(eq=False)
-class Operation:
+class ExplainedOperation:
     """An operation, and what came of it.
 
     `count` says how often it was done: in a branch that was not taken never. `summaries` has an entry for each result,
     over all times, `values` the results of the last time, `None` for those that are large.
     """
 
-    applied: Applied = field(repr=False)
+    applied: OperationInfo = field(repr=False)
     name: str = field(init=False)
     count: int
     summaries: tuple[Summary, ...]
@@ -110,13 +110,13 @@ class Operation:
         return self.applied.results
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> SourceLocation | None:
         return self.applied.place
 
     @property
-    def inside(self) -> tuple[str, ...]:
+    def enclosing_bodies(self) -> tuple[str, ...]:
         """The bodies it is in, e.g. `("jit(f)", "a step of scan")`."""
-        return self.applied.inside
+        return self.applied.enclosing_bodies
 
     @property
     def has_bodies(self) -> bool:
@@ -154,14 +154,14 @@ class Operation:
     @override
     def __str__(self) -> str:
         types = f"{self.name} {show_avals(self.operands)} -> {show_avals(self.results)}"
-        return f"{types}  {self._told()}".rstrip()
+        return f"{types}  {self._result_text()}".rstrip()
 
-    def _told(self) -> str:
+    def _result_text(self) -> str:
         if not self.count:
             return "not run"
         times = f"{self.count} times " if self.count > 1 else ""
         texts = [
-            s.text() if x is None or self.count > 1 or x.size > SHOWN else shown(x)
+            s.text() if x is None or self.count > 1 or x.size > MAX_PRINTED_ELEMENTS else format_array(x)
             for s, x in zip(self.summaries, self.values, strict=True)
         ]
         return f"{times}{', '.join(texts)}".rstrip()
@@ -169,7 +169,7 @@ class Operation:
 
 @final
 @frozen(eq=False)
-class Line:
+class ExplainedLine:
     """A line of the user's code, and the operations it caused. `file` is empty if it is not known.
 
     `function` is the one that was running when it first did something.
@@ -178,7 +178,7 @@ class Line:
     file: str
     line: int
     function: str
-    operations: tuple[Operation, ...]
+    operations: tuple[ExplainedOperation, ...]
 
     @property
     def text(self) -> str:
@@ -187,9 +187,13 @@ class Line:
 
     @override
     def __str__(self) -> str:
-        outermost = min([len(op.inside) for op in self.operations], default=0)
-        rows = [f"{short(self.file)}:{self.line}  {self.text}".rstrip() if self.file else "from no line that is known"]
-        rows += [f"{'  ' * (2 + len(op.inside) - outermost)}{op}" for op in self.operations]
+        outermost = min([len(op.enclosing_bodies) for op in self.operations], default=0)
+        rows = [
+            f"{relative_path(self.file)}:{self.line}  {self.text}".rstrip()
+            if self.file
+            else "from no line that is known"
+        ]
+        rows += [f"{'  ' * (2 + len(op.enclosing_bodies) - outermost)}{op}" for op in self.operations]
         return "\n".join(rows)
 
 
@@ -199,17 +203,17 @@ class Explanation(Generic[R_co]):
     """What a call did: its result, and its operations."""
 
     out: R_co
-    operations: tuple[Operation, ...]
+    operations: tuple[ExplainedOperation, ...]
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[ExplainedLine, ...]:
         """The lines in the order in which they first did something."""
-        found: dict[tuple[str, int], list[Operation]] = {}
+        found: dict[tuple[str, int], list[ExplainedOperation]] = {}
         for op in self.operations:
             found.setdefault((op.applied.file, op.applied.line), []).append(op)
-        return tuple([Line(*key, _function(ops[0]), tuple(ops)) for key, ops in found.items()])
+        return tuple([ExplainedLine(*key, _function_name(ops[0]), tuple(ops)) for key, ops in found.items()])
 
-    def first(self, condition: Callable[[Operation], object]) -> Operation | None:
+    def first(self, condition: Callable[[ExplainedOperation], object]) -> ExplainedOperation | None:
         """The first operation that the condition holds for, if there is one.
 
         Operations with bodies come before those inside of them, and are asked after these.
@@ -217,7 +221,7 @@ class Explanation(Generic[R_co]):
         found = self.where(condition)
         return next((op for op in found if not op.has_bodies), next(iter(found), None))
 
-    def where(self, condition: Callable[[Operation], object]) -> tuple[Operation, ...]:
+    def where(self, condition: Callable[[ExplainedOperation], object]) -> tuple[ExplainedOperation, ...]:
         """All operations that the condition holds for."""
         return tuple([op for op in self.operations if condition(op)])
 
@@ -233,7 +237,7 @@ class Explanation(Generic[R_co]):
         return "\n".join(rows) or "no operations"
 
 
-def _function(op: Operation) -> str:
+def _function_name(op: ExplainedOperation) -> str:
     return "" if op.place is None else op.place.function
 
 
@@ -241,12 +245,12 @@ def _function(op: Operation) -> str:
 
 
 @final
-class _Seen:
+class _OperationRecord:
     """An operation, and what has come of it so far."""
 
     __slots__ = ("applied", "count", "keep", "summaries", "values")
 
-    def __init__(self, applied: Applied, keep: int) -> None:
+    def __init__(self, applied: OperationInfo, keep: int) -> None:
         self.applied = applied
         self.keep = keep
         self.count = 0
@@ -260,27 +264,27 @@ class _Seen:
         self.values = tuple([a if a.size <= self.keep else None for a in arrays])
         self.count += 1
 
-    def operation(self) -> Operation:
-        return Operation(self.applied, self.count, self.summaries, self.values)
+    def operation(self) -> ExplainedOperation:
+        return ExplainedOperation(self.applied, self.count, self.summaries, self.values)
 
 
 @final
 @frozen(eq=False)
-class _Record:
+class _ExplainHooks:
     """Keeps all operations by their positions: a body that is traced again has its own again."""
 
     keep: int
-    seen: dict[Position, _Seen] = field(factory=dict)
-    key: Hashable = None
+    records: dict[Position, _OperationRecord] = field(factory=dict)
+    cache_key: Hashable = None
     counts_steps: bool = False
 
-    def before(self, position: Position, op: Applied, depth: int) -> Show | None:
-        self.seen[position] = _Seen(op, self.keep)  # so that it comes before what is inside
+    def before(self, position: Position, op: OperationInfo, depth: int) -> RuntimeCallback | None:
+        self.records[position] = _OperationRecord(op, self.keep)  # so that it comes before what is inside
         return None
 
-    def entering(self, body: str, jaxpr: Jaxpr, depth: int) -> Show | None:
+    def enter_body(self, body: str, jaxpr: Jaxpr, depth: int) -> RuntimeCallback | None:
         return None
 
-    def after(self, position: Position, op: Applied, depth: int) -> Show | None:
-        self.seen[position] = _Seen(op, self.keep)
-        return self.seen[position]
+    def after(self, position: Position, op: OperationInfo, depth: int) -> RuntimeCallback | None:
+        self.records[position] = _OperationRecord(op, self.keep)
+        return self.records[position]

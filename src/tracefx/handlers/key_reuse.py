@@ -11,22 +11,22 @@ from attrs import frozen
 from typing_extensions import override
 
 from tracefx.control.call import Call
-from tracefx.control.callback import DebugCallback, HostFunction
-from tracefx.control.checkpoint import Checkpoint
+from tracefx.control.callback import DebugCallback, FlatCallback
+from tracefx.control.checkpoint import CheckpointPrimitive
 from tracefx.core import dtypes, trees
 from tracefx.core.array import Array
 from tracefx.core.dtypes import NDArray
-from tracefx.core.effects import Debugging
+from tracefx.core.effects import DebugEffect
 from tracefx.core.handler import bind, current, handling
 from tracefx.core.primitive import Primitive
 from tracefx.core.settings import X64
-from tracefx.core.source import Place, here
+from tracefx.core.source_location import SourceLocation, current_provenance
 from tracefx.core.values import Value
-from tracefx.handlers.watching import short
+from tracefx.handlers.instrumentation import relative_path
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
-from tracefx.ops.keys import RandomBits, RandomClone, RandomSplit, random_unwrap
-from tracefx.random.drawing import is_draw
+from tracefx.ops.random.prng import RandomBits, RandomClone, RandomSplit, random_unwrap
+from tracefx.random.samplers import is_sampler_name
 from tracefx.transforms.arguments import require_callable
 from tracefx.transforms.callbacks import effects_barrier
 
@@ -58,9 +58,9 @@ def check_key_reuse(fun: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(fun)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        uses = _Uses()
+        uses = _KeyUses()
         try:
-            with handling(_Checker(current(), uses)):
+            with handling(_KeyReuseHandler(current(), uses)):
                 out = fun(*args, **kwargs)
         finally:
             effects_barrier()  # which raises what programs found that still ran
@@ -70,30 +70,30 @@ def check_key_reuse(fun: Callable[P, R]) -> Callable[P, R]:
 
 
 @final
-class _Uses:
+class _KeyUses:
     """Which keys were used, and where last. It changes while programs run, of which it is a part."""
 
     def __init__(self) -> None:
-        self.left: dict[bytes, int] = {}
+        self.remaining_uses: dict[bytes, int] = {}
         self.place: dict[bytes, str] = {}
 
-    def used(self, where: str, words: Array) -> None:
-        for key in _each(words):
+    def record_use(self, where: str, words: Array) -> None:
+        for key in _iterate_keys(words):
             name = key.tobytes()
-            if not self.left.get(name, 1):
+            if not self.remaining_uses.get(name, 1):
                 raise KeyReuseError(
                     f"a random key, of words {key.tolist()}, that was used in {self.place[name]} is used again in "
                     f"{where}: split it before, and use each of the new keys once"
                 )
-            self.left[name] = self.left.get(name, 1) - 1
+            self.remaining_uses[name] = self.remaining_uses.get(name, 1) - 1
             self.place[name] = where
 
-    def cloned(self, words: Array) -> None:
-        for key in _each(words):
-            self.left[key.tobytes()] = self.left.get(key.tobytes(), 1) + 1
+    def record_clone(self, words: Array) -> None:
+        for key in _iterate_keys(words):
+            self.remaining_uses[key.tobytes()] = self.remaining_uses.get(key.tobytes(), 1) + 1
 
 
-def _each(words: Array) -> Iterator[NDArray]:
+def _iterate_keys(words: Array) -> Iterator[NDArray]:
     """Key by key."""
     keys = np.asarray(words)
     yield from keys.reshape(-1, keys.shape[-1])
@@ -101,58 +101,58 @@ def _each(words: Array) -> Iterator[NDArray]:
 
 @final
 @frozen(eq=False)
-class _Checker(Interpreter[Never, None]):
+class _KeyReuseHandler(Interpreter[Never, None]):
     """Tells of every use of a key when it happens."""
 
     title: ClassVar[str] = "check_key_reuse"
-    everything: ClassVar[bool] = True
-    uses: _Uses
+    handles_all: ClassVar[bool] = True
+    uses: _KeyUses
 
     @property
     @override
-    def rules(self) -> Rules[_Checker, Value]:
+    def rules(self) -> Rules[_KeyReuseHandler, Value]:
         return _RULES
 
     @property
     @override
-    def key(self) -> Hashable:
+    def cache_key(self) -> Hashable:
         return id(self.uses)
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
-        if isinstance(prim, Checkpoint) and prim.differentiated:
+        if isinstance(prim, CheckpointPrimitive) and prim.differentiated:
             return self.inner.bind(prim, args)  # draws the same numbers again, on purpose
-        if not isinstance(prim, Call) or not is_draw(prim.called):
+        if not isinstance(prim, Call) or not is_sampler_name(prim.callee_name):
             return Interpreter.bind(self, prim, args)
         # A distribution uses its key once, whatever it does with it, and its own lines say nothing.
         for x in args:
             if dtypes.is_key(x.aval.dtype):
-                self._below(self.tell, functools.partial(self.uses.used, _line()), x)
+                self._call_inner(self.emit_callback, functools.partial(self.uses.record_use, _current_line()), x)
         return self.inner.bind(prim, args)
 
-    def used(self, op: RandomBits | RandomSplit, *operands: Value) -> Sequence[Value]:
-        self.tell(functools.partial(self.uses.used, _line()), operands[0])
+    def record_use(self, op: RandomBits | RandomSplit, *operands: Value) -> Sequence[Value]:
+        self.emit_callback(functools.partial(self.uses.record_use, _current_line()), operands[0])
         return bind(op, *operands)
 
-    def cloned(self, op: RandomClone, *operands: Value) -> Sequence[Value]:
-        self.tell(self.uses.cloned, operands[0])
+    def record_clone(self, op: RandomClone, *operands: Value) -> Sequence[Value]:
+        self.emit_callback(self.uses.record_clone, operands[0])
         return bind(op, *operands)
 
-    def tell(self, use: Callable[[Array], None], keys: Value) -> None:
+    def emit_callback(self, use: Callable[[Array], None], keys: Value) -> None:
         words = random_unwrap(keys)
-        function = HostFunction(use, trees.structure(((words,), {})), None, X64.value)
-        bind(DebugCallback(function, Debugging(ordered=True)), words)
+        function = FlatCallback(use, trees.structure(((words,), {})), None, X64.value)
+        bind(DebugCallback(function, DebugEffect(ordered=True)), words)
 
 
-def _line() -> str:
-    source = here(1)
-    place: Place | None = None if source is None else source.place()
-    return "a line that is not known" if place is None else f"{short(place.file)}:{place.line}"
+def _current_line() -> str:
+    source = current_provenance(1)
+    place: SourceLocation | None = None if source is None else source.resolve()
+    return "a line that is not known" if place is None else f"{relative_path(place.file)}:{place.line}"
 
 
 _RULES: Final = (
-    Rules[_Checker, Value]()
-    .on(RandomBits, _Checker.used)
-    .on(RandomSplit, _Checker.used)
-    .on(RandomClone, _Checker.cloned)
+    Rules[_KeyReuseHandler, Value]()
+    .on(RandomBits, _KeyReuseHandler.record_use)
+    .on(RandomSplit, _KeyReuseHandler.record_use)
+    .on(RandomClone, _KeyReuseHandler.record_clone)
 )

@@ -15,8 +15,8 @@ from tracefx.core.array import Array
 from tracefx.core.avals import show_avals
 from tracefx.core.handler import Handler
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.handlers.summaries import shown
-from tracefx.handlers.watching import Applied, Position, Show, Watch, short
+from tracefx.handlers.array_summary import format_array
+from tracefx.handlers.instrumentation import Instrument, OperationInfo, Position, RuntimeCallback, relative_path
 from tracefx.transforms.arguments import require_callable
 from tracefx.transforms.handle import handle
 
@@ -29,7 +29,7 @@ def log(
     fun: Callable[P, R],
     *,
     sink: Callable[[str], object] | logging.Logger = print,
-    where: Callable[[Applied], object] | None = None,
+    where: Callable[[OperationInfo], object] | None = None,
     values: bool = True,
 ) -> Callable[P, R]:
     """`fun`, which shows every operation that it does: the line of the user's code, types, and values.
@@ -58,71 +58,71 @@ def log(
     for name, given in (("sink", sink), ("where", sink if where is None else where)):
         if not callable(given):
             raise TypeError(f"log: {name} must be a function, got {given!r} of type {type(given).__name__}")
-    return handle(fun, _Logging(_Log(sink, where), bool(values)))
+    return handle(fun, _LogHandlerFactory(_LogHooks(sink, where), bool(values)))
 
 
 @final
 @frozen
-class _Logging:
+class _LogHandlerFactory:
     """Makes the handler."""
 
-    watcher: _Log
+    hooks: _LogHooks
     values: bool
 
-    def __call__(self, inner: Handler) -> Watch:
-        return Watch(inner, "log", self.watcher, self.values)
+    def __call__(self, inner: Handler) -> Instrument:
+        return Instrument(inner, "log", self.hooks, self.values)
 
 
 @final
 @frozen
-class _Log:
+class _LogHooks:
     """Shows operations as lines of text."""
 
     sink: Callable[[str], object]
-    where: Callable[[Applied], object] | None
-    made: dict[Hashable, Show] = field(factory=dict, eq=False, repr=False)
+    where: Callable[[OperationInfo], object] | None
+    callbacks: dict[Hashable, RuntimeCallback] = field(factory=dict, eq=False, repr=False)
     """What has been made to show something, so that a program that is traced again is the same one."""
 
     @override
     def __reduce__(self) -> tuple[object, ...]:
-        return _Log, (self.sink, self.where)
+        return _LogHooks, (self.sink, self.where)
 
-    def _line(self, text: str, place: str) -> Show:
+    def _line(self, text: str, place: str) -> RuntimeCallback:
         key = text, place
-        return self.made.get(key) or self.made.setdefault(key, _Line(self.sink, text, place))
+        return self.callbacks.get(key) or self.callbacks.setdefault(key, _PrintOperation(self.sink, text, place))
 
     @property
     def counts_steps(self) -> bool:
         return True
 
     @property
-    def key(self) -> Hashable:
+    def cache_key(self) -> Hashable:
         try:
             hash((self.sink, self.where))
         except TypeError:
             return None
         return self.sink, self.where
 
-    def before(self, position: Position, op: Applied, depth: int) -> Show | None:
-        if not self._wants(op):
+    def before(self, position: Position, op: OperationInfo, depth: int) -> RuntimeCallback | None:
+        if not self._is_selected(op):
             return None
         name = f"{op.name} of {op.prim.length} steps" if isinstance(op.prim, Scan) else op.name
-        return self._line(f"{INDENT * depth}{name} ({show_avals(op.operands)})", _at(op))
+        return self._line(f"{INDENT * depth}{name} ({show_avals(op.operands)})", _location_suffix(op))
 
-    def entering(self, body: str, jaxpr: Jaxpr, depth: int) -> Show | None:
+    def enter_body(self, body: str, jaxpr: Jaxpr, depth: int) -> RuntimeCallback | None:
         if body.startswith("a step of "):
-            return self.made.get(depth) or self.made.setdefault(depth, _Step(self.sink, INDENT * depth))
+            return self.callbacks.get(depth) or self.callbacks.setdefault(depth, _PrintStep(self.sink, INDENT * depth))
         if body.endswith((" of cond", " of while_loop")):
             return self._line(f"{INDENT * depth}{body.removeprefix('the ').partition(' of ')[0]}", "")
         return None
 
-    def after(self, position: Position, op: Applied, depth: int) -> Show | None:
-        if op.has_bodies or not self._wants(op):
+    def after(self, position: Position, op: OperationInfo, depth: int) -> RuntimeCallback | None:
+        if op.has_bodies or not self._is_selected(op):
             return None
         text = f"{INDENT * depth}{op.name} {show_avals(op.operands)} -> {show_avals(op.results)}"
-        return self._line(text, _at(op))
+        return self._line(text, _location_suffix(op))
 
-    def _wants(self, op: Applied) -> bool:
+    def _is_selected(self, op: OperationInfo) -> bool:
         return self.where is None or bool(self.where(op))
 
 
@@ -131,7 +131,7 @@ class _Log:
 
 @final
 @frozen(eq=False)
-class _Line:
+class _PrintOperation:
     """Shows an operation, and its results where it is given them."""
 
     sink: Callable[[str], object]
@@ -139,13 +139,13 @@ class _Line:
     place: str
 
     def __call__(self, *results: Array) -> None:
-        values = f" = {', '.join([shown(np.asarray(x)) for x in results])}" if results else ""
+        values = f" = {', '.join([format_array(np.asarray(x)) for x in results])}" if results else ""
         self.sink(f"{self.text}{values}{self.place}")
 
 
 @final
 @frozen(eq=False)
-class _Step:
+class _PrintStep:
     sink: Callable[[str], object]
     indent: str
 
@@ -153,5 +153,5 @@ class _Step:
         self.sink(f"{self.indent}step {int(step)}")
 
 
-def _at(op: Applied) -> str:
-    return "" if op.place is None else f"  ({short(op.file)}:{op.line})"
+def _location_suffix(op: OperationInfo) -> str:
+    return "" if op.place is None else f"  ({relative_path(op.file)}:{op.line})"

@@ -15,17 +15,17 @@ from tracefx.control.scan import Scan
 from tracefx.core import dtypes, trees
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.entering import Form, plain
-from tracefx.core.handler import as_array, bind1, current, handling, under
-from tracefx.core.primitive import Expandable, HoldsFunctions, Primitive
+from tracefx.core.body_transform import ValueSpec, array_spec
+from tracefx.core.handler import as_array, bind1, bind_expansion, current, handling
+from tracefx.core.primitive import Expandable, HasCallables, Primitive
 from tracefx.core.trees import PyTree, keystr
 from tracefx.core.values import Value
-from tracefx.handlers.probabilistic.seeding import key_of
+from tracefx.handlers.probabilistic.seeding import as_key
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
-from tracefx.ops.basis import ConvertElementType, Transpose, convert, transpose
-from tracefx.ops.contraction import DotGeneral
-from tracefx.ops.selection import StopGradient
+from tracefx.ops.contractions.contraction import DotGeneral
+from tracefx.ops.elementwise.selection import StopGradient
+from tracefx.ops.structural import ConvertElementType, Transpose, convert, transpose
 from tracefx.transforms.arguments import require_callable
 
 P = ParamSpec("P")
@@ -80,12 +80,12 @@ def lora(fun: Callable[P, R]) -> Callable[P, R]:
     def adapted(*args: P.args, **kwargs: P.kwargs) -> R:
         with handling(_Lora(current())) as handler:
             given: tuple[Any, Any] = trees.map(
-                lambda x: handler.wrap(_factored(x)) if isinstance(x, LowRank) else x,
+                lambda x: handler.wrap(_factor_weight(x)) if isinstance(x, LowRank) else x,
                 (args, kwargs),
                 is_leaf=_is_low_rank,
             )
             out = fun(*given[0], **given[1])
-        result: R = trees.map(lambda x: handler.bare(x, "a result") if isinstance(x, Array) else x, out)
+        result: R = trees.map(lambda x: handler.strip_to_plain(x, "a result") if isinstance(x, Array) else x, out)
         return result
 
     return adapted
@@ -117,7 +117,7 @@ def init_lora(
         raise ValueError(f"init_lora: the rank must be at least 1, got {rank}")
     scale = 1.0 if alpha is None else alpha / rank
     paths, tree = trees.flatten_with_path(params)
-    keys = random.split(key_of(key), max(len(paths), 1))
+    keys = random.split(as_key(key), max(len(paths), 1))
 
     def adapted(i: int, path: str, leaf: ArrayLike) -> ArrayLike | LowRank:
         x = as_array(leaf)
@@ -181,13 +181,13 @@ def join_lora(trained: PyTree, frozen: PyTree) -> Any:
 # ------------------------------------------------------------------ the handler
 
 
-Axes: TypeAlias = tuple[int, ...]
+WeightAxes: TypeAlias = tuple[int, ...]
 
 
 @final
 @trees.register_dataclass
 @frozen
-class Factored:
+class FactoredWeight:
     """A weight and its factors, with an axis of the rank at the end of each.
 
     `axes` names the axes of the weight: those that `left` has are `of_left`, those of `right` `of_right`. Axes before
@@ -197,30 +197,30 @@ class Factored:
     weight: Value
     left: Value
     right: Value
-    axes: Axes = field(metadata={"static": True})
-    of_left: Axes = field(metadata={"static": True})
-    of_right: Axes = field(metadata={"static": True})
+    axes: WeightAxes = field(metadata={"static": True})
+    left_axes: WeightAxes = field(metadata={"static": True})
+    right_axes: WeightAxes = field(metadata={"static": True})
     scale: float = field(metadata={"static": True})
 
     @property
-    def stack(self) -> Axes:
+    def stack_axes(self) -> WeightAxes:
         """Names of the axes before."""
         return tuple(range(-(self.weight.aval.ndim - len(self.axes)), 0))
 
     def sum(self) -> Array:
         """The weight that it stands for."""
         rank = max(self.axes) + 1
-        names = self.stack + self.axes
-        left, right = (self.stack + own + (rank,) for own in (self.of_left, self.of_right))
-        low = _contracted(DotGeneral((((), ()), ((), ()))), self.left, left, self.right, right, names)
+        names = self.stack_axes + self.axes
+        left, right = (self.stack_axes + own + (rank,) for own in (self.left_axes, self.right_axes))
+        low = _named_contraction(DotGeneral((((), ()), ((), ()))), self.left, left, self.right, right, names)
         weight = as_array(self.weight)
         return weight + (low * self.scale).astype(weight.dtype)
 
 
-Held: TypeAlias = Factored | Value
+FactoredOrValue: TypeAlias = FactoredWeight | Value
 
 
-def _factored(x: LowRank) -> Factored:
+def _factor_weight(x: LowRank) -> FactoredWeight:
     weight, a, b = map(as_array, (x.weight, x.a, x.b))
     *stack, n, m = weight.shape if weight.ndim > 1 else (0, 0)
     rank = a.shape[-1] if a.ndim else -1
@@ -231,44 +231,46 @@ def _factored(x: LowRank) -> Factored:
         )
     last = weight.ndim - 1
     turned = transpose(b, (*range(last - 1), last, last - 1))
-    return Factored(weight, a, turned, (0, 1), (0,), (1,), x.scale)
+    return FactoredWeight(weight, a, turned, (0, 1), (0,), (1,), x.scale)
 
 
 @final
 @frozen(eq=False)
-class _Lora(Interpreter[Factored]):
+class _Lora(Interpreter[FactoredWeight]):
     """Values are weights with their factors, which products keep apart."""
 
     title: ClassVar[str] = "lora"
-    key: ClassVar[Hashable] = ()
+    cache_key: ClassVar[Hashable] = ()
 
     @property
     @override
-    def rules(self) -> Rules[_Lora, Held]:
+    def rules(self) -> Rules[_Lora, FactoredOrValue]:
         return _RULES
 
     @override
-    def aval_of(self, value: Factored) -> ShapedArray:
+    def aval_of(self, value: FactoredWeight) -> ShapedArray:
         return value.weight.aval
 
     @override
-    def bared(self, value: Factored) -> Value:
+    def strip(self, value: FactoredWeight) -> Value:
         return value.sum()
 
     @override
-    def join(self, x: Form, y: Form, what: str) -> Form:
+    def join(self, x: ValueSpec, y: ValueSpec, what: str) -> ValueSpec:
         """The sum, where a weight meets another value."""
         if x == y or len(x.avals) == len(y.avals) == 0:
             return x
-        return Interpreter.join(self, plain(x.avals[0]), plain(y.avals[0]), what)
+        return Interpreter.join(self, array_spec(x.avals[0]), array_spec(y.avals[0]), what)
 
 
-def _contracted(op: DotGeneral, x: Value, x_names: Axes, y: Value, y_names: Axes, outs: Axes) -> Array:
+def _named_contraction(
+    op: DotGeneral, x: Value, x_names: WeightAxes, y: Value, y_names: WeightAxes, outs: WeightAxes
+) -> Array:
     """The product of arrays whose axes have names, summed over those that `outs` doesn't have."""
     shared = [name for name in x_names if name in y_names]
     batch, summed = [name for name in shared if name in outs], [name for name in shared if name not in outs]
 
-    def places(names: Sequence[int]) -> tuple[Axes, Axes]:
+    def places(names: Sequence[int]) -> tuple[WeightAxes, WeightAxes]:
         return tuple([x_names.index(name) for name in names]), tuple([y_names.index(name) for name in names])
 
     found = [*batch, *[n for n in x_names if n not in shared], *[n for n in y_names if n not in shared]]
@@ -276,18 +278,18 @@ def _contracted(op: DotGeneral, x: Value, x_names: Axes, y: Value, y_names: Axes
     return transpose(out, [found.index(name) for name in outs])
 
 
-def product(h: _Lora, op: DotGeneral, x: Held, y: Held) -> list[Held]:
+def dot_general_lora(h: _Lora, op: DotGeneral, x: FactoredOrValue, y: FactoredOrValue) -> list[FactoredOrValue]:
     """One weight's factors are multiplied one after the other, first the one whose axes are summed over."""
-    if isinstance(x, Factored) and isinstance(y, Factored):
+    if isinstance(x, FactoredWeight) and isinstance(y, FactoredWeight):
         y = y.sum()
-    weight_first = isinstance(x, Factored)
+    weight_first = isinstance(x, FactoredWeight)
     w, other = (x, y) if weight_first else (y, x)
-    assert isinstance(w, Factored)
-    assert not isinstance(other, Factored)
+    assert isinstance(w, FactoredWeight)
+    assert not isinstance(other, FactoredWeight)
     (of_x, of_y), (batch_x, batch_y) = op.dimension_numbers
     summed, batch = (of_x, batch_x) if weight_first else (of_y, batch_y)
     summed_other, batch_other = (of_y, batch_y) if weight_first else (of_x, batch_x)
-    names = w.stack + w.axes
+    names = w.stack_axes + w.axes
     rank = max(w.axes) + 1
     fresh = iter(range(rank + 1, rank + 1 + other.aval.ndim))
     partner = {**dict(zip(summed_other, summed, strict=True)), **dict(zip(batch_other, batch, strict=True))}
@@ -297,62 +299,62 @@ def product(h: _Lora, op: DotGeneral, x: Held, y: Held) -> list[Held]:
     rest = [n for i, n in enumerate(theirs) if i not in partner]
     outs = (*mapped, *free, *rest) if weight_first else (*mapped, *rest, *free)
     over = {names[i] for i in summed}
-    if not over & {*w.of_left, *w.of_right}:
-        return [bind1(op, *(w.sum() if isinstance(a, Factored) else a for a in (x, y)))]
-    parts = [(w.left, w.stack + w.of_left + (rank,)), (w.right, w.stack + w.of_right + (rank,))]
-    if not over & {*w.of_left}:
+    if not over & {*w.left_axes, *w.right_axes}:
+        return [bind1(op, *(w.sum() if isinstance(a, FactoredWeight) else a for a in (x, y)))]
+    parts = [(w.left, w.stack_axes + w.left_axes + (rank,)), (w.right, w.stack_axes + w.right_axes + (rank,))]
+    if not over & {*w.left_axes}:
         parts.reverse()
     (first, first_names), (second, second_names) = parts
     needed = {*outs, *second_names}
     between = (*[n for n in theirs if n in needed], *[n for n in first_names if n in needed and n not in theirs])
-    half = _contracted(op, other, theirs, first, first_names, between) * w.scale
-    low = _contracted(op, half, between, second, second_names, outs)
-    out = bind1(op, *(a.weight if isinstance(a, Factored) else a for a in (x, y)))
+    half = _named_contraction(op, other, theirs, first, first_names, between) * w.scale
+    low = _named_contraction(op, half, between, second, second_names, outs)
+    out = bind1(op, *(a.weight if isinstance(a, FactoredWeight) else a for a in (x, y)))
     return [out + convert(low, out.aval.dtype, low.aval.weak_type)]
 
 
-def turned(h: _Lora, op: Transpose, x: Factored) -> list[Held]:
-    names = x.stack + x.axes
+def turned(h: _Lora, op: Transpose, x: FactoredWeight) -> list[FactoredOrValue]:
+    names = x.stack_axes + x.axes
     new = tuple([names[i] for i in op.permutation])
-    stack, axes = new[: len(x.stack)], new[len(x.stack) :]
-    if {*stack} != {*x.stack}:
+    stack, axes = new[: len(x.stack_axes)], new[len(x.stack_axes) :]
+    if {*stack} != {*x.stack_axes}:
         return [bind1(op, x.sum())]
-    order = [x.stack.index(name) for name in stack]
+    order = [x.stack_axes.index(name) for name in stack]
     left, right = (transpose(part, (*order, *range(len(order), part.aval.ndim))) for part in (x.left, x.right))
     return [evolve(x, weight=bind1(op, x.weight), left=left, right=right, axes=axes)]
 
 
-def each(h: _Lora, op: Primitive, x: Factored) -> list[Held]:
+def elementwise_lora(h: _Lora, op: Primitive, x: FactoredWeight) -> list[FactoredOrValue]:
     return [evolve(x, weight=bind1(op, x.weight), left=bind1(op, x.left), right=bind1(op, x.right))]
 
 
-def converted(h: _Lora, op: ConvertElementType, x: Factored) -> list[Held]:
+def convert_element_type_lora(h: _Lora, op: ConvertElementType, x: FactoredWeight) -> list[FactoredOrValue]:
     if not dtypes.is_float(op.new_dtype):
         return [bind1(op, x.sum())]
-    return each(h, op, x)
+    return elementwise_lora(h, op, x)
 
 
-def scanned(h: _Lora, op: Scan, *xs: Held) -> Sequence[Held]:
+def scan_lora(h: _Lora, op: Scan, *xs: FactoredOrValue) -> Sequence[FactoredOrValue]:
     """Steps take slices along an axis of stacked layers, or of the sum."""
-    consts, carry, arrays = op.parts(xs)
-    sliced = [x.sum() if isinstance(x, Factored) and not x.stack else x for x in arrays]
-    outs = op.entered(h, [h.wrap(x) for x in (*consts, *carry, *sliced)])
+    consts, carry, arrays = op.split_operands(xs)
+    sliced = [x.sum() if isinstance(x, FactoredWeight) and not x.stack_axes else x for x in arrays]
+    outs = op.transform_bodies(h, [h.wrap(x) for x in (*consts, *carry, *sliced)])
     return [h.unwrap(x) for x in outs]
 
 
-def summed(h: _Lora, op: Primitive, *xs: Held) -> Sequence[Held]:
+def summed(h: _Lora, op: Primitive, *xs: FactoredOrValue) -> Sequence[FactoredOrValue]:
     """Everything else is done with the weight itself."""
-    if isinstance(op, HoldsFunctions) and isinstance(op, Expandable):  # functions that may close over such weights
-        return [h.unwrap(x) for x in under(h, op, [h.wrap(x) for x in xs])]
-    return h.inner.bind(op, [x.sum() if isinstance(x, Factored) else x for x in xs])
+    if isinstance(op, HasCallables) and isinstance(op, Expandable):  # functions that may close over such weights
+        return [h.unwrap(x) for x in bind_expansion(h, op, [h.wrap(x) for x in xs])]
+    return h.inner.bind(op, [x.sum() if isinstance(x, FactoredWeight) else x for x in xs])
 
 
 _RULES: Final = (
-    Rules[_Lora, Held]()
-    .on(DotGeneral, product)
+    Rules[_Lora, FactoredOrValue]()
+    .on(DotGeneral, dot_general_lora)
     .on(Transpose, turned)
-    .on(ConvertElementType, converted)
-    .on(StopGradient, each)
-    .on(Scan, scanned)
+    .on(ConvertElementType, convert_element_type_lora)
+    .on(StopGradient, elementwise_lora)
+    .on(Scan, scan_lora)
     .family(Primitive, summed)
 )

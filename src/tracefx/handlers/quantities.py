@@ -13,51 +13,41 @@ from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.control.callback import DebugCallback, DebugPrint
-from tracefx.control.checkpoint import Name
-from tracefx.control.sowing import Plantable, Sow
+from tracefx.control.checkpoint import CheckpointName
+from tracefx.control.sow import Plantable, Sow
 from tracefx.core import dtypes, trees
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.entering import Form
+from tracefx.core.body_transform import ValueSpec
 from tracefx.core.handler import as_array, bind, bind1, current, handling
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, Primitive
-from tracefx.core.source import at, here
+from tracefx.core.source_location import at_location, current_provenance
 from tracefx.core.values import ConcreteArray, Value, to_numpy
-from tracefx.handlers.units import FREE, ONE, Number, Unit, UnitError
+from tracefx.handlers.units import ANY_UNIT, DIMENSIONLESS, RealNumber, Unit, UnitError
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
-from tracefx.ops import (
-    along_axis,
+from tracefx.ops import fourier, structural
+from tracefx.ops.annotations import optimization_barrier
+from tracefx.ops.collectives import collective, exchange
+from tracefx.ops.contractions import contraction, convolution
+from tracefx.ops.elementwise import (
+    abs_sign,
     arithmetic,
-    barrier,
-    basis,
-    collective,
+    atan2_nextafter,
+    bit_representation,
     comparison,
     complex,
-    contraction,
-    convolution,
-    cumulative,
-    cutting,
-    dynamic,
     elementwise,
-    exchange,
-    fourier,
-    indexing,
-    magnitude,
-    pairs,
     powers,
-    reduction,
-    representation,
-    scattering,
     selection,
-    shape,
-    sorting,
     transcendental,
-    window_reduction,
 )
-from tracefx.ops.greatest import ApproxTopK, TopK
+from tracefx.ops.indexing import along_axis, dynamic_slicing, gather_scatter_add, scatter, sorting
+from tracefx.ops.indexing.top_k import ApproxTopK, TopK
 from tracefx.ops.operation import Operation
+from tracefx.ops.reductions import cumulative, reduction, window_reduction
+from tracefx.ops.shape import shape, slicing
 from tracefx.transforms.arguments import flatten_values, require_callable
 
 
@@ -79,20 +69,23 @@ class Quantity:
         """In another unit; UnitError if it measures something else."""
         if unit.dimension != self.unit.dimension:
             raise UnitError(f"a quantity in {self.unit} can't be converted to {unit}: that measures something else")
-        return Quantity(_scaled(as_array(self.value), self.unit.scale / unit.scale, self.unit, unit), unit)
+        return Quantity(_convert_scale(as_array(self.value), self.unit.scale / unit.scale, self.unit, unit), unit)
 
 
-Held: TypeAlias = Quantity | Value
+QuantityOrValue: TypeAlias = Quantity | Value
 
 
-def _scaled(x: Array, factor: Fraction, old: Unit, new: Unit) -> Array:
+def _convert_scale(x: Array, factor: Fraction, old: Unit, new: Unit) -> Array:
     if factor == 1:
         return x
     if dtypes.is_inexact(x.dtype):
         return x * float(factor)
     if factor.denominator == 1:
         return x * int(factor)
-    raise UnitError(f"integers in {old} can't be converted to {new}{at(here())} exactly: convert them to floats")
+    raise UnitError(
+        f"integers in {old} can't be converted to {new}{at_location(current_provenance())} exactly: convert them to "
+        "floats"
+    )
 
 
 @final
@@ -113,7 +106,7 @@ class _OfUnit(Primitive, Expandable):
 
     @override
     def expand(self, *args: Value) -> Sequence[Value]:
-        return [_scaled(as_array(x), self.unit.scale, self.unit, ONE) for x in args]
+        return [_convert_scale(as_array(x), self.unit.scale, self.unit, DIMENSIONLESS) for x in args]
 
 
 @final
@@ -134,7 +127,7 @@ class _InUnit(Primitive, Expandable):
 
     @override
     def expand(self, *args: Value) -> Sequence[Value]:
-        return [_scaled(as_array(x), 1 / self.unit.scale, ONE, self.unit) for x in args]
+        return [_convert_scale(as_array(x), 1 / self.unit.scale, DIMENSIONLESS, self.unit) for x in args]
 
 
 def of_unit(x: ArrayLike, unit: Unit) -> Array:
@@ -179,27 +172,27 @@ def with_units(fun: Callable[..., Any]) -> Callable[..., Any]:
     def checked(*args: Any, **kwargs: Any) -> Any:
         with handling(_Units(current())) as handler:
             args, kwargs = trees.map(
-                lambda x: handler.wrap(_quantity(x)) if isinstance(x, Quantity) else x,
+                lambda x: handler.wrap(_checked_quantity(x)) if isinstance(x, Quantity) else x,
                 (args, kwargs),
                 is_leaf=lambda x: isinstance(x, Quantity),
             )
             out = fun(*args, **kwargs)
-        return trees.map(lambda x: _given(handler.unwrap(x)) if isinstance(x, Array) else x, out)
+        return trees.map(lambda x: _strip_any_unit(handler.unwrap(x)) if isinstance(x, Array) else x, out)
 
     return checked
 
 
-def _quantity(x: Quantity) -> Held:
+def _checked_quantity(x: Quantity) -> QuantityOrValue:
     if not isinstance(x.unit, Unit):
         raise TypeError(
             f"with_units: the unit of a quantity must be a Unit, got {x.unit!r} of type {type(x.unit).__name__}"
         )
     (value,), _ = flatten_values((x.value,), "with_units: a quantity")
-    return _held(value, x.unit)
+    return _with_unit(value, x.unit)
 
 
-def _given(x: Held) -> Held:
-    return x.value if isinstance(x, Quantity) and x.unit == FREE else x
+def _strip_any_unit(x: QuantityOrValue) -> QuantityOrValue:
+    return x.value if isinstance(x, Quantity) and x.unit == ANY_UNIT else x
 
 
 # ------------------------------------------------------------------ the handler
@@ -211,12 +204,12 @@ class _Units(Interpreter[Quantity]):
     """Values are quantities, and constants that are the same in all units; numbers are plain."""
 
     title: ClassVar[str] = "with_units"
-    key: ClassVar[Hashable] = ()
-    everything: ClassVar[bool] = True  # as it knows of constants that are free
+    cache_key: ClassVar[Hashable] = ()
+    handles_all: ClassVar[bool] = True  # as it knows of constants that are free
 
     @property
     @override
-    def rules(self) -> Rules[_Units, Held]:
+    def rules(self) -> Rules[_Units, QuantityOrValue]:
         return RULES
 
     @override
@@ -228,38 +221,40 @@ class _Units(Interpreter[Quantity]):
         return Quantity(x, _unit(x))
 
     @override
-    def unite(self, x: Quantity, y: Quantity) -> tuple[Quantity, Quantity]:
-        return Quantity(_number(x, y.unit, "the value"), y.unit), y
+    def unify(self, x: Quantity, y: Quantity) -> tuple[Quantity, Quantity]:
+        return Quantity(_magnitude_in(x, y.unit, "the value"), y.unit), y
 
     @override
-    def bared(self, value: Quantity) -> Value:
-        return _number(value, ONE, "what the program asks a number of")
+    def strip(self, value: Quantity) -> Value:
+        return _magnitude_in(value, DIMENSIONLESS, "what the program asks a number of")
 
     @override
-    def form(self, x: Value) -> Form:
-        return Interpreter.form(self, self.wrap(self.lift(x)) if _is_free(x) else x)
+    def spec(self, x: Value) -> ValueSpec:
+        return Interpreter.spec(self, self.wrap(self.lift(x)) if _has_any_unit(x) else x)
 
     @override
-    def join(self, x: Form, y: Form, what: str) -> Form:
+    def join(self, x: ValueSpec, y: ValueSpec, what: str) -> ValueSpec:
         """The unit of the first, unless any would do for it."""
         if len(x.avals) != 1 or len(y.avals) != 1:  # no quantities, but states
             return Interpreter.join(self, x, y, what)
-        units = _unit_of(x), _unit_of(y)
-        if FREE not in units and units[0].dimension != units[1].dimension:
-            raise UnitError(f"with_units: {what} is in {units[0]} here and in {units[1]} there{at(here())}")
-        unit = units[1] if units[0] == FREE else units[0]
-        joined = Interpreter.join(self, Form(None, x.avals), Form(None, y.avals), what)
-        return joined if unit == ONE else Form(trees.structure(Quantity(0.0, unit)), joined.avals)
+        units = _unit_of_spec(x), _unit_of_spec(y)
+        if ANY_UNIT not in units and units[0].dimension != units[1].dimension:
+            raise UnitError(
+                f"with_units: {what} is in {units[0]} here and in {units[1]} there{at_location(current_provenance())}"
+            )
+        unit = units[1] if units[0] == ANY_UNIT else units[0]
+        joined = Interpreter.join(self, ValueSpec(None, x.avals), ValueSpec(None, y.avals), what)
+        return joined if unit == DIMENSIONLESS else ValueSpec(trees.structure(Quantity(0.0, unit)), joined.avals)
 
 
-def _unit_of(form: Form) -> Unit:
+def _unit_of_spec(form: ValueSpec) -> Unit:
     if form.tree is None:
-        return ONE
+        return DIMENSIONLESS
     quantity: Quantity = trees.unflatten(form.tree, [0.0])
     return quantity.unit
 
 
-def _is_free(x: Held) -> bool:
+def _has_any_unit(x: QuantityOrValue) -> bool:
     """Whether it is a constant that is the same in all units."""
     if not isinstance(x, (Literal, ConcreteArray)) or x.aval.ndim or not dtypes.is_inexact(x.aval.dtype):
         return False
@@ -267,197 +262,207 @@ def _is_free(x: Held) -> bool:
     return number == 0 or not cmath.isfinite(number)
 
 
-def _unit(x: Held) -> Unit:
-    return x.unit if isinstance(x, Quantity) else FREE if _is_free(x) else ONE
+def _unit(x: QuantityOrValue) -> Unit:
+    return x.unit if isinstance(x, Quantity) else ANY_UNIT if _has_any_unit(x) else DIMENSIONLESS
 
 
-def _held(x: Value, unit: Unit) -> Held:
-    return x if unit == ONE else Quantity(x, unit)
+def _with_unit(x: Value, unit: Unit) -> QuantityOrValue:
+    return x if unit == DIMENSIONLESS else Quantity(x, unit)
 
 
-def _plain(x: Held) -> Value:
+def _magnitude(x: QuantityOrValue) -> Value:
     value: Value = x.value if isinstance(x, Quantity) else x
     return value
 
 
-def _number(x: Held, unit: Unit, what: str) -> Value:
+def _magnitude_in(x: QuantityOrValue, unit: Unit, what: str) -> Value:
     """What it is in a unit."""
     own = _unit(x)
-    if own in (unit, FREE):
-        return _plain(x)
+    if own in (unit, ANY_UNIT):
+        return _magnitude(x)
     if own.dimension != unit.dimension:
-        wanted = "" if unit == ONE else f", not in {unit}"
-        raise UnitError(f"{what} is in {own}{wanted}{at(here())}")
-    return _scaled(as_array(_plain(x)), own.scale / unit.scale, own, unit)
+        wanted = "" if unit == DIMENSIONLESS else f", not in {unit}"
+        raise UnitError(f"{what} is in {own}{wanted}{at_location(current_provenance())}")
+    return _convert_scale(as_array(_magnitude(x)), own.scale / unit.scale, own, unit)
 
 
-def _common(op: Primitive, xs: Sequence[Held]) -> tuple[list[Value], Unit]:
+def _to_common_unit(op: Primitive, xs: Sequence[QuantityOrValue]) -> tuple[list[Value], Unit]:
     """Numbers in the unit of the first that has one."""
-    unit = next((u for u in map(_unit, xs) if u != FREE), FREE)
+    unit = next((u for u in map(_unit, xs) if u != ANY_UNIT), ANY_UNIT)
     for x in xs:
         own = _unit(x)
-        if own != FREE and own.dimension != unit.dimension:
-            names = [str(u) if u != ONE else "a number without a unit" for u in (unit, own)]
-            raise UnitError(f"{op.name} of {names[0]} and {names[1]}{at(here())}: they measure different things")
-    return [_number(x, unit, "the value") for x in xs], unit
+        if own != ANY_UNIT and own.dimension != unit.dimension:
+            names = [str(u) if u != DIMENSIONLESS else "a number without a unit" for u in (unit, own)]
+            raise UnitError(
+                f"{op.name} of {names[0]} and {names[1]}{at_location(current_provenance())}: they measure different "
+                "things"
+            )
+    return [_magnitude_in(x, unit, "the value") for x in xs], unit
 
 
 # ------------------------------------------------------------------ rules
 
 
-def same(h: _Units, op: Primitive, *xs: Held) -> list[Held]:
-    numbers, unit = _common(op, xs)
-    return [_held(x, unit) for x in bind(op, *numbers)]
+def common_unit_rule(h: _Units, op: Primitive, *xs: QuantityOrValue) -> list[QuantityOrValue]:
+    numbers, unit = _to_common_unit(op, xs)
+    return [_with_unit(x, unit) for x in bind(op, *numbers)]
 
 
-def compared(h: _Units, op: Primitive, *xs: Held) -> Sequence[Held]:
-    return bind(op, *_common(op, xs)[0])
+def compare_units(h: _Units, op: Primitive, *xs: QuantityOrValue) -> Sequence[QuantityOrValue]:
+    return bind(op, *_to_common_unit(op, xs)[0])
 
 
-def kept(h: _Units, op: Primitive, x: Held, *places: Held) -> list[Held]:
+def keep_unit_rule(h: _Units, op: Primitive, x: QuantityOrValue, *places: QuantityOrValue) -> list[QuantityOrValue]:
     """One operand counts; any others are places."""
-    return [_held(y, _unit(x)) for y in bind(op, _plain(x), *map(_plain, places))]
+    return [_with_unit(y, _unit(x)) for y in bind(op, _magnitude(x), *map(_magnitude, places))]
 
 
-def forgotten(h: _Units, op: Primitive, *xs: Held) -> Sequence[Held]:
+def drop_unit_rule(h: _Units, op: Primitive, *xs: QuantityOrValue) -> Sequence[QuantityOrValue]:
     """The result says nothing of the size."""
-    return bind(op, *map(_plain, xs))
+    return bind(op, *map(_magnitude, xs))
 
 
-def each(h: _Units, op: Primitive, *xs: Held) -> list[Held]:
-    return [_held(y, _unit(x)) for x, y in zip(xs, bind(op, *map(_plain, xs)), strict=True)]
+def keep_each_unit_rule(h: _Units, op: Primitive, *xs: QuantityOrValue) -> list[QuantityOrValue]:
+    return [_with_unit(y, _unit(x)) for x, y in zip(xs, bind(op, *map(_magnitude, xs)), strict=True)]
 
 
-def greatest(h: _Units, op: Primitive, x: Held) -> list[Held]:
+def top_k_units(h: _Units, op: Primitive, x: QuantityOrValue) -> list[QuantityOrValue]:
     """Elements, and their places."""
-    found, places = bind(op, _plain(x))
-    return [_held(found, _unit(x)), places]
+    found, places = bind(op, _magnitude(x))
+    return [_with_unit(found, _unit(x)), places]
 
 
-def chosen(h: _Units, op: Primitive, which: Held, *cases: Held) -> list[Held]:
-    numbers, unit = _common(op, cases[::-1])  # in the unit of the first argument of `where`
-    return [_held(x, unit) for x in bind(op, _plain(which), *numbers[::-1])]
+def select_units(h: _Units, op: Primitive, which: QuantityOrValue, *cases: QuantityOrValue) -> list[QuantityOrValue]:
+    numbers, unit = _to_common_unit(op, cases[::-1])  # in the unit of the first argument of `where`
+    return [_with_unit(x, unit) for x in bind(op, _magnitude(which), *numbers[::-1])]
 
 
-def clamped(h: _Units, op: Primitive, *xs: Held) -> list[Held]:
-    numbers, unit = _common(op, [xs[1], xs[0], xs[2]])
+def clamp_units(h: _Units, op: Primitive, *xs: QuantityOrValue) -> list[QuantityOrValue]:
+    numbers, unit = _to_common_unit(op, [xs[1], xs[0], xs[2]])
     low, x, high = numbers[1], numbers[0], numbers[2]
-    return [_held(y, unit) for y in bind(op, low, x, high)]
+    return [_with_unit(y, unit) for y in bind(op, low, x, high)]
 
 
-def written(h: _Units, op: Primitive, x: Held, update: Held, *places: Held) -> list[Held]:
-    numbers, unit = _common(op, [x, update])
-    return [_held(y, unit) for y in bind(op, *numbers, *map(_plain, places))]
+def dynamic_update_slice_units(
+    h: _Units, op: Primitive, x: QuantityOrValue, update: QuantityOrValue, *places: QuantityOrValue
+) -> list[QuantityOrValue]:
+    numbers, unit = _to_common_unit(op, [x, update])
+    return [_with_unit(y, unit) for y in bind(op, *numbers, *map(_magnitude, places))]
 
 
-def scattered(h: _Units, op: Primitive, x: Held, places: Held, update: Held) -> list[Held]:
-    (number, change), unit = _common(op, [x, update])
-    return [_held(y, unit) for y in bind(op, number, _plain(places), change)]
+def scatter_units(
+    h: _Units, op: Primitive, x: QuantityOrValue, places: QuantityOrValue, update: QuantityOrValue
+) -> list[QuantityOrValue]:
+    (number, change), unit = _to_common_unit(op, [x, update])
+    return [_with_unit(y, unit) for y in bind(op, number, _magnitude(places), change)]
 
 
-def multiplied(h: _Units, op: Primitive, x: Held, y: Held) -> list[Held]:
-    out = bind1(op, _plain(x), _plain(y))
+def mul_units(h: _Units, op: Primitive, x: QuantityOrValue, y: QuantityOrValue) -> list[QuantityOrValue]:
+    out = bind1(op, _magnitude(x), _magnitude(y))
     units = _unit(x), _unit(y)
-    return [_held(out, FREE if FREE in units else units[0] * units[1])]
+    return [_with_unit(out, ANY_UNIT if ANY_UNIT in units else units[0] * units[1])]
 
 
-def divided(h: _Units, op: Primitive, x: Held, y: Held) -> list[Held]:
-    out = bind1(op, _plain(x), _plain(y))
+def div_units(h: _Units, op: Primitive, x: QuantityOrValue, y: QuantityOrValue) -> list[QuantityOrValue]:
+    out = bind1(op, _magnitude(x), _magnitude(y))
     over, under = _unit(x), _unit(y)
-    return [_held(out, over if FREE in (over, under) else over / under)]
+    return [_with_unit(out, over if ANY_UNIT in (over, under) else over / under)]
 
 
-def _powered(op: Primitive, x: Held, power: Number, *more: Value) -> list[Held]:
-    out, unit = bind1(op, _plain(x), *more), _unit(x)
-    return [_held(out, (FREE if power > 0 else ONE) if unit == FREE else unit**power)]
+def _bind_power(op: Primitive, x: QuantityOrValue, power: RealNumber, *more: Value) -> list[QuantityOrValue]:
+    out, unit = bind1(op, _magnitude(x), *more), _unit(x)
+    return [_with_unit(out, (ANY_UNIT if power > 0 else DIMENSIONLESS) if unit == ANY_UNIT else unit**power)]
 
 
-def power(h: _Units, op: powers.IntegerPow, x: Held) -> list[Held]:
-    return _powered(op, x, op.y)
+def power(h: _Units, op: powers.IntegerPow, x: QuantityOrValue) -> list[QuantityOrValue]:
+    return _bind_power(op, x, op.y)
 
 
-def square(h: _Units, op: powers.Square, x: Held) -> list[Held]:
-    return _powered(op, x, 2)
+def square_units(h: _Units, op: powers.Square, x: QuantityOrValue) -> list[QuantityOrValue]:
+    return _bind_power(op, x, 2)
 
 
-def root(h: _Units, op: transcendental.Sqrt, x: Held) -> list[Held]:
-    return _powered(op, x, Fraction(1, 2))
+def sqrt_units(h: _Units, op: transcendental.Sqrt, x: QuantityOrValue) -> list[QuantityOrValue]:
+    return _bind_power(op, x, Fraction(1, 2))
 
 
-def inverse_root(h: _Units, op: transcendental.Rsqrt, x: Held) -> list[Held]:
-    return _powered(op, x, Fraction(-1, 2))
+def rsqrt_units(h: _Units, op: transcendental.Rsqrt, x: QuantityOrValue) -> list[QuantityOrValue]:
+    return _bind_power(op, x, Fraction(-1, 2))
 
 
-def cube_root(h: _Units, op: transcendental.Cbrt, x: Held) -> list[Held]:
-    return _powered(op, x, Fraction(1, 3))
+def cbrt_units(h: _Units, op: transcendental.Cbrt, x: QuantityOrValue) -> list[QuantityOrValue]:
+    return _bind_power(op, x, Fraction(1, 3))
 
 
-def raised(h: _Units, op: powers.Pow, x: Held, y: Held) -> Sequence[Held]:
+def pow_units(h: _Units, op: powers.Pow, x: QuantityOrValue, y: QuantityOrValue) -> Sequence[QuantityOrValue]:
     if not isinstance(x, Quantity):
-        return other(h, op, x, y)
+        return dimensionless_rule(h, op, x, y)
     if not isinstance(y, (Literal, ConcreteArray)) or to_numpy(y).ndim:
         raise UnitError(
-            f"pow of {x.unit} with an exponent that is no constant number{at(here())}: the unit of the result would "
+            f"pow of {x.unit} with an exponent that is no constant number{at_location(current_provenance())}: the "
+            "unit of the result would "
             "depend on a value"
         )
-    return _powered(op, x, float(to_numpy(y)), y)
+    return _bind_power(op, x, float(to_numpy(y)), y)
 
 
-def product_of(h: _Units, op: reduction.ReduceProd, x: Held) -> list[Held]:
-    dims = as_array(_plain(x)).shape
-    return _powered(op, x, int(np.prod([dims[a] for a in op.axes])))
+def reduce_prod_units(h: _Units, op: reduction.ReduceProd, x: QuantityOrValue) -> list[QuantityOrValue]:
+    dims = as_array(_magnitude(x)).shape
+    return _bind_power(op, x, int(np.prod([dims[a] for a in op.axes])))
 
 
-def attached(h: _Units, op: _OfUnit, x: Held) -> list[Held]:
-    return [_held(_plain(x), _unit(x) * op.unit if _unit(x) not in (ONE, FREE) else op.unit)]
+def of_unit_rule(h: _Units, op: _OfUnit, x: QuantityOrValue) -> list[QuantityOrValue]:
+    return [_with_unit(_magnitude(x), _unit(x) * op.unit if _unit(x) not in (DIMENSIONLESS, ANY_UNIT) else op.unit)]
 
 
-def taken(h: _Units, op: _InUnit, x: Held) -> list[Held]:
-    return [_number(x, op.unit, "in_unit: the value")]
+def in_unit_rule(h: _Units, op: _InUnit, x: QuantityOrValue) -> list[QuantityOrValue]:
+    return [_magnitude_in(x, op.unit, "in_unit: the value")]
 
 
-def other(h: _Units, op: Primitive, *xs: Held) -> Sequence[Held]:
+def dimensionless_rule(h: _Units, op: Primitive, *xs: QuantityOrValue) -> Sequence[QuantityOrValue]:
     """Functions of numbers without a unit."""
-    return bind(op, *[_number(x, ONE, f"{op.name} takes numbers without a unit, but an operand") for x in xs])
+    return bind(
+        op, *[_magnitude_in(x, DIMENSIONLESS, f"{op.name} takes numbers without a unit, but an operand") for x in xs]
+    )
 
 
-_ALL: Final[dict[Callable[..., Sequence[Held]], tuple[type[Primitive], ...]]] = {
-    same: (
+_PRIMITIVES_BY_RULE: Final[dict[Callable[..., Sequence[QuantityOrValue]], tuple[type[Primitive], ...]]] = {
+    common_unit_rule: (
         elementwise.Add,
         arithmetic.Sub,
         arithmetic.Max,
         arithmetic.Min,
         arithmetic.Rem,
-        pairs.NextAfter,
+        atan2_nextafter.NextAfter,
         complex.Complex,
         shape.Concatenate,
         shape.Stack,
-        cutting.Pad,
+        slicing.Pad,
     ),
-    compared: (
+    compare_units: (
         comparison.Eq,
         comparison.Ne,
         comparison.Lt,
         comparison.Le,
         comparison.Gt,
         comparison.Ge,
-        pairs.Atan2,
+        atan2_nextafter.Atan2,
     ),
-    kept: (
+    keep_unit_rule: (
         arithmetic.Neg,
-        magnitude.Abs,
-        basis.Reshape,
-        basis.Transpose,
-        basis.BroadcastInDim,
-        basis.ConvertElementType,
-        basis.ReduceSum,
+        abs_sign.Abs,
+        structural.Reshape,
+        structural.Transpose,
+        structural.BroadcastInDim,
+        structural.ConvertElementType,
+        structural.ReduceSum,
         cumulative.CumSum,
         fourier.Fft,
         cumulative.CumMax,
         cumulative.CumMin,
         reduction.ReduceMax,
         reduction.ReduceMin,
-        representation.ReducePrecision,
+        bit_representation.ReducePrecision,
         complex.Real,
         complex.Imag,
         complex.Conj,
@@ -469,19 +474,26 @@ _ALL: Final[dict[Callable[..., Sequence[Held]], tuple[type[Primitive], ...]]] = 
         window_reduction.ReduceWindowMax,
         window_reduction.ReduceWindowMin,
         shape.Tile,
-        cutting.Slice,
-        cutting.Rev,
-        indexing.Gather,
-        dynamic.DynamicSlice,
+        slicing.Slice,
+        slicing.Rev,
+        gather_scatter_add.Gather,
+        dynamic_slicing.DynamicSlice,
         exchange.AllGather,
         exchange.ReduceScatter,
         exchange.PPermute,
         exchange.AllToAll,
-        Name,
+        CheckpointName,
     ),
-    each: (sorting.Sort, Plantable, barrier.OptimizationBarrier, collective.PSum, collective.PMax, collective.PMin),
-    forgotten: (
-        magnitude.Sign,
+    keep_each_unit_rule: (
+        sorting.Sort,
+        Plantable,
+        optimization_barrier.OptimizationBarrier,
+        collective.PSum,
+        collective.PMax,
+        collective.PMin,
+    ),
+    drop_unit_rule: (
+        abs_sign.Sign,
         complex.IsFinite,
         reduction.ArgMax,
         reduction.ArgMin,
@@ -489,37 +501,37 @@ _ALL: Final[dict[Callable[..., Sequence[Held]], tuple[type[Primitive], ...]]] = 
         DebugCallback,
         Sow,
     ),
-    greatest: (TopK, ApproxTopK),
-    chosen: (selection.SelectN,),
-    clamped: (selection.Clamp,),
-    written: (dynamic.DynamicUpdateSlice,),
-    scattered: (
-        scattering.Scatter,
-        scattering.ScatterSub,
-        scattering.ScatterMin,
-        scattering.ScatterMax,
-        indexing.ScatterAdd,
+    top_k_units: (TopK, ApproxTopK),
+    select_units: (selection.SelectN,),
+    clamp_units: (selection.Clamp,),
+    dynamic_update_slice_units: (dynamic_slicing.DynamicUpdateSlice,),
+    scatter_units: (
+        scatter.Scatter,
+        scatter.ScatterSub,
+        scatter.ScatterMin,
+        scatter.ScatterMax,
+        gather_scatter_add.ScatterAdd,
     ),
-    multiplied: (arithmetic.Mul, contraction.DotGeneral, convolution.ConvGeneralDilated),
-    divided: (arithmetic.Div,),
+    mul_units: (arithmetic.Mul, contraction.DotGeneral, convolution.ConvGeneralDilated),
+    div_units: (arithmetic.Div,),
     power: (powers.IntegerPow,),
-    square: (powers.Square,),
-    root: (transcendental.Sqrt,),
-    inverse_root: (transcendental.Rsqrt,),
-    cube_root: (transcendental.Cbrt,),
-    raised: (powers.Pow,),
-    product_of: (reduction.ReduceProd,),
-    attached: (_OfUnit,),
-    taken: (_InUnit,),
+    square_units: (powers.Square,),
+    sqrt_units: (transcendental.Sqrt,),
+    rsqrt_units: (transcendental.Rsqrt,),
+    cbrt_units: (transcendental.Cbrt,),
+    pow_units: (powers.Pow,),
+    reduce_prod_units: (reduction.ReduceProd,),
+    of_unit_rule: (_OfUnit,),
+    in_unit_rule: (_InUnit,),
 }
 
 
-def _table() -> Rules[_Units, Held]:
-    rules = Rules[_Units, Held]()
-    for rule, operations in _ALL.items():
+def _build_rules() -> Rules[_Units, QuantityOrValue]:
+    rules = Rules[_Units, QuantityOrValue]()
+    for rule, operations in _PRIMITIVES_BY_RULE.items():
         for operation in operations:
             rules = rules.on(operation, rule)
-    return rules.family(Operation, other)
+    return rules.family(Operation, dimensionless_rule)
 
 
-RULES: Final = _table()
+RULES: Final = _build_rules()

@@ -10,7 +10,7 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 Exponents: TypeAlias = tuple[tuple[str, Fraction], ...]
-Number: TypeAlias = int | float | Fraction
+RealNumber: TypeAlias = int | float | Fraction
 
 
 class UnitError(TypeError):
@@ -37,26 +37,30 @@ class Unit:
     symbols: Exponents = field(default=(), eq=False)
     """What it is called: a product of powers of names."""
 
-    def __mul__(self, other: Unit | Number) -> Unit:
+    def __mul__(self, other: Unit | RealNumber) -> Unit:
         if isinstance(other, Unit):
-            symbols = _product(self.symbols, other.symbols)
-            return Unit(_product(self.dimension, other.dimension), self.scale * other.scale, symbols)
+            symbols = _multiply_exponents(self.symbols, other.symbols)
+            return Unit(_multiply_exponents(self.dimension, other.dimension), self.scale * other.scale, symbols)
         number = Fraction(other)
         named = () if number == 1 else ((f"{float(number):g}", Fraction(1)),)
         return Unit(self.dimension, self.scale * number, (*named, *self.symbols))
 
-    def __rmul__(self, other: Number) -> Unit:
+    def __rmul__(self, other: RealNumber) -> Unit:
         return self * other
 
-    def __truediv__(self, other: Unit | Number) -> Unit:
+    def __truediv__(self, other: Unit | RealNumber) -> Unit:
         return self * (other**-1 if isinstance(other, Unit) else 1 / Fraction(other))
 
-    def __rtruediv__(self, other: Number) -> Unit:
+    def __rtruediv__(self, other: RealNumber) -> Unit:
         return self**-1 * other
 
-    def __pow__(self, exponent: Number) -> Unit:
+    def __pow__(self, exponent: RealNumber) -> Unit:
         power = Fraction(exponent).limit_denominator(10**6)
-        return Unit(_times(self.dimension, power), _power(self.scale, power), _times(self.symbols, power))
+        return Unit(
+            _scale_exponents(self.dimension, power),
+            _raise_scale(self.scale, power),
+            _scale_exponents(self.symbols, power),
+        )
 
     def called(self, name: str) -> Unit:
         """The same unit under a name."""
@@ -64,27 +68,27 @@ class Unit:
 
     @override
     def __repr__(self) -> str:
-        if self == FREE:
+        if self == ANY_UNIT:
             return "any unit"
-        above = [_shown(n, e) for n, e in self.symbols if e > 0]
-        below = [_shown(n, -e) for n, e in self.symbols if e < 0]
+        above = [_format_factor(n, e) for n, e in self.symbols if e > 0]
+        below = [_format_factor(n, -e) for n, e in self.symbols if e < 0]
         if not above and not below:
             return "1" if self.scale == 1 else f"{float(self.scale):g}"
         return "*".join(above or ["1"]) + "".join([f"/{each}" for each in below])
 
 
-def _product(x: Exponents, y: Exponents) -> Exponents:
+def _multiply_exponents(x: Exponents, y: Exponents) -> Exponents:
     found = dict(x)
     for name, exponent in y:
         found[name] = found.get(name, Fraction(0)) + exponent
     return tuple(sorted([(name, exponent) for name, exponent in found.items() if exponent]))
 
 
-def _times(exponents: Exponents, power: Fraction) -> Exponents:
+def _scale_exponents(exponents: Exponents, power: Fraction) -> Exponents:
     return tuple([(name, exponent * power) for name, exponent in exponents if power])
 
 
-def _power(scale: Fraction, power: Fraction) -> Fraction:
+def _raise_scale(scale: Fraction, power: Fraction) -> Fraction:
     """Exact where the root is a fraction too."""
     whole = scale**power.numerator
     n = power.denominator
@@ -93,7 +97,7 @@ def _power(scale: Fraction, power: Fraction) -> Fraction:
     return root if root**n == whole else Fraction(float(whole) ** (1 / n))
 
 
-def _shown(name: str, exponent: Fraction) -> str:
+def _format_factor(name: str, exponent: Fraction) -> str:
     return name if exponent == 1 else f"{name}**{exponent if exponent.denominator == 1 else f'({exponent})'}"
 
 
@@ -102,9 +106,9 @@ def base(name: str) -> Unit:
     return Unit(((name, Fraction(1)),)).called(name)
 
 
-ONE: Final = Unit()
+DIMENSIONLESS: Final = Unit()
 """No unit: that of numbers."""
-FREE: Final = Unit((("any", Fraction(1)),), Fraction(0))
+ANY_UNIT: Final = Unit((("any", Fraction(1)),), Fraction(0))
 """That of numbers which are the same in all units: 0, infinite, or NaN."""
 
 m, s, kg, A, K, mol, cd = map(base, ("m", "s", "kg", "A", "K", "mol", "cd"))
@@ -125,6 +129,6 @@ C = (A * s).called("C")
 V = (W / A).called("V")
 Ohm = (V / A).called("Ohm")
 eV = (Fraction("1.602176634e-19") * J).called("eV")
-rad = ONE.called("rad")
-degree = (ONE * Fraction(np.pi / 180)).called("degree")
-percent = (ONE / 100).called("%")
+rad = DIMENSIONLESS.called("rad")
+degree = (DIMENSIONLESS * Fraction(np.pi / 180)).called("degree")
+percent = (DIMENSIONLESS / 100).called("%")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tracefx.image.methods import ResizeMethod
+from tracefx.image.resize_methods import ResizeMethod
 from tracefx.image.resizing import resize, scale_and_translate
 
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]

@@ -14,18 +14,18 @@ from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import ROOT, as_array, handling
 from tracefx.core.values import Value, as_value
-from tracefx.image.methods import KERNELS, Kernel, ResizeMethod
+from tracefx.image.resize_methods import RESAMPLE_KERNELS, ResampleKernel, ResizeMethod
 from tracefx.numpy import abs, arange, divide, logical_and, maximum, minimum, pad, sum, take, where
-from tracefx.numpy.promoting import all_inexact, inexact
-from tracefx.ops.basis import convert, transpose
-from tracefx.ops.contraction import Precision, PrecisionLike, dot_general
+from tracefx.numpy.operand_promotion import promote_args_inexact, to_inexact
+from tracefx.ops.contractions.contraction import Precision, PrecisionLike, dot_general
 from tracefx.ops.operation import static_shape
-from tracefx.ops.static import axes_of
+from tracefx.ops.static_integers import canonicalize_axes
+from tracefx.ops.structural import convert, transpose
 
-_LEAST: Final = 1000 * float(np.finfo(np.float32).eps)
+_MIN_TOTAL_WEIGHT: Final = 1000 * float(np.finfo(np.float32).eps)
 """Weights whose sum is smaller are those of pixels that nothing is seen of."""
 
-_FEW: Final = 2**16
+_MAX_CACHED_WEIGHTS: Final = 2**16
 """So many weights are kept from one call to the next."""
 
 
@@ -62,14 +62,14 @@ def resize(
             centers = (2 * np.arange(m, dtype=np.int64) + 1) * n // (2 * max(m, 1))
             out = take(out, centers.astype(np.int32), d, mode="clip", indices_are_sorted=True)
         return out
-    x = inexact(x, "resize: image")
+    x = to_inexact(x, "resize: image")
     dtype = _dtype_of_weights(x)
     weights = []
     for d in along:
         n, m = x.aval.shape[d], sizes[d]
-        find = _kept_weights if n * m <= _FEW else _weights_of_sizes
+        find = _cached_resize_weights if n * m <= _MAX_CACHED_WEIGHTS else _resize_weights
         weights.append(find(n, m, kind, antialias, dtype))
-    return _contracted(x, along, weights, precision)
+    return _contract_axes(x, along, weights, precision)
 
 
 def scale_and_translate(
@@ -100,13 +100,13 @@ def scale_and_translate(
     kind = ResizeMethod.from_string(method) if isinstance(method, str) else method
     if kind is ResizeMethod.NEAREST:
         raise ValueError(f"{name}: the nearest pixel is found by resize alone; choose another method")
-    along = axes_of(name, spatial_dims, x.aval.ndim, "spatial_dims")
-    scales, moves = [as_array(v) for v in all_inexact(name, scale, translation)]
+    along = canonicalize_axes(name, spatial_dims, x.aval.ndim, "spatial_dims")
+    scales, moves = [as_array(v) for v in promote_args_inexact(name, scale, translation)]
     for what, given in (("scale", scales), ("translation", moves)):
         if given.shape != (len(along),):
             raise ValueError(f"{name}: {what} must have a number for each of {len(along)} axes, got {given.aval}")
     weights = [_weights(x.aval.shape[d], sizes[d], scales[i], moves[i], kind, antialias) for i, d in enumerate(along)]
-    return _contracted(inexact(x, f"{name}: image"), along, weights, precision)
+    return _contract_axes(to_inexact(x, f"{name}: image"), along, weights, precision)
 
 
 def _shape(name: str, x: Value, shape: Sequence[int]) -> Shape:
@@ -121,20 +121,20 @@ def _dtype_of_weights(x: Value) -> DType:
     return dtypes.float32 if dtypes.itemsize_bits(dtype) < 32 else dtype
 
 
-def _weights_of_sizes(n: int, m: int, method: ResizeMethod, antialias: bool, dtype: DType) -> Array:
+def _resize_weights(n: int, m: int, method: ResizeMethod, antialias: bool, dtype: DType) -> Array:
     """The weights that make `n` pixels to `m`."""
     scale = as_array(convert(as_value(m / n if m else 1.0), dtype))
     return _weights(n, m, scale, 0.0, method, antialias)
 
 
 @functools.lru_cache(maxsize=64)
-def _kept_weights(n: int, m: int, method: ResizeMethod, antialias: bool, dtype: DType) -> Array:
+def _cached_resize_weights(n: int, m: int, method: ResizeMethod, antialias: bool, dtype: DType) -> Array:
     """The same, computed once: for a program they are constants."""
     with handling(ROOT):
-        return _weights_of_sizes(n, m, method, antialias, dtype)
+        return _resize_weights(n, m, method, antialias, dtype)
 
 
-def _contracted(x: Value, axes: Sequence[int], weights: Sequence[Array], precision: PrecisionLike) -> Array:
+def _contract_axes(x: Value, axes: Sequence[int], weights: Sequence[Array], precision: PrecisionLike) -> Array:
     """The image, each of the axes contracted with the first one of its weights."""
     # Axes that shrink come first, so that there is less to do for the others. A contracted axis goes to the end.
     order = list(range(x.aval.ndim))
@@ -154,23 +154,23 @@ def _weights(n: int, m: int, scale: Array, move: ArrayLike, method: ResizeMethod
         start = arange(m, dtype=dtype) * inverse - move * inverse
         left = arange(n, dtype=dtype)[:, None]
         found = maximum(0.0, minimum(start + inverse, left + 1.0) - maximum(start, left))
-        return _seen(_shares(found), centers, n)
+        return _mask_outside(_normalize_weights(found), centers, n)
     if method is ResizeMethod.CUBIC_PYTORCH and not antialias:
-        kernel = KERNELS[method]
-        return _shares(
-            _with_edges(_at_distances(kernel, centers, -kernel.radius, n + kernel.radius, 1.0), kernel.radius)
+        kernel = RESAMPLE_KERNELS[method]
+        return _normalize_weights(
+            _fold_edge_weights(_kernel_weights(kernel, centers, -kernel.radius, n + kernel.radius, 1.0), kernel.radius)
         )
-    kernel = KERNELS[ResizeMethod.CUBIC if method is ResizeMethod.CUBIC_PYTORCH else method]
+    kernel = RESAMPLE_KERNELS[ResizeMethod.CUBIC if method is ResizeMethod.CUBIC_PYTORCH else method]
     width: ArrayLike = maximum(inverse, 1.0) if antialias else 1.0
-    return _seen(_shares(_at_distances(kernel, centers, 0, n, width)), centers, n)
+    return _mask_outside(_normalize_weights(_kernel_weights(kernel, centers, 0, n, width)), centers, n)
 
 
-def _at_distances(kernel: Kernel, centers: Array, start: int, stop: int, width: ArrayLike) -> Array:
+def _kernel_weights(kernel: ResampleKernel, centers: Array, start: int, stop: int, width: ArrayLike) -> Array:
     pixels = arange(start, stop, dtype=centers.dtype)[:, None]
     return kernel.weight(divide(abs(centers - pixels), width))
 
 
-def _with_edges(weights: Array, beyond: int) -> Array:
+def _fold_edge_weights(weights: Array, beyond: int) -> Array:
     """The weights of pixels beyond either end, added to those of the last ones there are."""
     inside = weights[beyond : weights.shape[0] - beyond]
     rest = (0, inside.shape[0] - 1)
@@ -179,12 +179,12 @@ def _with_edges(weights: Array, beyond: int) -> Array:
     return inside + pad(before, (rest, (0, 0))) + pad(after, (rest[::-1], (0, 0)))
 
 
-def _shares(weights: Array) -> Array:
+def _normalize_weights(weights: Array) -> Array:
     """Weights that add up to 1 for each new pixel: part of a kernel may lie outside."""
     total = sum(weights, 0, keepdims=True)
-    return where(abs(total) > _LEAST, divide(weights, where(total != 0, total, 1)), 0)
+    return where(abs(total) > _MIN_TOTAL_WEIGHT, divide(weights, where(total != 0, total, 1)), 0)
 
 
-def _seen(weights: Array, centers: Array, n: int) -> Array:
+def _mask_outside(weights: Array, centers: Array, n: int) -> Array:
     """The weights, but zero for new pixels whose center is outside of the image."""
     return where(logical_and(centers >= -0.5, centers <= n - 0.5), weights, 0)

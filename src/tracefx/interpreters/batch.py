@@ -13,11 +13,11 @@ from typing_extensions import override
 from tracefx.core.array import Array
 from tracefx.core.avals import Axes, ShapedArray
 from tracefx.core.backend import Device
-from tracefx.core.effects import NamedAxis, of_each
-from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, may_vary, under, varies
-from tracefx.core.meshes import names_in
-from tracefx.core.primitive import Batchable, Expandable, HoldsFunctions, MappedAxis, Primitive, missing
-from tracefx.core.source import ORIGIN, here
+from tracefx.core.effects import NamedAxisEffect, any_per_batch_element
+from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, bind_expansion, may_vary, varies
+from tracefx.core.meshes import entry_axis_names
+from tracefx.core.primitive import Batchable, Expandable, HasCallables, MappedAxis, Primitive, missing_rule_error
+from tracefx.core.source_location import EQN_LOCATION, current_provenance
 from tracefx.core.values import Value
 
 
@@ -68,7 +68,7 @@ class Batch(Handler):
     title: ClassVar[str] = "vmap"
     inner: Handler
     axis: MappedAxis
-    home: object = field(factory=object, repr=False)
+    group: object = field(factory=object, repr=False)
     """What `over` shares: tracers of one home are at home with all of its handlers."""
     evaluates: bool = field(init=False, repr=False)
     thread: int = field(factory=threading.get_ident, init=False)
@@ -96,10 +96,10 @@ class Batch(Handler):
         return {name: n for name, n in found.items() if name != self.axis.name} if self.axis.name in found else found
 
     @override
-    def hosts(self, tracer: Tracer) -> bool:
-        return type(tracer) is BatchTracer and tracer.handler.home is self.home
+    def owns(self, tracer: Tracer) -> bool:
+        return type(tracer) is BatchTracer and tracer.handler.group is self.group
 
-    def over(self, inner: Handler) -> Batch:
+    def with_inner(self, inner: Handler) -> Batch:
         """The same batch on another handler: for a function that closes over its tracers and runs elsewhere."""
         return evolve(self, inner=inner)
 
@@ -107,7 +107,7 @@ class Batch(Handler):
         self, f: Callable[..., Sequence[Value]], args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[list[Value], list[int | None]]:
         """Run a function once for the whole batch, on the handler that is current."""
-        handler = self.over(CURRENT.get())
+        handler = self.with_inner(CURRENT.get())
         inputs = [handler.wrap(x, d) for x, d in zip(args, dims, strict=True)]
         token = CURRENT.set(handler)
         try:
@@ -118,46 +118,46 @@ class Batch(Handler):
         return [x for x, _ in pairs], [d for _, d in pairs]
 
     def wrap(self, x: Value, dim: int | None) -> Value:
-        return x if dim is None else BatchTracer(self, x, dim, here())
+        return x if dim is None else BatchTracer(self, x, dim, current_provenance())
 
     def unwrap(self, x: Value) -> tuple[Value, int | None]:
-        if type(x) is BatchTracer and (x.handler is self or x.handler.home is self.home):
+        if type(x) is BatchTracer and (x.handler is self or x.handler.group is self.group):
             return x.val, x.dim
         return x, None
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         pairs = [self.unwrap(a) for a in args]
-        if all(dim is None for _, dim in pairs) and not self.within_reach(prim):
+        if all(dim is None for _, dim in pairs) and not self.applies_to(prim):
             return self.inner.bind(prim, args)
-        if not isinstance(prim, Batchable) and not isinstance(prim, HoldsFunctions):
+        if not isinstance(prim, Batchable) and not isinstance(prim, HasCallables):
             if isinstance(prim, Expandable):
-                return under(self, prim, args)
-            raise missing(
+                return bind_expansion(self, prim, args)
+            raise missing_rule_error(
                 prim, "batch", "inherit from Batchable and define batch(self, axis, args, dims), or from Expandable"
             )
-        line = here(1)
-        token, origin = CURRENT.set(self.inner), ORIGIN.set(line)
+        line = current_provenance(1)
+        token, origin = CURRENT.set(self.inner), EQN_LOCATION.set(line)
         try:
             values, in_dims = [x for x, _ in pairs], [dim for _, dim in pairs]
             if isinstance(prim, Batchable):
                 outs, dims = prim.batch(self.axis, values, in_dims)
             else:
-                outs, dims = prim.mapped(self.over(ROOT), values, in_dims)
+                outs, dims = prim.batch_callables(self.with_inner(ROOT), values, in_dims)
         finally:
             CURRENT.reset(token)
-            ORIGIN.reset(origin)
+            EQN_LOCATION.reset(origin)
         return [x if dim is None else BatchTracer(self, x, dim, line) for x, dim in zip(outs, dims, strict=True)]
 
-    def within_reach(self, prim: Primitive) -> bool:
+    def applies_to(self, prim: Primitive) -> bool:
         """Whether the batch concerns an operation none of whose operands differs along it."""
-        return isinstance(prim, HoldsFunctions) or of_each(prim.effects) or self.named_in(prim)
+        return isinstance(prim, HasCallables) or any_per_batch_element(prim.effects) or self.uses_axis_name(prim)
 
-    def named_in(self, prim: Primitive) -> bool:
+    def uses_axis_name(self, prim: Primitive) -> bool:
         """Whether the operation refers to our axis by name."""
-        return self.axis.name is not None and NamedAxis(self.axis.name) in prim.effects
+        return self.axis.name is not None and NamedAxisEffect(self.axis.name) in prim.effects
 
 
 def spmd_axes(handler: Handler) -> tuple[str, ...]:
     """The axes of a mesh that the batches from a handler down lie along, by `spmd_axis_name`."""
-    return tuple([name for h in handler.chain() if isinstance(h, Batch) for name in names_in(h.axis.spmd_name)])
+    return tuple([name for h in handler.chain() if isinstance(h, Batch) for name in entry_axis_names(h.axis.spmd_name)])

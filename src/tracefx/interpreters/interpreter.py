@@ -14,35 +14,35 @@ from typing_extensions import ParamSpec, TypeVar, override
 from tracefx.core import trees
 from tracefx.core.array import Array
 from tracefx.core.avals import NOWHERE, Axes, ShapedArray
+from tracefx.core.body_transform import BodyTransformable, CollectedSpec, TransformedBody, ValueSpec, array_spec
 from tracefx.core.dtypes import NDArray
-from tracefx.core.effects import Debugging
-from tracefx.core.entering import Collected, Enterable, Entered, Form, plain
+from tracefx.core.effects import DebugEffect
 from tracefx.core.errors import (
     ConcretizationError,
     TracerBoolConversionError,
     TracerIntegerConversionError,
 )
-from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, as_array, at_origin, under, varies
-from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr, eval_jaxpr
+from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, as_array, at_origin, bind_expansion, varies
+from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr, eval_jaxpr
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Expandable, HoldsFunctions, Primitive, missing
-from tracefx.core.source import ORIGIN, here
+from tracefx.core.primitive import Expandable, HasCallables, Primitive, missing_rule_error
+from tracefx.core.source_location import EQN_LOCATION, current_provenance
 from tracefx.core.values import Value, as_value
 from tracefx.interpreters.rules import Rules
 from tracefx.interpreters.stage import Stage, stage
-from tracefx.ops.basis import filled, retyped
+from tracefx.ops.structural import constant_like_aval, convert_value
 
 V = TypeVar("V", default=Never)
 S = TypeVar("S", default=None)
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_NUMBERS: Final = (bool, int, float, complex, np.generic, np.ndarray)
-_FLAT: Final = frozenset({TracerBoolConversionError, TracerIntegerConversionError})
+_NUMERIC_TYPES: Final = (bool, int, float, complex, np.generic, np.ndarray)
+_PIECEWISE_CONSTANT: Final = frozenset({TracerBoolConversionError, TracerIntegerConversionError})
 
 
 @final
-class Held(Tracer):
+class InterpreterTracer(Tracer):
     """A value of a handler's own. A plain class, as `StageTracer` is, and for its reason."""
 
     __slots__ = ("aval", "handler", "held", "origin")
@@ -59,17 +59,17 @@ class Held(Tracer):
     @property
     @override
     def varies(self) -> Axes:
-        return NOWHERE.union(*map(varies, _values(self.held)))
+        return NOWHERE.union(*map(varies, _leaf_values(self.held)))
 
     @override
-    def concrete(self, error: type[ConcretizationError]) -> NDArray:
-        if error not in _FLAT:
+    def concrete_or_error(self, error: type[ConcretizationError]) -> NDArray:
+        if error not in _PIECEWISE_CONSTANT:
             raise error(
                 f"a NumPy array was asked of {self}, made by {self.handler.title}{at_origin(self.origin)}: NumPy knows "
                 f"nothing of what {self.handler.title} keeps beside the number. Use the functions of tracefx.numpy"
             )
-        x = self.handler.bare(self, "a Python number")
-        return x.numpy() if isinstance(x, Literal) else x.concrete(error)
+        x = self.handler.strip_to_plain(self, "a Python number")
+        return x.numpy() if isinstance(x, Literal) else x.concrete_or_error(error)
 
     @override
     def __repr__(self) -> str:
@@ -106,7 +106,7 @@ class Interpreter(Handler, Generic[V, S]):
     store: Store[S] = field(factory=Store, init=False, repr=False)
     thread: int = field(factory=threading.get_ident, init=False, repr=False)
 
-    everything: ClassVar[bool] = False
+    handles_all: ClassVar[bool] = False
     """Whether operations on plain values are handled too."""
     has_state: ClassVar[bool] = False
     """Whether there is a state, or something is collected: then what programs do to it is looked after."""
@@ -119,7 +119,7 @@ class Interpreter(Handler, Generic[V, S]):
         return Rules()
 
     @property
-    def key(self) -> Hashable:
+    def cache_key(self) -> Hashable:
         """All that the rules depend on besides operands and state, if they depend on no array of the handler's.
 
         Programs that were entered are remembered under it; without a key they are entered anew each time.
@@ -134,34 +134,34 @@ class Interpreter(Handler, Generic[V, S]):
         """A plain value as one of one's own, for a loop or a branch where one and the other come together."""
         raise TypeError(f"{self.title} can't make a plain value one of its own: define lift(self, x)")
 
-    def unite(self, x: V, y: V) -> tuple[V, V]:
+    def unify(self, x: V, y: V) -> tuple[V, V]:
         """Two values of different structure, with one that both have: where a loop or branches bring them together.
 
         It depends on their structure alone. The default refuses.
         """
         raise TypeError(f"{trees.structure(x)} and {trees.structure(y)} have no common form")
 
-    def unite_states(self, x: S, y: S) -> tuple[S, S]:
+    def unify_states(self, x: S, y: S) -> tuple[S, S]:
         """Two states of different structure, with one that both have, as `unite` for values. The default refuses."""
         raise TypeError(
             "a state keeps its structure in programs, so give it all its parts before the function is run, or define "
             "unite_states(self, x, y)"
         )
 
-    def bared(self, value: V) -> Value:
+    def strip(self, value: V) -> Value:
         """The plain value that decides where the program branches."""
         raise TypeError(f"{self.title} does not say which plain value stands for one of its own: define bared(self, x)")
 
-    def displayed(self, value: V) -> Value:
+    def debug_value(self, value: V) -> Value:
         """The plain value that is shown where the program prints one of one's own: by default the one that decides."""
-        return self.bared(value)
+        return self.strip(value)
 
-    def missing_from(self, name: Hashable, avals: Sequence[ShapedArray], what: str | None) -> Sequence[Value]:
+    def default_collected(self, name: Hashable, avals: Sequence[ShapedArray], what: str | None) -> Sequence[Value]:
         """What stands for something collected in a branch, which `what` tells, that has not collected it.
 
         Without `what` it is a loop, which may not have a step that does. The default is zeros.
         """
-        return [filled(aval, 0) for aval in avals]
+        return [constant_like_aval(aval, 0) for aval in avals]
 
     # -------------------------------------------------------------- values, state, and what is collected
 
@@ -169,26 +169,26 @@ class Interpreter(Handler, Generic[V, S]):
         """A value as the program sees it."""
         if isinstance(value, (Array, Literal)):
             return value
-        if isinstance(value, _NUMBERS):
+        if isinstance(value, _NUMERIC_TYPES):
             return as_value(value)
-        return Held(self, value, self.aval_of(value), here())
+        return InterpreterTracer(self, value, self.aval_of(value), current_provenance())
 
     def unwrap(self, x: Value) -> V | Value:
-        return cast(V, x.held) if type(x) is Held and x.handler is self else x
+        return cast(V, x.held) if type(x) is InterpreterTracer and x.handler is self else x
 
-    def _is_mine(self, x: Value) -> bool:
-        return type(x) is Held and x.handler is self
+    def _is_own(self, x: Value) -> bool:
+        return type(x) is InterpreterTracer and x.handler is self
 
     @property
     def current_state(self) -> S:
         return cast(S, self.store.state)
 
-    def become(self, state: S) -> None:
+    def set_state(self, state: S) -> None:
         """Change the state. Raises `TypeError` if the class does not say that it has one."""
         self._require_state()
         self.store.state = state
 
-    def keep(self, name: Hashable, value: object) -> None:
+    def collect(self, name: Hashable, value: object) -> None:
         """Collect a pytree of plain values under a name.
 
         Raises `ValueError` if there is something under this name, `TypeError` if the class lacks `has_state`.
@@ -225,67 +225,69 @@ class Interpreter(Handler, Generic[V, S]):
     @property
     @override
     def evaluates(self) -> bool:
-        return not self.everything and self.inner.evaluates
+        return not self.handles_all and self.inner.evaluates
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         mine = False
         for a in args:
-            if type(a) is Held and a.handler is self:
+            if type(a) is InterpreterTracer and a.handler is self:
                 mine = True
                 break
-        if not mine and not self.everything and not isinstance(prim, HoldsFunctions):  # which may close over ours
+        if not mine and not self.handles_all and not isinstance(prim, HasCallables):  # which may close over ours
             return self.inner.bind(prim, args)
         rules = self.rules
         rule = rules.find_own(prim)
         if rule is None:
-            if isinstance(prim, Enterable):
-                return self._below(prim.entered, self, args)
-            if isinstance(prim, HoldsFunctions):  # entered as the program it is where it is recorded
+            if isinstance(prim, BodyTransformable):
+                return self._call_inner(prim.transform_bodies, self, args)
+            if isinstance(prim, HasCallables):  # entered as the program it is where it is recorded
                 if not mine:
-                    return self._with_functions(prim, args)
+                    return self._bind_with_callables(prim, args)
                 if isinstance(prim, Expandable):
-                    return under(self, prim, args)
-            if mine and prim.effects and all(isinstance(effect, Debugging) for effect in prim.effects):
-                shown = [self._below(self.displayed, cast(V, self.unwrap(a))) if self._is_mine(a) else a for a in args]
-                return self._below(self.inner.bind, prim, shown)
+                    return bind_expansion(self, prim, args)
+            if mine and prim.effects and all(isinstance(effect, DebugEffect) for effect in prim.effects):
+                shown = [
+                    self._call_inner(self.debug_value, cast(V, self.unwrap(a))) if self._is_own(a) else a for a in args
+                ]
+                return self._call_inner(self.inner.bind, prim, shown)
             rule = rules.find_family(prim)
         if rule is not None:
-            found = self._below(rule, self, prim, *[self.unwrap(a) for a in args])
+            found = self._call_inner(rule, self, prim, *[self.unwrap(a) for a in args])
             if type(found) is not list and type(found) is not tuple:
                 self._require_outputs(prim, found)
             return [self.wrap(x) for x in found]
         if not mine:
-            if isinstance(prim, CarriesJaxprs):
+            if isinstance(prim, HasSubjaxprs):
                 raise self._no_rule(prim)
             return self.inner.bind(prim, args)
         if isinstance(prim, Expandable):
-            return under(self, prim, args)
+            return bind_expansion(self, prim, args)
         raise self._no_rule(prim)
 
-    def _with_functions(self, prim: HoldsFunctions, args: Sequence[Value]) -> Sequence[Value]:
+    def _bind_with_callables(self, prim: HasCallables, args: Sequence[Value]) -> Sequence[Value]:
         """Hand on an operation that holds functions, in which the handler is in force.
 
         What happens to a state in there comes out only where the functions run at once, or as a program; so does what
         they close over.
         """
         assert isinstance(prim, Primitive)
-        if (self.everything and not self.has_state) or not isinstance(prim, Expandable):
-            within = prim.within(self.within)
+        if (self.handles_all and not self.has_state) or not isinstance(prim, Expandable):
+            within = prim.wrap_callables(self.with_inner)
             assert isinstance(within, Primitive)
-            return self._below(self.inner.bind, within, args)
+            return self._call_inner(self.inner.bind, within, args)
         if self.inner is ROOT:  # nobody is there to ask for the rule
-            return under(self, prim, args)
+            return bind_expansion(self, prim, args)
         try:
-            program, operands = prim.staged(Stage(self), args)
+            program, operands = prim.stage_callables(Stage(self), args)
         except ConcretizationError:
-            if self.everything:
+            if self.handles_all:
                 raise
             return self.inner.bind(prim, args)
-        if not self.everything and not any(map(self._is_mine, operands)):
+        if not self.handles_all and not any(map(self._is_own, operands)):
             return self.inner.bind(prim, args)
-        if isinstance(program, HoldsFunctions):  # no program even where it is recorded: what it does is
-            return under(self, prim, args)
+        if isinstance(program, HasCallables):  # no program even where it is recorded: what it does is
+            return bind_expansion(self, prim, args)
         return self.bind(program, operands)
 
     def _require_outputs(self, prim: Primitive, found: object) -> None:
@@ -299,115 +301,115 @@ class Interpreter(Handler, Generic[V, S]):
     def _no_rule(self, prim: Primitive) -> Exception:
         capabilities = [capability.__name__ for capability, _ in self.rules.capabilities]
         inherit = f" or {' or '.join(capabilities)}" if capabilities else ""
-        enter = f"inherit from {'Enterable' if isinstance(prim, CarriesJaxprs) else 'Expandable'}"
-        return missing(
+        enter = f"inherit from {'BodyTransformable' if isinstance(prim, HasSubjaxprs) else 'Expandable'}"
+        return missing_rule_error(
             prim,
             self.title,
             f"{enter}{inherit}; or give the handler a rule, by rules.on({type(prim).__name__}, ...) or for a family of "
             "operations by rules.family(...)",
         )
 
-    def _below(self, f: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    def _call_inner(self, f: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call `f` with the handler below in force."""
-        token, origin = CURRENT.set(self.inner), ORIGIN.set(here(2))
+        token, origin = CURRENT.set(self.inner), EQN_LOCATION.set(current_provenance(2))
         try:
             return f(*args, **kwargs)
         finally:
             CURRENT.reset(token)
-            ORIGIN.reset(origin)
+            EQN_LOCATION.reset(origin)
 
     # -------------------------------------------------------------- entering programs
 
-    def within(self, handler: Handler) -> Self:
+    def with_inner(self, handler: Handler) -> Self:
         """The same interpretation on another handler, with a state of its own."""
         return evolve(self, inner=handler)
 
     @override
-    def let_out(self, x: Value) -> Value:
-        return self._below(self.bare, x, "what a function gives")
+    def unwrap_result(self, x: Value) -> Value:
+        return self._call_inner(self.strip_to_plain, x, "what a function gives")
 
-    def form(self, x: Value) -> Form:
-        if type(x) is Held and x.handler is self:
-            return _form(x.held)
-        return plain(x.aval)
+    def spec(self, x: Value) -> ValueSpec:
+        if type(x) is InterpreterTracer and x.handler is self:
+            return _spec_of(x.held)
+        return array_spec(x.aval)
 
-    def arrays(self, x: Value, form: Form) -> list[Value]:
+    def arrays(self, x: Value, form: ValueSpec) -> list[Value]:
         given = self.unwrap(x)
-        mine = type(x) is Held and x.handler is self
+        mine = type(x) is InterpreterTracer and x.handler is self
         if form.tree is not None:
             value = cast(V, given) if mine else self.lift(x)
-            found = _form(value)
-            if not found.like(form):
-                value = self.unite(value, cast(V, _dummy(form)))[0]
-            leaves = _values(value)
+            found = _spec_of(value)
+            if not found.same_structure(form):
+                value = self.unify(value, cast(V, _zeros_like_spec(form)))[0]
+            leaves = _leaf_values(value)
         else:
-            leaves = [self.bare(x, "a plain value") if mine else x]
-        return _retyped(leaves, form)
+            leaves = [self.strip_to_plain(x, "a plain value") if mine else x]
+        return _cast_arrays(leaves, form)
 
-    def value(self, form: Form, arrays: Sequence[Value]) -> Value:
+    def value(self, form: ValueSpec, arrays: Sequence[Value]) -> Value:
         if form.tree is None:
             (x,) = arrays
             return x
-        return self.wrap(cast(V, _tree(form, arrays)))
+        return self.wrap(cast(V, _unflatten(form, arrays)))
 
-    def join(self, x: Form, y: Form, what: str) -> Form:
+    def join(self, x: ValueSpec, y: ValueSpec, what: str) -> ValueSpec:
         if x == y:
             return x
-        if not x.like(y):
+        if not x.same_structure(y):
             try:
-                a = cast(V, _dummy(x)) if x.tree is not None else self.lift(cast(Value, _dummy(x)))
-                b = cast(V, _dummy(y)) if y.tree is not None else self.lift(cast(Value, _dummy(y)))
+                a = cast(V, _zeros_like_spec(x)) if x.tree is not None else self.lift(cast(Value, _zeros_like_spec(x)))
+                b = cast(V, _zeros_like_spec(y)) if y.tree is not None else self.lift(cast(Value, _zeros_like_spec(y)))
                 if trees.structure(a) != trees.structure(b):
-                    a, b = self.unite(a, b)
+                    a, b = self.unify(a, b)
             except TypeError as error:
                 raise TypeError(f"{self.title}: {what} is {x} here and {y} there: {error}") from error
-            x, y = _form(a), _form(b)
-        return self._weaker(x, y, what)
+            x, y = _spec_of(a), _spec_of(b)
+        return self._join_avals(x, y, what)
 
-    def join_states(self, x: Form, y: Form, what: str) -> Form:
+    def join_states(self, x: ValueSpec, y: ValueSpec, what: str) -> ValueSpec:
         """A form that the state has before and after a program."""
-        if not x.like(y):
+        if not x.same_structure(y):
             try:
-                a, b = self.unite_states(cast(S, _dummy(x)), cast(S, _dummy(y)))
+                a, b = self.unify_states(cast(S, _zeros_like_spec(x)), cast(S, _zeros_like_spec(y)))
             except TypeError as error:
                 raise TypeError(f"{self.title}: {what} takes the state {x} and gives {y}: {error}") from error
-            x, y = _form(a), _form(b)
-        return self._weaker(x, y, f"the state in {what}")
+            x, y = _spec_of(a), _spec_of(b)
+        return self._join_avals(x, y, f"the state in {what}")
 
-    def _weaker(self, x: Form, y: Form, what: str) -> Form:
+    def _join_avals(self, x: ValueSpec, y: ValueSpec, what: str) -> ValueSpec:
         avals = []
         for p, q in zip(x.avals, y.avals, strict=True):
             if p.shape != q.shape or p.dtype != q.dtype:
                 raise TypeError(f"{self.title}: {what} is {x} here and {y} there")
             avals.append(ShapedArray(p.shape, p.dtype, p.weak_type and q.weak_type))
-        return Form(x.tree, tuple(avals))
+        return ValueSpec(x.tree, tuple(avals))
 
-    def bare(self, x: Value, what: str) -> Value:
-        return self.bared(cast(V, x.held)) if type(x) is Held and x.handler is self else x
+    def strip_to_plain(self, x: Value, what: str) -> Value:
+        return self.strip(cast(V, x.held)) if type(x) is InterpreterTracer and x.handler is self else x
 
-    def state(self, form: Form | None) -> list[Value]:
+    def state(self, form: ValueSpec | None) -> list[Value]:
         if form is None:
             return []
         state = self.current_state
-        if not _form(state).like(form):
-            state, _ = self.unite_states(state, cast(S, _dummy(form)))
-        return _retyped(_values(state), form)
+        if not _spec_of(state).same_structure(form):
+            state, _ = self.unify_states(state, cast(S, _zeros_like_spec(form)))
+        return _cast_arrays(_leaf_values(state), form)
 
-    def proceed(self, form: Form, arrays: Sequence[Value]) -> None:
-        self.store.state = cast(S, _tree(form, arrays))
+    def restore_state(self, form: ValueSpec, arrays: Sequence[Value]) -> None:
+        self.store.state = cast(S, _unflatten(form, arrays))
 
-    def collect(self, collected: Sequence[Collected], arrays: Sequence[Value]) -> None:
+    def collect_from_body(self, collected: Sequence[CollectedSpec], arrays: Sequence[Value]) -> None:
         place = 0
         for each in collected:
-            n = len(each.form.avals)
-            self.keep(each.name, _tree(each.form, arrays[place : place + n]))
+            n = len(each.spec.avals)
+            self.collect(each.name, _unflatten(each.spec, arrays[place : place + n]))
             place += n
 
-    def absent(self, collected: Collected) -> list[Value]:
-        return self._missing(collected, None)
+    def collected_of_empty_loop(self, collected: CollectedSpec) -> list[Value]:
+        return self._default_arrays(collected, None)
 
-    def _missing(self, collected: Collected, what: str | None) -> list[Value]:
-        return [as_value(a) for a in self.missing_from(collected.name, collected.form.avals, what)]
+    def _default_arrays(self, collected: CollectedSpec, what: str | None) -> list[Value]:
+        return [as_value(a) for a in self.default_collected(collected.name, collected.spec.avals, what)]
 
     def run(self, jaxpr: Jaxpr, args: Sequence[Value]) -> Sequence[Value]:
         token = CURRENT.set(self)
@@ -416,28 +418,28 @@ class Interpreter(Handler, Generic[V, S]):
         finally:
             CURRENT.reset(token)
 
-    def enter(
+    def transform_body(
         self,
         jaxpr: Jaxpr,
-        inputs: Sequence[Form],
+        inputs: Sequence[ValueSpec],
         what: str,
         *,
-        outs: Sequence[Form | None] = (),
-        state: Form | None = None,
-        collected: Sequence[Collected] = (),
+        outs: Sequence[ValueSpec | None] = (),
+        state: ValueSpec | None = None,
+        collected: Sequence[CollectedSpec] = (),
         bare: bool = False,
-    ) -> Entered:
+    ) -> TransformedBody:
         kept = state is not None
-        before = state if state is not None else _form(self.store.state)
+        before = state if state is not None else _spec_of(self.store.state)
         outs, wanted = tuple(outs) or (None,) * len(jaxpr.outs), tuple(collected)
-        if self.key is None:
-            entered = self._enter(jaxpr, inputs, what, outs, before, wanted, bare)
+        if self.cache_key is None:
+            entered = self._transform_body(jaxpr, inputs, what, outs, before, wanted, bare)
         else:
-            key = ("entered", type(self), self.key, tuple(inputs), outs, before, wanted, bare)
-            entered = jaxpr.memo.get(key, lambda: self._enter(jaxpr, inputs, what, outs, before, wanted, bare))
-        return entered if kept or entered.state is None else self._settled(entered, before)
+            key = ("entered", type(self), self.cache_key, tuple(inputs), outs, before, wanted, bare)
+            entered = jaxpr.memo.get(key, lambda: self._transform_body(jaxpr, inputs, what, outs, before, wanted, bare))
+        return entered if kept or entered.state is None else self._drop_unchanged_state(entered, before)
 
-    def _settled(self, entered: Entered, before: Form) -> Entered:
+    def _drop_unchanged_state(self, entered: TransformedBody, before: ValueSpec) -> TransformedBody:
         """The program without the state, if it hands that on as it is: what it reads of it is a constant then."""
         k, s, jaxpr = len(entered.consts), len(before.avals), entered.jaxpr
         if entered.state != before or jaxpr.outs[:s] != jaxpr.invars[k : k + s]:
@@ -445,50 +447,50 @@ class Interpreter(Handler, Generic[V, S]):
         if s:
             jaxpr = jaxpr.memo.get("settled", lambda: Jaxpr((), jaxpr.invars, jaxpr.eqns, jaxpr.outs[s:]))
         consts = (*entered.consts, *self.state(before))
-        return Entered(jaxpr, consts, None, None, entered.outs, entered.collected)
+        return TransformedBody(jaxpr, consts, None, None, entered.outs, entered.collected)
 
-    def _enter(
+    def _transform_body(
         self,
         jaxpr: Jaxpr,
-        inputs: Sequence[Form],
+        inputs: Sequence[ValueSpec],
         what: str,
-        outs: Sequence[Form | None],
-        before: Form,
-        wanted: tuple[Collected, ...],
+        outs: Sequence[ValueSpec | None],
+        before: ValueSpec,
+        wanted: tuple[CollectedSpec, ...],
         bare: bool,
-    ) -> Entered:
-        after, forms, found = before, list[Form](), wanted
+    ) -> TransformedBody:
+        after, forms, found = before, list[ValueSpec](), wanted
 
         def run(*arrays: Value) -> list[Value]:
             nonlocal after, forms, found
-            handler = self.within(CURRENT.get())
+            handler = self.with_inner(CURRENT.get())
             taken = iter(arrays)
-            handler.proceed(before, [next(taken) for _ in before.avals])
+            handler.restore_state(before, [next(taken) for _ in before.avals])
             args = [handler.value(form, [next(taken) for _ in form.avals]) for form in inputs]
             results = handler.run(jaxpr, args)
             token = CURRENT.set(handler.inner)
             try:
                 if bare:
-                    results = [handler.bare(x, what) for x in results]
+                    results = [handler.strip_to_plain(x, what) for x in results]
                 forms = [
-                    handler.form(x) if form is None else handler.join(form, handler.form(x), f"{what}, output {i},")
+                    handler.spec(x) if form is None else handler.join(form, handler.spec(x), f"{what}, output {i},")
                     for i, (x, form) in enumerate(zip(results, outs, strict=True))
                 ]
                 flat = [a for x, form in zip(results, forms, strict=True) for a in handler.arrays(x, form)]
-                after = handler.join_states(before, _form(handler.store.state), what)
+                after = handler.join_states(before, _spec_of(handler.store.state), what)
                 given = handler.state(after)
                 ours = handler.store.collected
                 found = (
                     *wanted,
-                    *[Collected(n, _form(x)) for n, x in ours.items() if n not in {w.name for w in wanted}],
+                    *[CollectedSpec(n, _spec_of(x)) for n, x in ours.items() if n not in {w.name for w in wanted}],
                 )
                 more = [
                     a
                     for each in found
                     for a in (
-                        _fitted(ours[each.name], each.form, what, each.name)
+                        _fit_collected(ours[each.name], each.spec, what, each.name)
                         if each.name in ours
-                        else handler._missing(each, what)
+                        else handler._default_arrays(each, what)
                     )
                 ]
             finally:
@@ -497,36 +499,38 @@ class Interpreter(Handler, Generic[V, S]):
 
         avals = [a for form in (before, *inputs) for a in form.avals]
         entered, consts = stage(run, avals, self.inner, title=self.title)
-        return Entered(entered.closed(), tuple(consts), before, after, tuple(forms), found)
+        return TransformedBody(entered.closed(), tuple(consts), before, after, tuple(forms), found)
 
 
-def _form(value: object) -> Form:
+def _spec_of(value: object) -> ValueSpec:
     leaves, tree = trees.flatten(value)
-    return Form(tree, tuple([as_value(cast(Value, a)).aval for a in leaves]))
+    return ValueSpec(tree, tuple([as_value(cast(Value, a)).aval for a in leaves]))
 
 
-def _tree(form: Form, values: Sequence[Value]) -> object:
+def _unflatten(form: ValueSpec, values: Sequence[Value]) -> object:
     """What a handler's author gets: arrays, where a program may have numbers."""
     assert form.tree is not None
     return trees.unflatten(form.tree, [as_array(x) for x in values])
 
 
-def _values(value: object) -> list[Value]:
+def _leaf_values(value: object) -> list[Value]:
     return [as_value(cast(Value, a)) for a in trees.leaves(value)]
 
 
-def _fitted(value: object, form: Form, what: str, name: Hashable) -> list[Value]:
-    found = _form(value)
-    if not found.like(form) or [(a.shape, a.dtype) for a in found.avals] != [(a.shape, a.dtype) for a in form.avals]:
+def _fit_collected(value: object, form: ValueSpec, what: str, name: Hashable) -> list[Value]:
+    found = _spec_of(value)
+    if not found.same_structure(form) or [(a.shape, a.dtype) for a in found.avals] != [
+        (a.shape, a.dtype) for a in form.avals
+    ]:
         raise TypeError(f"what is collected as {name!r} in {what} is {found} here and {form} there")
-    return _retyped(_values(value), form)
+    return _cast_arrays(_leaf_values(value), form)
 
 
-def _retyped(arrays: Sequence[Value], form: Form) -> list[Value]:
-    return [retyped(a, aval.dtype, aval.weak_type) for a, aval in zip(arrays, form.avals, strict=True)]
+def _cast_arrays(arrays: Sequence[Value], form: ValueSpec) -> list[Value]:
+    return [convert_value(a, aval.dtype, aval.weak_type) for a, aval in zip(arrays, form.avals, strict=True)]
 
 
-def _dummy(form: Form) -> object:
+def _zeros_like_spec(form: ValueSpec) -> object:
     """A value of a form, of zeros: to ask what its structure is like."""
-    zeros = [filled(aval, 0) for aval in form.avals]
+    zeros = [constant_like_aval(aval, 0) for aval in form.avals]
     return zeros[0] if form.tree is None else trees.unflatten(form.tree, zeros)

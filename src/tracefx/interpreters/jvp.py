@@ -20,15 +20,15 @@ from tracefx.core.errors import (
     TracerBoolConversionError,
     TracerIntegerConversionError,
 )
-from tracefx.core.handler import CURRENT, Handler, Origin, Tracer, at_origin, may_vary, under, varies
+from tracefx.core.handler import CURRENT, Handler, Origin, Tracer, at_origin, bind_expansion, may_vary, varies
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Differentiable, Expandable, Primitive, Tangent, Zero, missing
-from tracefx.core.source import ORIGIN, here
+from tracefx.core.primitive import Differentiable, Expandable, Primitive, Tangent, Zero, missing_rule_error
+from tracefx.core.source_location import EQN_LOCATION, current_provenance
 from tracefx.core.values import Value
 
-_FLAT: Final = frozenset({TracerBoolConversionError, TracerIntegerConversionError})
+_PIECEWISE_CONSTANT: Final = frozenset({TracerBoolConversionError, TracerIntegerConversionError})
 """Conversions that are piecewise constant, so their derivative is zero: a program may depend on them."""
-_LOSSES: Final[Mapping[type[ConcretizationError], str]] = MappingProxyType(
+_CONVERSION_NAMES: Final[Mapping[type[ConcretizationError], str]] = MappingProxyType(
     {TracerArrayConversionError: "a NumPy array"}
 )
 
@@ -68,14 +68,15 @@ class JVPTracer(Tracer):
         return self.primal.device if isinstance(self.primal, Array) else None
 
     @override
-    def concrete(self, error: type[ConcretizationError]) -> NDArray:
-        if error not in _FLAT:
+    def concrete_or_error(self, error: type[ConcretizationError]) -> NDArray:
+        if error not in _PIECEWISE_CONSTANT:
             raise error(
-                f"{_LOSSES.get(error, 'a Python number')} was asked of JVPTracer({self.aval}), made by differentiation"
+                f"{_CONVERSION_NAMES.get(error, 'a Python number')} was asked of JVPTracer({self.aval}), made by "
+                "differentiation"
                 f"{at_origin(self.origin)}: it would have no derivative. Use the functions of tracefx.numpy, or "
                 "tracefx.lax.stop_gradient(x) if the derivative is to be zero"
             )
-        return self.primal.numpy() if isinstance(self.primal, Literal) else self.primal.concrete(error)
+        return self.primal.numpy() if isinstance(self.primal, Literal) else self.primal.concrete_or_error(error)
 
     @override
     def __repr__(self) -> str:
@@ -102,7 +103,7 @@ class JVP(Handler):
         return self.inner
 
     def wrap(self, primal: Value, tangent: Tangent) -> Value:
-        return primal if isinstance(tangent, Zero) else JVPTracer(self, primal, tangent, here())
+        return primal if isinstance(tangent, Zero) else JVPTracer(self, primal, tangent, current_provenance())
 
     def unwrap(self, x: Value) -> tuple[Value, Tangent]:
         if type(x) is JVPTracer and x.handler is self:
@@ -118,8 +119,8 @@ class JVP(Handler):
             return self.inner.bind(prim, args)
         if not isinstance(prim, Differentiable):
             if isinstance(prim, Expandable):
-                return under(self, prim, args)
-            raise missing(
+                return bind_expansion(self, prim, args)
+            raise missing_rule_error(
                 prim, "jvp", "inherit from Differentiable and define jvp(self, primals, tangents), or from Expandable"
             )
         primals: list[Value] = []
@@ -131,13 +132,13 @@ class JVP(Handler):
             else:
                 primals.append(a)
                 tangents.append(Zero(a.aval.tangent()))
-        line = here(1)
-        token, origin = CURRENT.set(self.inner), ORIGIN.set(line)
+        line = current_provenance(1)
+        token, origin = CURRENT.set(self.inner), EQN_LOCATION.set(line)
         try:
             outs, out_tangents = prim.jvp(primals, tangents)
         finally:
             CURRENT.reset(token)
-            ORIGIN.reset(origin)
+            EQN_LOCATION.reset(origin)
         if len(outs) == 1:  # nearly all operations
             (p,), (t,) = outs, out_tangents
             return (p if type(t) is Zero else JVPTracer(self, p, t, line),)

@@ -19,14 +19,14 @@ from tracefx.core.errors import (
     TracerBoolConversionError,
     TracerIntegerConversionError,
 )
-from tracefx.core.handler import Handler, Origin, Tracer, escaped, under, varies
+from tracefx.core.handler import Handler, Origin, Tracer, bind_expansion, escaped_tracer_error, varies
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Expandable, HoldsFunctions, Primitive
-from tracefx.core.source import at, here
+from tracefx.core.primitive import Expandable, HasCallables, Primitive
+from tracefx.core.source_location import at_location, current_provenance
 from tracefx.core.values import Value
 from tracefx.core.varying import DECLARED
-from tracefx.ops.varying import Vary
+from tracefx.ops.collectives.pvary import PVary
 
 
 @final
@@ -53,8 +53,8 @@ class StageTracer(Tracer):
         return self.handler.varying.get(self.binder.index, NOWHERE)
 
     @override
-    def concrete(self, error: type[ConcretizationError]) -> NDArray:
-        need, remedy = _NEEDS.get(error, ("its value", _STATIC))
+    def concrete_or_error(self, error: type[ConcretizationError]) -> NDArray:
+        need, remedy = _CONVERSION_HINTS.get(error, ("its value", _STATIC_HINT))
         where = self.explain()
         told = f"{need} was asked of {self}, which {self.handler.title} traces without numbers."
         raise error(f"{told} {where}{remedy}", where)
@@ -64,21 +64,21 @@ class StageTracer(Tracer):
         if isinstance(self.origin, str):
             return f"It is {self.origin}. "
         makers = [eqn.prim.name for eqn in self.handler.eqns if self.binder in eqn.outs]
-        return f"It was made by {makers[0]}{at(self.origin)}. " if makers else ""
+        return f"It was made by {makers[0]}{at_location(self.origin)}. " if makers else ""
 
     @override
     def __repr__(self) -> str:
         return f"StageTracer({self.aval})"
 
 
-_STATIC: Final = "If the program may depend on its value, mark the argument it depends on in static_argnums."
-_NEEDS: Final[Mapping[type[ConcretizationError], tuple[str, str]]] = MappingProxyType(
+_STATIC_HINT: Final = "If the program may depend on its value, mark the argument it depends on in static_argnums."
+_CONVERSION_HINTS: Final[Mapping[type[ConcretizationError], tuple[str, str]]] = MappingProxyType(
     {
         TracerBoolConversionError: (
             "a truth value",
-            "Use tracefx.numpy.where to choose between arrays, lax.cond between functions. " + _STATIC,
+            "Use tracefx.numpy.where to choose between arrays, lax.cond between functions. " + _STATIC_HINT,
         ),
-        TracerIntegerConversionError: ("a Python integer", _STATIC),
+        TracerIntegerConversionError: ("a Python integer", _STATIC_HINT),
         TracerArrayConversionError: (
             "a NumPy array",
             "Use the functions of tracefx.numpy, and to index a NumPy array make it tracefx.numpy.asarray of it.",
@@ -120,6 +120,7 @@ class Recording(Handler):
             self.varying[var.index] = along
         return StageTracer(self, var, origin)
 
+    @override
     def owns(self, x: object) -> bool:
         return type(x) is StageTracer and x.handler is self
 
@@ -133,8 +134,8 @@ class Recording(Handler):
 
     def hoist(self, x: Value) -> Var:
         """Make a value from outside a constant of the program."""
-        if isinstance(x, Tracer) and not any(h.hosts(x) for h in self.inner.chain()):
-            raise escaped(x, self, "in a traced function")
+        if isinstance(x, Tracer) and not any(h.owns(x) for h in self.inner.chain()):
+            raise escaped_tracer_error(x, self, "in a traced function")
         var = Var(next(self.indices), x.aval)
         self.consts[id(x)] = (var, x)
         if along := varies(x):
@@ -144,10 +145,10 @@ class Recording(Handler):
     def record(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         """Add an equation."""
         if type(prim).abstract_eval is Primitive.abstract_eval:
-            if isinstance(prim, HoldsFunctions):
-                prim, args = prim.staged(self, args)
+            if isinstance(prim, HasCallables):
+                prim, args = prim.stage_callables(self, args)
             elif isinstance(prim, Expandable):
-                return under(self, prim, args)
+                return bind_expansion(self, prim, args)
         inputs: list[Atom] = []
         avals = []
         for a in args:
@@ -155,11 +156,11 @@ class Recording(Handler):
             inputs.append(atom)
             avals.append(atom.aval)
         out_avals = prim.abstract_eval(*avals)
-        source = here(1)
+        source = current_provenance(1)
         if len(out_avals) == 1:  # nearly all operations
             var = Var(next(self.indices), out_avals[0])
             self.eqns.append(Eqn(prim, tuple(inputs), (var,), source))
-            if self.varying or type(prim) is Vary:
+            if self.varying or type(prim) is PVary:
                 self.note(prim, inputs, (var,))
             return (StageTracer(self, var, source),)
         outs = tuple([Var(next(self.indices), a) for a in out_avals])
@@ -187,7 +188,7 @@ class Recording(Handler):
         return Jaxpr(tuple(variables), tuple([t.binder for t in inputs]), tuple(self.eqns), atoms), values
 
 
-def numbered(jaxpr: Jaxpr) -> Jaxpr:
+def renumber_in_order(jaxpr: Jaxpr) -> Jaxpr:
     """The same program, variables numbered in the order they are bound, as if constants had come first."""
     binders = [*jaxpr.constvars, *jaxpr.invars, *[v for eqn in jaxpr.eqns for v in eqn.outs]]
     new = {v.index: Var(i, v.aval) for i, v in enumerate(binders)}

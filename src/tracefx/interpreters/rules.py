@@ -14,7 +14,7 @@ H = TypeVar("H")
 X = TypeVar("X")
 C = TypeVar("C")
 P = TypeVar("P", bound=Primitive)
-Rule: TypeAlias = Callable[Concatenate[H, P, ...], Sequence[X]]
+HandlerRule: TypeAlias = Callable[Concatenate[H, P, ...], Sequence[X]]
 """`rule(handler, operation, *operands)` gives the outputs."""
 
 
@@ -27,8 +27,8 @@ class Rules(Generic[H, X]):
     the table; that of the nearest of its families.
 
     >>> from tracefx.extend import Primitive, Value, bind
-    >>> from tracefx.ops.arithmetic import Neg
-    >>> from tracefx.ops.elementwise import Add
+    >>> from tracefx.ops.elementwise.arithmetic import Neg
+    >>> from tracefx.ops.elementwise.elementwise import Add
     >>> def loudly(handler: object, op: Primitive, *operands: Value) -> list[Value]:
     ...     print(op.name)
     ...     return list(bind(op, *operands))
@@ -37,14 +37,14 @@ class Rules(Generic[H, X]):
     (True, None)
     """
 
-    own: Mapping[type[Primitive], Rule[H, Primitive, X]] = field(factory=lambda: MappingProxyType({}))
-    capabilities: tuple[tuple[type, Rule[H, Primitive, X]], ...] = ()
-    families: Mapping[type, Rule[H, Primitive, X]] = field(factory=lambda: MappingProxyType({}))
+    own: Mapping[type[Primitive], HandlerRule[H, Primitive, X]] = field(factory=lambda: MappingProxyType({}))
+    capabilities: tuple[tuple[type, HandlerRule[H, Primitive, X]], ...] = ()
+    families: Mapping[type, HandlerRule[H, Primitive, X]] = field(factory=lambda: MappingProxyType({}))
 
-    def on(self, prim: type[P], rule: Rule[H, P, X], *more: type[P]) -> Rules[H, X]:
+    def on(self, prim: type[P], rule: HandlerRule[H, P, X], *more: type[P]) -> Rules[H, X]:
         """The table with a rule for operations of exactly these classes."""
         own = dict(self.own)
-        own.update(dict.fromkeys((prim, *more), cast("Rule[H, Primitive, X]", rule)))
+        own.update(dict.fromkeys((prim, *more), cast("HandlerRule[H, Primitive, X]", rule)))
         return evolve(self, own=MappingProxyType(own))
 
     def capable(self, capability: Callable[..., C], rule: Callable[Concatenate[H, C, ...], Sequence[X]]) -> Rules[H, X]:
@@ -53,13 +53,17 @@ class Rules(Generic[H, X]):
         Such a class says what an author of operations has to define for this handler; the rule calls it.
         """
         return evolve(
-            self, capabilities=(*self.capabilities, (cast(type, capability), cast("Rule[H, Primitive, X]", rule)))
+            self,
+            capabilities=(*self.capabilities, (cast(type, capability), cast("HandlerRule[H, Primitive, X]", rule))),
         )
 
     def family(self, family: Callable[..., C], rule: Callable[Concatenate[H, C, ...], Sequence[X]]) -> Rules[H, X]:
         """The table with a rule for all operations of a family, those written later too."""
         return evolve(
-            self, families=MappingProxyType({**self.families, cast(type, family): cast("Rule[H, Primitive, X]", rule)})
+            self,
+            families=MappingProxyType(
+                {**self.families, cast(type, family): cast("HandlerRule[H, Primitive, X]", rule)}
+            ),
         )
 
     def __or__(self, other: Rules[H, X]) -> Rules[H, X]:
@@ -70,7 +74,7 @@ class Rules(Generic[H, X]):
             MappingProxyType({**self.families, **other.families}),
         )
 
-    def find_own(self, prim: Primitive) -> Rule[H, Primitive, X] | None:
+    def find_own(self, prim: Primitive) -> HandlerRule[H, Primitive, X] | None:
         """The rule for this class or a capability, if there is one."""
         rule = self.own.get(type(prim))
         if rule is None:
@@ -79,7 +83,7 @@ class Rules(Generic[H, X]):
                     return rule_of_it
         return rule
 
-    def find_family(self, prim: Primitive) -> Rule[H, Primitive, X] | None:
+    def find_family(self, prim: Primitive) -> HandlerRule[H, Primitive, X] | None:
         """The rule of the nearest family, if there is one."""
         if self.families:
             for cls in type(prim).__mro__:
@@ -88,5 +92,5 @@ class Rules(Generic[H, X]):
                     return rule
         return None
 
-    def find(self, prim: Primitive) -> Rule[H, Primitive, X] | None:
+    def find(self, prim: Primitive) -> HandlerRule[H, Primitive, X] | None:
         return self.find_own(prim) or self.find_family(prim)

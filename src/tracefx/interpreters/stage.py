@@ -11,7 +11,7 @@ from tracefx.core.avals import Axes, ShapedArray
 from tracefx.core.handler import CURRENT, ROOT, Handler, Origin
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.values import Value
-from tracefx.interpreters.recording import Recording, numbered
+from tracefx.interpreters.recording import Recording, renumber_in_order
 
 
 @final
@@ -49,4 +49,4 @@ def stage(
     finally:
         CURRENT.reset(token)
     jaxpr, consts = handler.build(inputs, outs)
-    return numbered(jaxpr) if consts else jaxpr, consts
+    return renumber_in_order(jaxpr) if consts else jaxpr, consts

@@ -17,11 +17,29 @@ from typing import TYPE_CHECKING, Any
 from tracefx.core import trees
 from tracefx.core.trees import PyTree
 from tracefx.lax.rooms import LATE as _LATE
-from tracefx.ops import selection
-from tracefx.ops.accuracy import AccuracyMode, Tolerance
-from tracefx.ops.arithmetic import div, max, min, mul, neg, rem, sub
-from tracefx.ops.basis import broadcast_in_dim, convert_element_type, reduce_sum, reshape, transpose
-from tracefx.ops.bitwise import (
+from tracefx.ops.contractions.contraction import (
+    DotDimensionNumbers,
+    Precision,
+    PrecisionLike,
+    batch_matmul,
+    dot,
+    dot_general,
+)
+from tracefx.ops.contractions.dot_algorithms import DotAlgorithm, DotAlgorithmPreset
+from tracefx.ops.elementwise import selection
+from tracefx.ops.elementwise.abs_sign import abs, sign
+from tracefx.ops.elementwise.accuracy import AccuracyMode, Tolerance
+from tracefx.ops.elementwise.arithmetic import div, max, min, mul, neg, rem, sub
+from tracefx.ops.elementwise.atan2_nextafter import atan2, nextafter
+from tracefx.ops.elementwise.bit_representation import (
+    bitcast_convert_type,
+    clz,
+    dtype,
+    population_count,
+    reduce_precision,
+    stage,
+)
+from tracefx.ops.elementwise.bitwise import (
     bitwise_and,
     bitwise_not,
     bitwise_or,
@@ -30,42 +48,13 @@ from tracefx.ops.bitwise import (
     shift_right_arithmetic,
     shift_right_logical,
 )
-from tracefx.ops.comparison import eq, ge, gt, le, lt, ne
-from tracefx.ops.complex import complex, conj, imag, is_finite, real
-from tracefx.ops.contraction import DotDimensionNumbers, Precision, PrecisionLike, batch_matmul, dot, dot_general
-from tracefx.ops.cumulative import cumlogsumexp, cummax, cummin, cumprod, cumsum
-from tracefx.ops.cutting import pad, rev, slice
-from tracefx.ops.dot_algorithms import DotAlgorithm, DotAlgorithmPreset
-from tracefx.ops.dynamic import (
-    dynamic_index_in_dim,
-    dynamic_slice,
-    dynamic_slice_in_dim,
-    dynamic_update_index_in_dim,
-    dynamic_update_slice,
-    dynamic_update_slice_in_dim,
-)
-from tracefx.ops.elementwise import add
-from tracefx.ops.filling import broadcasted_iota, full, full_like, iota
-from tracefx.ops.indexing import GatherDimensionNumbers, ScatterDimensionNumbers, gather, scatter_add
-from tracefx.ops.magnitude import abs, sign
-from tracefx.ops.pairs import atan2, nextafter
-from tracefx.ops.powers import integer_pow, pow, reciprocal, square
-from tracefx.ops.reduction import (
-    argmax,
-    argmin,
-    reduce_and,
-    reduce_max,
-    reduce_min,
-    reduce_or,
-    reduce_prod,
-    reduce_xor,
-)
-from tracefx.ops.representation import bitcast_convert_type, clz, dtype, population_count, reduce_precision, stage
-from tracefx.ops.rounding import RoundingMethod, ceil, floor, round
-from tracefx.ops.scattering import scatter, scatter_max, scatter_min, scatter_mul, scatter_sub
-from tracefx.ops.selection import clamp, select, select_n
-from tracefx.ops.shape import broadcast, concatenate, expand_dims, split, squeeze, stack, tile
-from tracefx.ops.transcendental import (
+from tracefx.ops.elementwise.comparison import eq, ge, gt, le, lt, ne
+from tracefx.ops.elementwise.complex import complex, conj, imag, is_finite, real
+from tracefx.ops.elementwise.elementwise import add
+from tracefx.ops.elementwise.powers import integer_pow, pow, reciprocal, square
+from tracefx.ops.elementwise.rounding import RoundingMethod, ceil, floor, round
+from tracefx.ops.elementwise.selection import clamp, select, select_n
+from tracefx.ops.elementwise.transcendental import (
     acos,
     acosh,
     asin,
@@ -88,16 +77,45 @@ from tracefx.ops.transcendental import (
     tan,
     tanh,
 )
-from tracefx.ops.windows import GatherScatterMode
+from tracefx.ops.indexing.dynamic_slicing import (
+    dynamic_index_in_dim,
+    dynamic_slice,
+    dynamic_slice_in_dim,
+    dynamic_update_index_in_dim,
+    dynamic_update_slice,
+    dynamic_update_slice_in_dim,
+)
+from tracefx.ops.indexing.gather_scatter_add import (
+    GatherDimensionNumbers,
+    ScatterDimensionNumbers,
+    gather,
+    scatter_add,
+)
+from tracefx.ops.indexing.indexed_windows import GatherScatterMode
+from tracefx.ops.indexing.scatter import scatter, scatter_max, scatter_min, scatter_mul, scatter_sub
+from tracefx.ops.reductions.cumulative import cumlogsumexp, cummax, cummin, cumprod, cumsum
+from tracefx.ops.reductions.reduction import (
+    argmax,
+    argmin,
+    reduce_and,
+    reduce_max,
+    reduce_min,
+    reduce_or,
+    reduce_prod,
+    reduce_xor,
+)
+from tracefx.ops.shape.array_creation import broadcasted_iota, full, full_like, iota
+from tracefx.ops.shape.shape import broadcast, concatenate, expand_dims, split, squeeze, stack, tile
+from tracefx.ops.shape.slicing import pad, rev, slice
+from tracefx.ops.structural import broadcast_in_dim, convert_element_type, reduce_sum, reshape, transpose
 from tracefx.transforms.shardings import with_sharding_constraint
 
 if TYPE_CHECKING:
-    from tracefx.control.sinking import dce_sink
+    from tracefx.control.dce_sink import dce_sink
     from tracefx.control.special.bessel import bessel_i0e, bessel_i1e
     from tracefx.control.special.incomplete_beta import betainc
     from tracefx.control.special.incomplete_gamma import igamma, igamma_grad_a, igammac, random_gamma_grad
     from tracefx.lax import linalg as linalg
-    from tracefx.lax.applying import scatter_apply
     from tracefx.lax.collectives import (
         all_gather,
         all_to_all,
@@ -112,19 +130,11 @@ if TYPE_CHECKING:
         psum_scatter,
         pswapaxes,
     )
-    from tracefx.ops.along_axis import index_in_dim, index_take, slice_in_dim, unstack
-    from tracefx.ops.barrier import optimization_barrier
-    from tracefx.ops.bit_generator import RandomAlgorithm, rng_bit_generator
-    from tracefx.ops.collective import axis_index, axis_size
-    from tracefx.ops.convolution import conv_general_dilated
-    from tracefx.ops.convolution_forms import (
-        conv,
-        conv_general_dilated_local,
-        conv_general_dilated_patches,
-        conv_transpose,
-        conv_with_general_padding,
-    )
-    from tracefx.ops.convolution_numbers import (
+    from tracefx.lax.indexed_apply import scatter_apply
+    from tracefx.ops.annotations.optimization_barrier import optimization_barrier
+    from tracefx.ops.collectives.collective import axis_index, axis_size
+    from tracefx.ops.collectives.grouped import ragged_all_to_all
+    from tracefx.ops.contractions.conv_dimension_numbers import (
         ConvDimensionNumbers,
         ConvGeneralDilatedDimensionNumbers,
         conv_dimension_numbers,
@@ -133,15 +143,26 @@ if TYPE_CHECKING:
         conv_shape_tuple,
         conv_transpose_shape_tuple,
     )
+    from tracefx.ops.contractions.convolution import conv_general_dilated
+    from tracefx.ops.contractions.convolution_variants import (
+        conv,
+        conv_general_dilated_local,
+        conv_general_dilated_patches,
+        conv_transpose,
+        conv_with_general_padding,
+    )
+    from tracefx.ops.contractions.ragged_dot import RaggedDotDimensionNumbers, ragged_dot, ragged_dot_general
+    from tracefx.ops.contractions.scaled_dot import scaled_dot
+    from tracefx.ops.elementwise.mulhi import mulhi
+    from tracefx.ops.elementwise.special import digamma, erf, erf_inv, erfc, lgamma, polygamma, zeta
     from tracefx.ops.fourier import FftType, fft
-    from tracefx.ops.greatest import approx_max_k, approx_min_k, top_k
-    from tracefx.ops.groups import ragged_all_to_all
-    from tracefx.ops.high_product import mulhi
-    from tracefx.ops.moving_windows import reduce_window_shape_tuple
+    from tracefx.ops.indexing.along_axis import index_in_dim, index_take, slice_in_dim, unstack
+    from tracefx.ops.indexing.sorting import sort, sort_key_val
+    from tracefx.ops.indexing.top_k import approx_max_k, approx_min_k, top_k
     from tracefx.ops.padding_types import padtype_to_pads
-    from tracefx.ops.ragged import RaggedDotDimensionNumbers, ragged_dot, ragged_dot_general
-    from tracefx.ops.scaled import scaled_dot
-    from tracefx.ops.shaping import (
+    from tracefx.ops.random.rng_bit_generator import RandomAlgorithm, rng_bit_generator
+    from tracefx.ops.reductions.sliding_windows import reduce_window_shape_tuple
+    from tracefx.ops.shape.broadcasting import (
         broadcast_like,
         broadcast_shapes,
         broadcast_to_rank,
@@ -149,12 +170,10 @@ if TYPE_CHECKING:
         empty,
         shape_as_value,
     )
-    from tracefx.ops.sorting import sort, sort_key_val
-    from tracefx.ops.special import digamma, erf, erf_inv, erfc, lgamma, polygamma, zeta
-    from tracefx.transforms.branches import cond, platform_dependent, switch
+    from tracefx.transforms.associative_scan import associative_scan
     from tracefx.transforms.composites import composite
+    from tracefx.transforms.conditionals import cond, platform_dependent, switch
     from tracefx.transforms.loops import fori_loop, while_loop
-    from tracefx.transforms.prefixes import associative_scan
     from tracefx.transforms.reductions import reduce, reduce_window
     from tracefx.transforms.scans import map, scan
     from tracefx.transforms.solvers import custom_linear_solve, custom_root

@@ -8,11 +8,11 @@ from typing import Any
 from tracefx.core import trees
 from tracefx.core.handler import as_array
 from tracefx.core.trees import PyTree
-from tracefx.ops import collective, exchange, groups
-from tracefx.ops.collective import AxisName
-from tracefx.ops.groups import AxisIndexGroups
-from tracefx.ops.reduction import reduce_max, reduce_min
-from tracefx.ops.varying import varying
+from tracefx.ops.collectives import collective, exchange, grouped
+from tracefx.ops.collectives.collective import AxisName
+from tracefx.ops.collectives.grouped import AxisIndexGroups
+from tracefx.ops.collectives.pvary import varying
+from tracefx.ops.reductions.reduction import reduce_max, reduce_min
 
 
 def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None = None) -> Any:
@@ -28,7 +28,7 @@ def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups |
     """
     if axis_index_groups is None:
         return trees.map(lambda leaf: collective.psum(leaf, axis_name), x)
-    return trees.map(lambda leaf: groups.summed(leaf, axis_name, axis_index_groups), x)
+    return trees.map(lambda leaf: grouped.grouped_psum(leaf, axis_name, axis_index_groups), x)
 
 
 def pmean(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None = None) -> Any:
@@ -40,7 +40,7 @@ def pmean(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups 
     """
     if axis_index_groups is None:
         return trees.map(lambda leaf: collective.pmean(leaf, axis_name), x)
-    return trees.map(lambda leaf: groups.averaged(leaf, axis_name, axis_index_groups), x)
+    return trees.map(lambda leaf: grouped.grouped_pmean(leaf, axis_name, axis_index_groups), x)
 
 
 def pmax(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None = None) -> Any:
@@ -52,7 +52,7 @@ def pmax(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups |
     """
     if axis_index_groups is None:
         return trees.map(lambda leaf: collective.pmax(leaf, axis_name), x)
-    return trees.map(lambda leaf: groups.folded("pmax", reduce_max, leaf, axis_name, axis_index_groups), x)
+    return trees.map(lambda leaf: grouped.grouped_reduce("pmax", reduce_max, leaf, axis_name, axis_index_groups), x)
 
 
 def pmin(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None = None) -> Any:
@@ -64,7 +64,7 @@ def pmin(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups |
     """
     if axis_index_groups is None:
         return trees.map(lambda leaf: collective.pmin(leaf, axis_name), x)
-    return trees.map(lambda leaf: groups.folded("pmin", reduce_min, leaf, axis_name, axis_index_groups), x)
+    return trees.map(lambda leaf: grouped.grouped_reduce("pmin", reduce_min, leaf, axis_name, axis_index_groups), x)
 
 
 def all_gather(
@@ -85,7 +85,7 @@ def all_gather(
     """
     if axis_index_groups is None:
         return trees.map(lambda leaf: exchange.all_gather(leaf, axis_name, axis=axis, tiled=tiled), x)
-    return trees.map(lambda leaf: groups.gathered(leaf, axis_name, axis_index_groups, axis, tiled), x)
+    return trees.map(lambda leaf: grouped.grouped_all_gather(leaf, axis_name, axis_index_groups, axis, tiled), x)
 
 
 def psum_scatter(
@@ -106,7 +106,9 @@ def psum_scatter(
     Array([2, 2], dtype=int32, weak_type=True)
     """
     if axis_index_groups is not None:
-        return trees.map(lambda leaf: groups.scattered(leaf, axis_name, axis_index_groups, scatter_dimension, tiled), x)
+        return trees.map(
+            lambda leaf: grouped.grouped_psum_scatter(leaf, axis_name, axis_index_groups, scatter_dimension, tiled), x
+        )
     return trees.map(
         lambda leaf: exchange.psum_scatter(leaf, axis_name, scatter_dimension=scatter_dimension, tiled=tiled), x
     )
@@ -143,7 +145,8 @@ def all_to_all(
     """
     if axis_index_groups is not None:
         return trees.map(
-            lambda leaf: groups.dealt_out(leaf, axis_name, axis_index_groups, split_axis, concat_axis, tiled), x
+            lambda leaf: grouped.grouped_all_to_all(leaf, axis_name, axis_index_groups, split_axis, concat_axis, tiled),
+            x,
         )
     return trees.map(lambda leaf: exchange.all_to_all(leaf, axis_name, split_axis, concat_axis, tiled=tiled), x)
 
@@ -194,5 +197,5 @@ def pcast(x: PyTree, axis_name: AxisName, *, to: str) -> Any:
     """
     if to != "varying":
         raise ValueError(f"pcast: to must be 'varying', got {to!r}")
-    names, _ = collective.axes_in_scope("pcast", axis_name)
+    names, _ = collective.resolve_axis_names("pcast", axis_name)
     return trees.map(lambda leaf: as_array(varying(as_array(leaf), names)), x)

@@ -29,8 +29,8 @@ from tracefx.ops.linalg.schur import schur as schur
 from tracefx.ops.linalg.schur import tridiagonal as tridiagonal
 from tracefx.ops.linalg.svd import SvdAlgorithm as SvdAlgorithm
 from tracefx.ops.linalg.svd import svd as svd
-from tracefx.ops.linalg.triangular import triangular_solve as triangular_solve
-from tracefx.ops.linalg.tridiagonal import tridiagonal_solve as tridiagonal_solve
+from tracefx.ops.linalg.triangular_solve import triangular_solve as triangular_solve
+from tracefx.ops.linalg.tridiagonal_solve import tridiagonal_solve as tridiagonal_solve
 
 __all__ = [
     "EigImplementation",

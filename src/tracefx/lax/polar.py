@@ -9,28 +9,28 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import as_value
-from tracefx.ops.arithmetic import mul, sub
-from tracefx.ops.basis import convert, full, reduce_sum
-from tracefx.ops.bitwise import bitwise_and, bitwise_not
-from tracefx.ops.comparison import eq, gt, lt
-from tracefx.ops.cutting import slice_axis
-from tracefx.ops.elementwise import add
-from tracefx.ops.filling import broadcasted_iota
+from tracefx.ops.elementwise.abs_sign import abs
+from tracefx.ops.elementwise.arithmetic import mul, sub
+from tracefx.ops.elementwise.bitwise import bitwise_and, bitwise_not
+from tracefx.ops.elementwise.comparison import eq, gt, lt
+from tracefx.ops.elementwise.elementwise import add
+from tracefx.ops.elementwise.powers import square
+from tracefx.ops.elementwise.selection import select_with_aval
+from tracefx.ops.elementwise.transcendental import rsqrt, sqrt
 from tracefx.ops.linalg.cholesky import cholesky
-from tracefx.ops.linalg.matrices import adjoint, eye, matmul, symmetrized
+from tracefx.ops.linalg.matrices import adjoint, eye, matmul, symmetrize
 from tracefx.ops.linalg.qr import qr
-from tracefx.ops.linalg.triangular import triangular_solve
-from tracefx.ops.magnitude import abs
-from tracefx.ops.powers import square
-from tracefx.ops.reduction import reduce_max
-from tracefx.ops.selection import where
-from tracefx.ops.shape import concatenate
-from tracefx.ops.static import ShapeError
-from tracefx.ops.transcendental import rsqrt, sqrt
+from tracefx.ops.linalg.triangular_solve import triangular_solve
+from tracefx.ops.reductions.reduction import reduce_max
+from tracefx.ops.shape.array_creation import broadcasted_iota
+from tracefx.ops.shape.shape import concatenate
+from tracefx.ops.shape.slicing import slice_axis
+from tracefx.ops.static_integers import ShapeError
+from tracefx.ops.structural import convert, full_like_aval, reduce_sum
 from tracefx.transforms.at_once import at_once
 from tracefx.transforms.loops import while_loop
 
-_BY_QR = 100.0
+_QR_THRESHOLD = 100.0
 """Weights above this are too large for the equations of least squares, and go by `qr`."""
 
 
@@ -60,25 +60,25 @@ def qdwh(
     tolerance = float(dtypes.finfo(value.dtype).eps) if eps is None else float(eps)
     if dynamic_shape is not None:
         rows, columns = dynamic_shape
-        inside = bitwise_and(_below(value.aval, 0, rows), _below(value.aval, 1, columns))
-        value = where(inside, value, 0, value.aval)
-    return _iterated(value, most=most, eps=tolerance)
+        inside = bitwise_and(_index_less_than(value.aval, 0, rows), _index_less_than(value.aval, 1, columns))
+        value = select_with_aval(inside, value, 0, value.aval)
+    return _iterate(value, most=most, eps=tolerance)
 
 
-def _below(aval: ShapedArray, axis: int, size: ArrayLike) -> Array:
+def _index_less_than(aval: ShapedArray, axis: int, size: ArrayLike) -> Array:
     return lt(broadcasted_iota(dtypes.int32, aval.shape, axis), convert(as_value(size), dtypes.int32))
 
 
 @at_once
-def _iterated(x: Array, *, most: int, eps: float) -> tuple[Array, Array, Array, Array]:
+def _iterate(x: Array, *, most: int, eps: float) -> tuple[Array, Array, Array, Array]:
     sizes = abs(x)
     one = reduce_max(reduce_sum(sizes, (0,)), (0,))
     other = reduce_max(reduce_sum(sizes, (1,)), (0,))
-    scale = where(eq(one, 0.0), 1.0, mul(rsqrt(one), rsqrt(other)), one.aval)
+    scale = select_with_aval(eq(one, 0.0), 1.0, mul(rsqrt(one), rsqrt(other)), one.aval)
     u = mul(x, convert(scale, x.dtype))
     done, least = 0, eps
     tol = 5.0 * eps
-    moving: Array = full(ShapedArray((), dtypes.bool_), True)
+    moving: Array = full_like_aval(ShapedArray((), dtypes.bool_), True)
     while least + tol < 1 and done < most:
         a, b, c, least = _weights(least)
         u, moving = _step(u, a, b, c, tol ** (1 / 3))
@@ -93,10 +93,10 @@ def _iterated(x: Array, *, most: int, eps: float) -> tuple[Array, Array, Array, 
         u, moving = _step(u, 3.0, 1.0, 3.0, tol ** (1 / 3))
         return add(count, 1), u, moving
 
-    start = full(ShapedArray((), dtypes.default_int(), True), done), u, moving
+    start = full_like_aval(ShapedArray((), dtypes.default_int(), True), done), u, moving
     count, u, moving = while_loop(unfinished, step, start)
     u = sub(mul(1.5, u), mul(0.5, matmul(u, matmul(adjoint(u), u))))
-    return u, symmetrized(matmul(adjoint(u), x)), count, bitwise_not(moving)
+    return u, symmetrize(matmul(adjoint(u), x)), count, bitwise_not(moving)
 
 
 def _weights(least: float) -> tuple[float, float, float, float]:
@@ -113,7 +113,7 @@ def _weights(least: float) -> tuple[float, float, float, float]:
 def _step(u: Array, a: float, b: float, c: float, tol: float) -> tuple[Array, Array]:
     e = b / c
     m, n = u.shape
-    if c > _BY_QR:
+    if c > _QR_THRESHOLD:
         q, _ = qr(concatenate([mul(c**0.5, u), eye(u.dtype, n)], 0), full_matrices=False)
         change = mul((a - e) / c**0.5, matmul(slice_axis(q, 0, m, 0), adjoint(slice_axis(q, m, m + n, 0))))
     else:

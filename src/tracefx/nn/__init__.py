@@ -32,8 +32,8 @@ from tracefx.nn.activations import (
     swish,
 )
 from tracefx.nn.attention import dot_product_attention, scaled_dot_general, scaled_matmul
-from tracefx.nn.classes import one_hot
-from tracefx.nn.normalizing import log_softmax, logmeanexp, logsumexp, softmax, standardize
+from tracefx.nn.normalization import log_softmax, logmeanexp, logsumexp, softmax, standardize
+from tracefx.nn.one_hot_encoding import one_hot
 from tracefx.numpy import tanh
 
 if _TYPE_CHECKING:

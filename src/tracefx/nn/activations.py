@@ -12,13 +12,13 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import as_value
-from tracefx.numpy.promoting import inexact, retyped
-from tracefx.ops import special, transcendental
-from tracefx.ops.selection import stop_gradient
-from tracefx.ops.static import axis_of
+from tracefx.numpy.operand_promotion import convert_dtype, to_inexact
+from tracefx.ops.elementwise import special, transcendental
+from tracefx.ops.elementwise.selection import stop_gradient
+from tracefx.ops.static_integers import canonicalize_axis
 
 
-def _array(name: str, x: ArrayLike) -> Array:
+def _as_float_array(name: str, x: ArrayLike) -> Array:
     return as_array(as_value(x, f"{name}: x"))
 
 
@@ -28,7 +28,7 @@ def identity(x: ArrayLike) -> Array:
     >>> identity(2.0)
     Array(2., dtype=float32, weak_type=True)
     """
-    return _array("identity", x)
+    return _as_float_array("identity", x)
 
 
 def relu(x: ArrayLike) -> Array:
@@ -38,7 +38,7 @@ def relu(x: ArrayLike) -> Array:
     [0.0, 0.0, 2.0]
     """
     out = fnp.maximum(x, 0)
-    value = retyped(as_value(x, "relu: x"), out.dtype, out.weak_type)
+    value = convert_dtype(as_value(x, "relu: x"), out.dtype, out.weak_type)
     return fnp.where(fnp.greater(value, 0), value, stop_gradient(out))
 
 
@@ -69,7 +69,7 @@ def softplus(x: ArrayLike) -> Array:
     >>> softplus(1000.0)
     Array(1000., dtype=float32, weak_type=True)
     """
-    value = inexact(x, "softplus: x")
+    value = to_inexact(x, "softplus: x")
     if dtypes.is_complex(value.aval.dtype):
         raise TypeError(f"softplus is not defined for complex numbers, got {value.aval}")
     # Two branches that are smooth each, rather than `abs(x)`, whose derivatives at 0 are not what they add up to.
@@ -84,8 +84,8 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     >>> round(float(gelu(1.0, approximate=False)), 4)
     0.8413
     """
-    given = inexact(x, "gelu: x")
-    value = as_array(retyped(given, given.aval.dtype))
+    given = to_inexact(x, "gelu: x")
+    value = as_array(convert_dtype(given, given.aval.dtype))
     if not approximate:
         return fnp.multiply(fnp.multiply(value, 0.5), special.erfc(fnp.multiply(fnp.negative(value), math.sqrt(0.5))))
     inner = fnp.multiply(fnp.add(value, fnp.multiply(fnp.power(value, 3), 0.044715)), math.sqrt(2 / math.pi))
@@ -102,7 +102,7 @@ def relu6(x: ArrayLike) -> Array:
     [0.0, 2.0, 6.0]
     """
     out = fnp.minimum(fnp.maximum(x, 0), 6.0)
-    value = retyped(as_value(x, "relu6: x"), out.dtype, out.weak_type)
+    value = convert_dtype(as_value(x, "relu6: x"), out.dtype, out.weak_type)
     return fnp.where(fnp.logical_and(fnp.greater(value, 0), fnp.less(value, 6)), value, stop_gradient(out))
 
 
@@ -112,7 +112,7 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
     >>> leaky_relu(fnp.array([-1.0, 2.0]), 0.25).tolist()
     [-0.25, 2.0]
     """
-    value = _array("leaky_relu", x)
+    value = _as_float_array("leaky_relu", x)
     return fnp.where(value >= 0, value, fnp.multiply(negative_slope, value))
 
 
@@ -122,7 +122,7 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     >>> elu(fnp.array([-1e3, 2.0])).tolist()
     [-1.0, 2.0]
     """
-    value = _array("elu", x)
+    value = _as_float_array("elu", x)
     below = fnp.where(value > 0, 0.0, value)
     return fnp.where(value > 0, value, fnp.multiply(alpha, fnp.expm1(below)))
 
@@ -133,7 +133,7 @@ def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     >>> celu(fnp.array([-1e3, 2.0]), 2.0).tolist()
     [-2.0, 2.0]
     """
-    value = _array("celu", x)
+    value = _as_float_array("celu", x)
     below = fnp.where(value > 0, 0.0, value)
     return fnp.where(value > 0, value, fnp.multiply(alpha, fnp.expm1(fnp.true_divide(below, alpha))))
 
@@ -157,8 +157,8 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
     >>> glu(fnp.array([2.0, 0.0])).tolist()
     [1.0]
     """
-    value = _array("glu", x)
-    place = axis_of("glu", axis, value.ndim)
+    value = _as_float_array("glu", x)
+    place = canonicalize_axis("glu", axis, value.ndim)
     if value.shape[place] % 2:
         raise ValueError(f"glu: the size of axis {axis} of {value.aval} must be even")
     first, second = fnp.split(value, 2, place)
@@ -171,7 +171,7 @@ def sparse_plus(x: ArrayLike) -> Array:
     >>> sparse_plus(fnp.array([-2.0, 0.0, 2.0])).tolist()
     [0.0, 0.25, 2.0]
     """
-    value = _array("sparse_plus", x)
+    value = _as_float_array("sparse_plus", x)
     return fnp.where(value <= -1.0, 0.0, fnp.where(value >= 1.0, value, fnp.square(value + 1.0) / 4))
 
 
@@ -181,7 +181,7 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     >>> squareplus(0.0, 4)
     Array(1., dtype=float32, weak_type=True)
     """
-    value = as_array(inexact(x, "squareplus: x"))
+    value = as_array(to_inexact(x, "squareplus: x"))
     large = fnp.abs(value) > math.sqrt(float(dtypes.finfo(value.dtype).max)) / 2  # their squares are too large
     near = fnp.where(large, 0, value)
     root = fnp.sqrt(fnp.add(fnp.square(near), b))
@@ -200,7 +200,7 @@ def log_sigmoid(x: ArrayLike) -> Array:
     >>> log_sigmoid(-1000.0)
     Array(-1000., dtype=float32, weak_type=True)
     """
-    return fnp.negative(softplus(fnp.negative(_array("log_sigmoid", x))))
+    return fnp.negative(softplus(fnp.negative(_as_float_array("log_sigmoid", x))))
 
 
 def hard_sigmoid(x: ArrayLike) -> Array:
@@ -209,7 +209,7 @@ def hard_sigmoid(x: ArrayLike) -> Array:
     >>> hard_sigmoid(fnp.array([-9.0, 0.0, 9.0])).tolist()
     [0.0, 0.5, 1.0]
     """
-    return relu6(_array("hard_sigmoid", x) + 3.0) / 6.0
+    return relu6(_as_float_array("hard_sigmoid", x) + 3.0) / 6.0
 
 
 def hard_silu(x: ArrayLike) -> Array:
@@ -218,7 +218,7 @@ def hard_silu(x: ArrayLike) -> Array:
     >>> hard_silu(fnp.array([-9.0, 9.0])).tolist()
     [-0.0, 9.0]
     """
-    value = _array("hard_silu", x)
+    value = _as_float_array("hard_silu", x)
     return value * hard_sigmoid(value)
 
 
@@ -231,7 +231,7 @@ def sparse_sigmoid(x: ArrayLike) -> Array:
     >>> sparse_sigmoid(fnp.array([-9.0, 0.0, 9.0])).tolist()
     [0.0, 0.5, 1.0]
     """
-    return 0.5 * fnp.clip(_array("sparse_sigmoid", x) + 1.0, 0.0, 2.0)
+    return 0.5 * fnp.clip(_as_float_array("sparse_sigmoid", x) + 1.0, 0.0, 2.0)
 
 
 def soft_sign(x: ArrayLike) -> Array:
@@ -240,7 +240,7 @@ def soft_sign(x: ArrayLike) -> Array:
     >>> soft_sign(fnp.array([-1.0, 3.0])).tolist()
     [-0.5, 0.75]
     """
-    value = _array("soft_sign", x)
+    value = _as_float_array("soft_sign", x)
     return value / (fnp.abs(value) + 1)
 
 
@@ -250,7 +250,7 @@ def hard_tanh(x: ArrayLike) -> Array:
     >>> hard_tanh(fnp.array([-2.0, 0.5])).tolist()
     [-1.0, 0.5]
     """
-    value = _array("hard_tanh", x)
+    value = _as_float_array("hard_tanh", x)
     return fnp.where(value > 1, 1, fnp.where(value < -1, -1, value))
 
 
@@ -260,7 +260,7 @@ def mish(x: ArrayLike) -> Array:
     >>> mish(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    value = _array("mish", x)
+    value = _as_float_array("mish", x)
     return value * fnp.tanh(softplus(value))
 
 
@@ -272,7 +272,7 @@ def log1mexp(x: ArrayLike) -> Array:
     >>> log1mexp(1e-10)
     Array(-23.02585, dtype=float32, weak_type=True)
     """
-    value = as_array(inexact(fnp.negative(_array("log1mexp", x)), "log1mexp: x"))
+    value = as_array(to_inexact(fnp.negative(_as_float_array("log1mexp", x)), "log1mexp: x"))
     is_small = value > -math.log(2)
     # Each formula sees numbers that it is good for, so that no derivative is an infinity that is multiplied by 0.
     small = fnp.log(fnp.negative(fnp.expm1(fnp.where(is_small, value, -0.5))))

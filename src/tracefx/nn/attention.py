@@ -13,9 +13,9 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
-from tracefx.nn.normalizing import logsumexp, softmax
-from tracefx.ops.contraction import DotDimensionNumbers, dot_general
-from tracefx.ops.selection import stop_gradient
+from tracefx.nn.normalization import logsumexp, softmax
+from tracefx.ops.contractions.contraction import DotDimensionNumbers, dot_general
+from tracefx.ops.elementwise.selection import stop_gradient
 
 
 @overload
@@ -96,18 +96,20 @@ def dot_product_attention(
     q, k, v = [_with_batch(name, x) for name, x in (("query", query), ("key", key), ("value", value))]
     extra = [None if x is None else _with_batch(name, x) for name, x in (("bias", bias), ("mask", mask))]
     lengths = [None if x is None else as_array(x) for x in (query_seq_lengths, key_value_seq_lengths)]
-    _check(q, k, v, extra, lengths)
+    _check_operands(q, k, v, extra, lengths)
     batch, count, heads, size = q.shape
     kv_heads = k.shape[2]
     groups = heads // kv_heads
-    logits = _products(q.reshape(batch, count, kv_heads, groups, size), k)  # [batch, kv_heads, groups, queries, keys]
+    logits = _attention_scores(
+        q.reshape(batch, count, kv_heads, groups, size), k
+    )  # [batch, kv_heads, groups, queries, keys]
     logits = logits * fnp.asarray(1 / math.sqrt(size) if scale is None else scale, logits.dtype)
     if extra[0] is not None:
-        logits = (logits + _grouped(extra[0], kv_heads, groups)).astype(logits.dtype)
+        logits = (logits + _group_heads(extra[0], kv_heads, groups)).astype(logits.dtype)
     window = (local_window_size, local_window_size) if isinstance(local_window_size, int) else local_window_size
-    masks = _masks(extra[1], kv_heads, groups, count, k.shape[1], is_causal, window, lengths)
+    masks = _attention_masks(extra[1], kv_heads, groups, count, k.shape[1], is_causal, window, lengths)
     for each in masks:
-        logits = fnp.where(each, logits, _lowest(logits.dtype))
+        logits = fnp.where(each, logits, _masked_score(logits.dtype))
     logits = logits.astype(np.float32)
     weights = softmax(logits, -1).astype(k.dtype)
     out = fnp.einsum("bkgts,bskh->btkgh", weights, v).reshape(batch, count, heads, size)
@@ -127,7 +129,7 @@ def _with_batch(name: str, x: ArrayLike) -> Array:
     return fnp.expand_dims(array, tuple(range(4 - array.ndim)))
 
 
-def _check(
+def _check_operands(
     query: Array, key: Array, value: Array, extra: Sequence[Array | None], lengths: Sequence[Array | None]
 ) -> None:
     batch, _, kv_heads, size = key.shape
@@ -150,13 +152,13 @@ def _check(
             raise ValueError(f"dot_product_attention: {name} must be i32[{batch}], got {x.aval}")
 
 
-def _products(query: Array, key: Array) -> Array:
+def _attention_scores(query: Array, key: Array) -> Array:
     """Of each query with each key, in float32 at least."""
     wide = dtypes.float32 if dtypes.itemsize_bits(query.dtype) < 32 else query.dtype
     return fnp.einsum("btkgh,bskh->bkgts", query, key, preferred_element_type=wide)
 
 
-def _grouped(x: Array, kv_heads: int, groups: int) -> Array:
+def _group_heads(x: Array, kv_heads: int, groups: int) -> Array:
     """An array with an axis of heads, which may be 1, with these in groups."""
     batch, heads, *rest = x.shape
     if heads == 1:
@@ -166,7 +168,7 @@ def _grouped(x: Array, kv_heads: int, groups: int) -> Array:
     return x.reshape(batch, kv_heads, groups, *rest)
 
 
-def _masks(
+def _attention_masks(
     mask: Array | None,
     kv_heads: int,
     groups: int,
@@ -178,7 +180,7 @@ def _masks(
 ) -> list[Array]:
     """What each query may look at, for all reasons."""
     rows, columns = fnp.arange(queries)[:, None], fnp.arange(keys)[None, :]
-    found = [] if mask is None else [_grouped(mask, kv_heads, groups)]
+    found = [] if mask is None else [_group_heads(mask, kv_heads, groups)]
     if is_causal:
         found.append(rows >= columns)
     if window is not None:
@@ -192,7 +194,7 @@ def _masks(
     return found
 
 
-def _lowest(dtype: DTypeLike) -> Array:
+def _masked_score(dtype: DTypeLike) -> Array:
     """A number whose exponential is 0, and that is no infinity: a query that may look at nothing looks everywhere."""
     kind = dtypes.as_dtype(dtype)
     highest = min(float(dtypes.finfo(kind).max), float(dtypes.finfo(dtypes.float32).max))
@@ -250,11 +252,11 @@ def scaled_matmul(
             f"scaled_matmul: batch and last axis must be the same, got {left.aval} and {right.aval}, with scales "
             f"{scales[0].aval} and {scales[1].aval}"
         )
-    wide = [_scaled(x, scale) for x, scale in ((left, scales[0]), (right, scales[1]))]
+    wide = [_apply_block_scales(x, scale) for x, scale in ((left, scales[0]), (right, scales[1]))]
     return fnp.einsum("bmk,bnk->bmn", *wide).astype(preferred_element_type)
 
 
-def _scaled(x: Array, scales: Array) -> Array:
+def _apply_block_scales(x: Array, scales: Array) -> Array:
     *rows, size = x.shape
     if list(scales.shape[:-1]) != rows or not scales.shape[-1] or size % scales.shape[-1]:
         raise ValueError(f"scaled_matmul: {x.aval} needs a scale for blocks of each row, got {scales.aval}")

@@ -19,11 +19,11 @@ from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import Tracer
 from tracefx.core.values import as_value, to_numpy
 from tracefx.numpy.shapes import ShapeLike, sizes_of
-from tracefx.ops.static import axis_of
+from tracefx.ops.static_integers import canonicalize_axis
 
-Mode: TypeAlias = Literal["fan_in", "fan_out", "fan_avg", "fan_geo_avg"]
-Distribution: TypeAlias = Literal["truncated_normal", "normal", "uniform"]
-AxesOf: TypeAlias = int | Sequence[int]
+FanMode: TypeAlias = Literal["fan_in", "fan_out", "fan_avg", "fan_geo_avg"]
+InitializerDistribution: TypeAlias = Literal["truncated_normal", "normal", "uniform"]
+AxisSpec: TypeAlias = int | Sequence[int]
 
 
 class Initializer(Protocol):
@@ -32,7 +32,7 @@ class Initializer(Protocol):
     def __call__(self, key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None) -> Array: ...
 
 
-class _Drawn:
+class _BaseInitializer:
     """An initializer with a dtype of its own, for those who ask for none. Two of the same parameters are equal."""
 
     dtype: DTypeLike | None
@@ -47,7 +47,7 @@ class _Drawn:
         raise NotImplementedError
 
 
-def _told_apart(x: ArrayLike) -> object:
+def _equality_key(x: ArrayLike) -> object:
     """What tells parameters apart: numbers by value, arrays by type and values, while traced by which tracer it is."""
     if isinstance(x, bool | int | float | complex):
         return x
@@ -80,8 +80,8 @@ def ones(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None) -> Ar
 
 @final
 @frozen
-class _Constant(_Drawn):
-    value: ArrayLike = field(eq=_told_apart)
+class _Constant(_BaseInitializer):
+    value: ArrayLike = field(eq=_equality_key)
     dtype: DTypeLike | None
 
     @override
@@ -104,8 +104,8 @@ def constant(value: ArrayLike, dtype: DTypeLike | None = None) -> Initializer:
 
 @final
 @frozen
-class _Uniform(_Drawn):
-    scale: ArrayLike = field(eq=_told_apart)
+class _Uniform(_BaseInitializer):
+    scale: ArrayLike = field(eq=_equality_key)
     dtype: DTypeLike | None
 
     @override
@@ -125,8 +125,8 @@ def uniform(scale: ArrayLike = 0.01, dtype: DTypeLike | None = None) -> Initiali
 
 @final
 @frozen
-class _Normal(_Drawn):
-    stddev: ArrayLike = field(eq=_told_apart)
+class _Normal(_BaseInitializer):
+    stddev: ArrayLike = field(eq=_equality_key)
     dtype: DTypeLike | None
 
     @override
@@ -146,11 +146,11 @@ def normal(stddev: ArrayLike = 0.01, dtype: DTypeLike | None = None) -> Initiali
 
 @final
 @frozen
-class _TruncatedNormal(_Drawn):
-    stddev: ArrayLike = field(eq=_told_apart)
+class _TruncatedNormal(_BaseInitializer):
+    stddev: ArrayLike = field(eq=_equality_key)
     dtype: DTypeLike | None
-    lower: ArrayLike = field(eq=_told_apart)
-    upper: ArrayLike = field(eq=_told_apart)
+    lower: ArrayLike = field(eq=_equality_key)
+    upper: ArrayLike = field(eq=_equality_key)
 
     @override
     def draw(self, key: ArrayLike, shape: Shape, dtype: DType) -> Array:
@@ -175,13 +175,13 @@ def truncated_normal(
 
 @final
 @frozen
-class _VarianceScaling(_Drawn):
-    scale: ArrayLike = field(eq=_told_apart)
-    mode: Mode
-    distribution: Distribution
-    in_axis: AxesOf
-    out_axis: AxesOf
-    batch_axis: AxesOf
+class _VarianceScaling(_BaseInitializer):
+    scale: ArrayLike = field(eq=_equality_key)
+    mode: FanMode
+    distribution: InitializerDistribution
+    in_axis: AxisSpec
+    out_axis: AxisSpec
+    batch_axis: AxisSpec
     dtype: DTypeLike | None
 
     @override
@@ -209,11 +209,11 @@ class _VarianceScaling(_Drawn):
         return _truncated_disk(key, shape, dtype) * (fnp.sqrt(variance) / fnp.asarray(0.95311164380491208, dtype))
 
 
-def _size(shape: Shape, axes: AxesOf) -> int:
+def _size(shape: Shape, axes: AxisSpec) -> int:
     return math.prod([shape[axis] for axis in ([axes] if isinstance(axes, int) else axes)])
 
 
-def _fans(shape: Shape, in_axis: AxesOf, out_axis: AxesOf, batch_axis: AxesOf) -> tuple[float, float]:
+def _fans(shape: Shape, in_axis: AxisSpec, out_axis: AxisSpec, batch_axis: AxisSpec) -> tuple[float, float]:
     """How many inputs an output has, and how many outputs an input."""
     if in_axis == -2 and len(shape) < 2:
         raise ValueError(
@@ -225,7 +225,7 @@ def _fans(shape: Shape, in_axis: AxesOf, out_axis: AxesOf, batch_axis: AxesOf) -
     return inputs * field, outputs * field
 
 
-def _on_circles(radii: Array, key: Array, shape: Shape, dtype: DType) -> Array:
+def _random_phases(radii: Array, key: Array, shape: Shape, dtype: DType) -> Array:
     angles = 2 * math.pi * random.uniform(key, shape, dtypes.real_dtype(dtype)).astype(dtype)
     return radii * fnp.exp(1j * angles)
 
@@ -234,23 +234,23 @@ def _uniform_disk(key: ArrayLike, shape: Shape, dtype: DType) -> Array:
     """Complex numbers of mean square 1, all of a disk equally likely."""
     first, second = random.split(key)
     radii = fnp.sqrt(2 * random.uniform(first, shape, dtypes.real_dtype(dtype))).astype(dtype)
-    return _on_circles(radii, second, shape, dtype)
+    return _random_phases(radii, second, shape, dtype)
 
 
 def _truncated_disk(key: ArrayLike, shape: Shape, dtype: DType) -> Array:
     """Normal complex numbers whose absolute values are at most 2."""
     first, second = random.split(key)
     share = (1 - fnp.exp(fnp.asarray(-4, dtype))) * random.uniform(first, shape, dtypes.real_dtype(dtype)).astype(dtype)
-    return _on_circles(fnp.sqrt(-fnp.log(1 - share)), second, shape, dtype)
+    return _random_phases(fnp.sqrt(-fnp.log(1 - share)), second, shape, dtype)
 
 
 def variance_scaling(
     scale: ArrayLike,
-    mode: Mode,
-    distribution: Distribution,
-    in_axis: AxesOf = -2,
-    out_axis: AxesOf = -1,
-    batch_axis: AxesOf = (),
+    mode: FanMode,
+    distribution: InitializerDistribution,
+    in_axis: AxisSpec = -2,
+    out_axis: AxisSpec = -1,
+    batch_axis: AxisSpec = (),
     dtype: DTypeLike | None = None,
 ) -> Initializer:
     """An initializer whose numbers have the variance `scale / n`, with `n` the size that `mode` says.
@@ -278,7 +278,7 @@ def variance_scaling(
 
 
 def glorot_uniform(
-    in_axis: AxesOf = -2, out_axis: AxesOf = -1, batch_axis: AxesOf = (), dtype: DTypeLike | None = None
+    in_axis: AxisSpec = -2, out_axis: AxisSpec = -1, batch_axis: AxisSpec = (), dtype: DTypeLike | None = None
 ) -> Initializer:
     """`variance_scaling(1, "fan_avg", "uniform")`: Glorot and Bengio (2010). Also called Xavier's.
 
@@ -290,7 +290,7 @@ def glorot_uniform(
 
 
 def glorot_normal(
-    in_axis: AxesOf = -2, out_axis: AxesOf = -1, batch_axis: AxesOf = (), dtype: DTypeLike | None = None
+    in_axis: AxisSpec = -2, out_axis: AxisSpec = -1, batch_axis: AxisSpec = (), dtype: DTypeLike | None = None
 ) -> Initializer:
     """`variance_scaling(1, "fan_avg", "truncated_normal")`: Glorot and Bengio (2010). Also called Xavier's.
 
@@ -302,7 +302,7 @@ def glorot_normal(
 
 
 def lecun_uniform(
-    in_axis: AxesOf = -2, out_axis: AxesOf = -1, batch_axis: AxesOf = (), dtype: DTypeLike | None = None
+    in_axis: AxisSpec = -2, out_axis: AxisSpec = -1, batch_axis: AxisSpec = (), dtype: DTypeLike | None = None
 ) -> Initializer:
     """`variance_scaling(1, "fan_in", "uniform")`: LeCun, Bottou, Orr and Müller, Efficient backprop (1998).
 
@@ -314,7 +314,7 @@ def lecun_uniform(
 
 
 def lecun_normal(
-    in_axis: AxesOf = -2, out_axis: AxesOf = -1, batch_axis: AxesOf = (), dtype: DTypeLike | None = None
+    in_axis: AxisSpec = -2, out_axis: AxisSpec = -1, batch_axis: AxisSpec = (), dtype: DTypeLike | None = None
 ) -> Initializer:
     """`variance_scaling(1, "fan_in", "truncated_normal")`: LeCun, Bottou, Orr and Müller, Efficient backprop (1998).
 
@@ -326,7 +326,7 @@ def lecun_normal(
 
 
 def he_uniform(
-    in_axis: AxesOf = -2, out_axis: AxesOf = -1, batch_axis: AxesOf = (), dtype: DTypeLike | None = None
+    in_axis: AxisSpec = -2, out_axis: AxisSpec = -1, batch_axis: AxisSpec = (), dtype: DTypeLike | None = None
 ) -> Initializer:
     """`variance_scaling(2, "fan_in", "uniform")`: He, Zhang, Ren and Sun (2015). Also called Kaiming's.
 
@@ -338,7 +338,7 @@ def he_uniform(
 
 
 def he_normal(
-    in_axis: AxesOf = -2, out_axis: AxesOf = -1, batch_axis: AxesOf = (), dtype: DTypeLike | None = None
+    in_axis: AxisSpec = -2, out_axis: AxisSpec = -1, batch_axis: AxisSpec = (), dtype: DTypeLike | None = None
 ) -> Initializer:
     """`variance_scaling(2, "fan_in", "truncated_normal")`: He, Zhang, Ren and Sun (2015). Also called Kaiming's.
 
@@ -359,8 +359,8 @@ kaiming_normal = he_normal
 
 @final
 @frozen
-class _Orthogonal(_Drawn):
-    scale: ArrayLike = field(eq=_told_apart)
+class _Orthogonal(_BaseInitializer):
+    scale: ArrayLike = field(eq=_equality_key)
     column_axis: int
     dtype: DTypeLike | None
 
@@ -368,7 +368,7 @@ class _Orthogonal(_Drawn):
     def draw(self, key: ArrayLike, shape: Shape, dtype: DType) -> Array:
         if len(shape) < 2:
             raise ValueError(f"an orthogonal initializer needs two axes or more, got shape {shape}")
-        place = axis_of("orthogonal", self.column_axis, len(shape))
+        place = canonicalize_axis("orthogonal", self.column_axis, len(shape))
         if 0 in shape:
             return fnp.zeros(shape, dtype)
         columns, rest = shape[place], (*shape[:place], *shape[place + 1 :])
@@ -390,8 +390,8 @@ def orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike |
 
 @final
 @frozen
-class _DeltaOrthogonal(_Drawn):
-    scale: ArrayLike = field(eq=_told_apart)
+class _DeltaOrthogonal(_BaseInitializer):
+    scale: ArrayLike = field(eq=_equality_key)
     column_axis: int
     dtype: DTypeLike | None
 

@@ -37,22 +37,15 @@ from tracefx.numpy.creation import (
     zeros_like,
 )
 from tracefx.numpy.diagonals import diag, diagonal, eye, identity, trace, tri, tril, triu
-from tracefx.numpy.floats import copysign, nextafter, signbit
-from tracefx.numpy.indexing import (
-    getitem,
-    take,
-    take_along_axis,
+from tracefx.numpy.dot_products import (
+    dot,
+    inner,
+    matmul,
+    outer,
+    tensordot,
+    vdot,
 )
-from tracefx.numpy.joining import (
-    append,
-    array_split,
-    concatenate,
-    hstack,
-    split,
-    stack,
-    vstack,
-)
-from tracefx.numpy.kinds import (
+from tracefx.numpy.dtype_routines import (
     complexfloating,
     finfo,
     floating,
@@ -68,13 +61,21 @@ from tracefx.numpy.kinds import (
     signedinteger,
     unsignedinteger,
 )
-from tracefx.numpy.linear import (
-    dot,
-    inner,
-    matmul,
-    outer,
-    tensordot,
-    vdot,
+from tracefx.numpy.einstein_summation import einsum
+from tracefx.numpy.floating_point import copysign, nextafter, signbit
+from tracefx.numpy.indexing import (
+    getitem,
+    take,
+    take_along_axis,
+)
+from tracefx.numpy.joining import (
+    append,
+    array_split,
+    concatenate,
+    hstack,
+    split,
+    stack,
+    vstack,
 )
 from tracefx.numpy.logic import (
     bitwise_and,
@@ -183,7 +184,6 @@ from tracefx.numpy.shapes import (
     swapaxes,
     transpose,
 )
-from tracefx.numpy.summation import einsum
 from tracefx.numpy.transcendentals import (
     acos,
     acosh,
@@ -269,12 +269,11 @@ euler_gamma: Final = _euler_gamma
 
 if TYPE_CHECKING:
     from tracefx.numpy import fft, linalg
-    from tracefx.numpy.choosing import choose, piecewise, select
-    from tracefx.numpy.convolving import convolve, correlate
-    from tracefx.numpy.correlations import corrcoef, cov
+    from tracefx.numpy.array_api_info import __array_namespace_info__
+    from tracefx.numpy.convolution import convolve, correlate
+    from tracefx.numpy.covariance import corrcoef, cov
     from tracefx.numpy.differences import cumulative_prod, cumulative_sum, diff, ediff1d, gradient, trapezoid, unwrap
     from tracefx.numpy.editing import delete, fill_diagonal, insert, put_along_axis, resize, trim_zeros
-    from tracefx.numpy.fits import poly, polyfit, roots
     from tracefx.numpy.float_parts import frexp, ldexp, modf, spacing
     from tracefx.numpy.histograms import bincount, histogram, histogram2d, histogram_bin_edges, histogramdd
     from tracefx.numpy.index_tricks import (
@@ -296,7 +295,6 @@ if TYPE_CHECKING:
         triu_indices_from,
         unravel_index,
     )
-    from tracefx.numpy.inspection import __array_namespace_info__
     from tracefx.numpy.integers import bitwise_count, gcd, lcm, packbits, unpackbits
     from tracefx.numpy.interchange import (
         from_dlpack,
@@ -309,6 +307,7 @@ if TYPE_CHECKING:
         save,
         savez,
     )
+    from tracefx.numpy.mask_selection import argwhere, compress, extract, flatnonzero, nonzero, place, put
     from tracefx.numpy.nan_reductions import (
         nanargmax,
         nanargmin,
@@ -322,23 +321,14 @@ if TYPE_CHECKING:
         nansum,
         nanvar,
     )
-    from tracefx.numpy.places import argwhere, compress, extract, flatnonzero, nonzero, place, put
+    from tracefx.numpy.polynomial_fitting import poly, polyfit, roots
     from tracefx.numpy.polynomials import polyadd, polyder, polydiv, polyint, polymul, polysub, polyval
     from tracefx.numpy.printing import array_repr, array_str, get_printoptions, printoptions, set_printoptions
     from tracefx.numpy.products import cross, einsum_path, kron, matvec, vecdot, vecmat
     from tracefx.numpy.quantiles import median, nanmedian, nanpercentile, nanquantile, percentile, quantile
-    from tracefx.numpy.questions import (
-        broadcast_shapes,
-        can_cast,
-        iscomplexobj,
-        isrealobj,
-        isscalar,
-        iterable,
-        ndim,
-        shape,
-        size,
-    )
+    from tracefx.numpy.rotation import fliplr, flipud, rollaxis, rot90
     from tracefx.numpy.searching import digitize, interp, searchsorted
+    from tracefx.numpy.selection import choose, piecewise, select
     from tracefx.numpy.sequences import diagflat, geomspace, logspace, vander
     from tracefx.numpy.sets import (
         intersect1d,
@@ -366,8 +356,18 @@ if TYPE_CHECKING:
         sinc,
     )
     from tracefx.numpy.stacking import block, column_stack, concat, dsplit, dstack, hsplit, unstack, vsplit
-    from tracefx.numpy.turning import fliplr, flipud, rollaxis, rot90
-    from tracefx.numpy.vectorizing import apply_along_axis, apply_over_axes, frompyfunc, ufunc, vectorize
+    from tracefx.numpy.static_queries import (
+        broadcast_shapes,
+        can_cast,
+        iscomplexobj,
+        isrealobj,
+        isscalar,
+        iterable,
+        ndim,
+        shape,
+        size,
+    )
+    from tracefx.numpy.vectorization import apply_along_axis, apply_over_axes, frompyfunc, ufunc, vectorize
     from tracefx.numpy.views import byteswap, view
     from tracefx.numpy.window_functions import bartlett, blackman, hamming, hanning, i0, kaiser
 else:  # type checkers would take it to have any name

@@ -11,18 +11,19 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.values import Value
-from tracefx.numpy.creation import Nested, asarray
+from tracefx.numpy.creation import NestedArrayLike, asarray
 from tracefx.numpy.evaluated import Kernel, by_numpy
 from tracefx.numpy.logic import equal, isfinite, isnan, logical_and, logical_or
-from tracefx.numpy.promoting import BroadcastError, all_inexact, to_type
+from tracefx.numpy.operand_promotion import BroadcastError, convert_operand, promote_args_inexact
 from tracefx.numpy.reductions import all
 from tracefx.numpy.ufuncs import absolute, add, multiply, subtract
-from tracefx.ops import basis, comparison
-from tracefx.ops.filling import full
+from tracefx.ops import structural
+from tracefx.ops.elementwise import comparison
+from tracefx.ops.shape.array_creation import full
 from tracefx.transforms.evaluations import Number
 
 
-def _closing(
+def _isclose_kernel(
     a: ShapedArray | Number,
     b: ShapedArray | Number,
     rtol: object = 1e-05,
@@ -48,13 +49,13 @@ def _closing(
     return kernel
 
 
-def _all_closing(*args: Any, **kwargs: Any) -> Kernel | None:
+def _allclose_kernel(*args: Any, **kwargs: Any) -> Kernel | None:
     """`allclose` of NumPy's arrays."""
-    close = _closing(*args, **kwargs)
+    close = _isclose_kernel(*args, **kwargs)
     return None if close is None else lambda x, y: (found := close(x, y)).size == np.count_nonzero(found)
 
 
-@by_numpy(_closing, arrays=2)
+@by_numpy(_isclose_kernel, arrays=2)
 def isclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
 ) -> Array:
@@ -63,21 +64,23 @@ def isclose(
     >>> isclose(1.0, 1.000001)
     Array(True, dtype=bool)
     """
-    x, y = all_inexact("isclose", a, b)
+    x, y = promote_args_inexact("isclose", a, b)
     dtype = dtypes.real_dtype(x.aval.dtype)
-    relative, absolute_ = [to_type(t, dtype, what=f"isclose: {what}") for t, what in ((rtol, "rtol"), (atol, "atol"))]
+    relative, absolute_ = [
+        convert_operand(t, dtype, what=f"isclose: {what}") for t, what in ((rtol, "rtol"), (atol, "atol"))
+    ]
     bound = add(absolute_, multiply(relative, absolute(y)))
-    within = _compared(absolute(subtract(x, y)), bound)
+    within = _broadcast_le(absolute(subtract(x, y)), bound)
     out = logical_or(equal(x, y), logical_and(isfinite(y), within))
     return logical_or(out, logical_and(isnan(x), isnan(y))) if equal_nan else out
 
 
-def _compared(x: Value, bound: Value) -> Array:
+def _broadcast_le(x: Value, bound: Value) -> Array:
     shape = x.aval.shape or bound.aval.shape
-    return comparison.le(basis.broadcast_to(x, shape), basis.broadcast_to(bound, shape))
+    return comparison.le(structural.broadcast_to(x, shape), structural.broadcast_to(bound, shape))
 
 
-@by_numpy(_all_closing, arrays=2)
+@by_numpy(_allclose_kernel, arrays=2)
 def allclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
 ) -> Array:
@@ -90,7 +93,7 @@ def allclose(
 
 
 @by_numpy(arrays=2)
-def array_equal(a1: Nested, a2: Nested, equal_nan: bool = False) -> Array:
+def array_equal(a1: NestedArrayLike, a2: NestedArrayLike, equal_nan: bool = False) -> Array:
     """Whether two arrays have one shape and equal elements; NaNs are equal if `equal_nan`.
 
     >>> array_equal(np.ones(3), np.ones(2))
@@ -103,7 +106,7 @@ def array_equal(a1: Nested, a2: Nested, equal_nan: bool = False) -> Array:
     return all(logical_or(out, logical_and(isnan(x), isnan(y))) if equal_nan else out)
 
 
-def array_equiv(a1: Nested, a2: Nested) -> Array:
+def array_equiv(a1: NestedArrayLike, a2: NestedArrayLike) -> Array:
     """Whether two arrays have equal elements once they are broadcast; False where their shapes don't.
 
     >>> array_equiv(np.ones((2, 3)), np.ones(3))

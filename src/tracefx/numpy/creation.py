@@ -14,49 +14,59 @@ from typing import Literal as Exactly
 import numpy as np
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, is_convertible, is_jaxs
+from tracefx.core.array import Array, ArrayLike, is_convertible, is_jax_array
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array, bind1
-from tracefx.core.kernels import quietly
+from tracefx.core.kernel_context import call_kernel
 from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
-from tracefx.core.sharded import ShardedArray
-from tracefx.core.shardings import Place, Sharding
+from tracefx.core.sharded_array import ShardedArray
+from tracefx.core.shardings import DeviceOrSharding, Sharding
 from tracefx.core.values import (
     ConcreteArray,
     Value,
     as_value,
-    from_jaxs,
+    filled_key,
+    from_jax_array,
     from_numpy,
-    key_of_word,
-    plain,
     require_no_mask,
+    unwrap_arraylike,
 )
+from tracefx.numpy.device_placement import place_on_device
+from tracefx.numpy.dtype_routines import result_type
 from tracefx.numpy.evaluated import Kernel, by_numpy
-from tracefx.numpy.kinds import result_type
-from tracefx.numpy.placing import placed
-from tracefx.numpy.promoting import dtype_of, inexact_dtype, numbers_as, operand, promoted, retyped, to_type
+from tracefx.numpy.operand_promotion import (
+    as_operand,
+    convert_dtype,
+    convert_ndarray,
+    convert_operand,
+    dtype_and_weak_type,
+    inexact_dtype,
+    promote_args,
+)
 from tracefx.numpy.shapes import ShapeLike, moveaxis, sizes_of
-from tracefx.ops import arithmetic, basis, elementwise, rounding, shape
-from tracefx.ops.barrier import OPTIMIZATION_BARRIER
-from tracefx.ops.static import static_int
-from tracefx.ops.typed import Typed, typeof
+from tracefx.ops import structural
+from tracefx.ops.annotations.optimization_barrier import OPTIMIZATION_BARRIER
+from tracefx.ops.duck_typing import DuckTypedArray, typeof
+from tracefx.ops.elementwise import arithmetic, elementwise, rounding
+from tracefx.ops.shape import shape
+from tracefx.ops.static_integers import static_int
 from tracefx.transforms.evaluations import Number
 
-Nested: TypeAlias = ArrayLike | Sequence["Nested"]
+NestedArrayLike: TypeAlias = ArrayLike | Sequence["NestedArrayLike"]
 
 # ------------------------------------------------------------------ from data
 
 
 def array(
-    object: Nested,
+    object: NestedArrayLike,
     dtype: DTypeLike | None = None,
     *,
     copy: bool = True,
     order: str | None = "K",
     ndmin: int = 0,
-    device: Place | None = None,
+    device: DeviceOrSharding | None = None,
 ) -> Array:
     """An array with the elements of `object`: a number, an array, or nested sequences of them, on a device.
 
@@ -70,23 +80,23 @@ def array(
     del order
     new = None if dtype is None else dtypes.as_dtype(dtype, "array: dtype")
     if is_convertible(object):
-        out = _from_one(object, new)
+        out = _from_array_like(object, new)
     elif isinstance(object, Sequence) and not isinstance(object, str | bytes):
         out = _from_sequence(object, new)
     else:
         out = _from_foreign(object, new)
     missing = ndmin - out.aval.ndim
-    out = placed(shape.expand_dims(out, range(missing)) if missing > 0 else out, device)
-    return _distinct(out, object) if copy else out
+    out = place_on_device(shape.expand_dims(out, range(missing)) if missing > 0 else out, device)
+    return _copy_if_same(out, object) if copy else out
 
 
 def asarray(
-    a: Nested,
+    a: NestedArrayLike,
     dtype: DTypeLike | None = None,
     order: str | None = None,
     *,
     copy: bool | None = None,
-    device: Place | None = None,
+    device: DeviceOrSharding | None = None,
 ) -> Array:
     """`a` as an array: itself if it is one of the dtype wanted, on the device wanted.
 
@@ -97,16 +107,16 @@ def asarray(
     Array([1, 2], dtype=int32)
     """
     if copy is False and not isinstance(a, Array | Literal):
-        a = _shared(a)
+        a = _from_shared_memory(a)
     out = array(a, dtype, copy=bool(copy), order=order, device=device)
     if copy is False and out is not a:
         raise ValueError(f"asarray: copy=False, but {out.aval} is made of another dtype, or on another device")
     return out
 
 
-def _shared(x: Nested) -> Array:
-    if is_jaxs(x):
-        return from_jaxs(x)
+def _from_shared_memory(x: NestedArrayLike) -> Array:
+    if is_jax_array(x):
+        return from_jax_array(x)
     if not isinstance(x, np.ndarray):
         raise ValueError(f"asarray: copy=False, but the elements of a {type(x).__name__} must be copied")
     require_no_mask(x)
@@ -122,28 +132,28 @@ def copy(a: ArrayLike, order: str | None = None) -> Array:
     Array([0, 1], dtype=int32)
     """
     del order
-    return _distinct(as_array(operand(a, "copy: a")), a)
+    return _copy_if_same(as_array(as_operand(a, "copy: a")), a)
 
 
-def _distinct(out: Array, a: object) -> Array:
+def _copy_if_same(out: Array, a: object) -> Array:
     """`out`, or a copy of it where it is `a` itself. Memory that nobody writes to may be shared."""
     if out is not a or not isinstance(out, ConcreteArray):
         return out
     return out.__copy__() if type(out) is ConcreteArray else bind1(OPTIMIZATION_BARRIER, out)
 
 
-def _from_one(x: ArrayLike, dtype: DType | None) -> Array:
+def _from_array_like(x: ArrayLike, dtype: DType | None) -> Array:
     if dtype is None:
         return as_array(x)
     if isinstance(x, np.ndarray | np.generic):  # converted at once, so that nothing is lost in a narrower dtype
         if isinstance(x, np.ndarray):
             require_no_mask(x)
         dtypes.as_dtype(x.dtype, "array: the dtype of object")
-        return from_numpy(numbers_as(np.asarray(x), dtype), dtype)
-    x = x if isinstance(x, Array) else plain(x)
+        return from_numpy(convert_ndarray(np.asarray(x), dtype), dtype)
+    x = x if isinstance(x, Array) else unwrap_arraylike(x)
     if type(x) is int and dtypes.is_integer(dtype):
         return as_array(Literal(x, ShapedArray((), dtype)))  # refuses what the dtype can't hold
-    return as_array(to_type(x, dtype, what="array: object"))
+    return as_array(convert_operand(x, dtype, what="array: object"))
 
 
 def _from_foreign(x: object, dtype: DType | None) -> Array:
@@ -157,45 +167,47 @@ def _from_foreign(x: object, dtype: DType | None) -> Array:
         )
     found = np.asarray(x)
     dtypes.as_dtype(found.dtype, "array: the dtype of object")
-    return _from_one(found, dtype)
+    return _from_array_like(found, dtype)
 
 
-_PYTHON: Final = frozenset({bool, int, float, complex})
+_PYTHON_SCALARS: Final = frozenset({bool, int, float, complex})
 
 
-def _from_sequence(rows: Sequence[Nested], dtype: DType | None) -> Array:
-    if dtype is None and len(kinds := {*map(type, rows)}) == 1 and (kind := kinds.pop()) in _PYTHON:  # nearly always
-        return _owned(quietly(np.array, rows, dtypes.scalar_dtype(kind)))
+def _from_sequence(rows: Sequence[NestedArrayLike], dtype: DType | None) -> Array:
+    if (
+        dtype is None and len(kinds := {*map(type, rows)}) == 1 and (kind := kinds.pop()) in _PYTHON_SCALARS
+    ):  # nearly always
+        return _from_owned_memory(call_kernel(np.array, rows, dtypes.scalar_dtype(kind)))
     leaves: list[ArrayLike] = []
     sizes = _flatten(rows, leaves)
     if dtype is None:
-        types = dict.fromkeys([dtype_of(leaf, "array: an element") for leaf in leaves])
+        types = dict.fromkeys([dtype_and_weak_type(leaf, "array: an element") for leaf in leaves])
         dtype = promote(list(types))[0] if types else dtypes.default_float()
     if any(isinstance(leaf, Array | Literal) for leaf in leaves):
         if len({_shape_of(leaf) for leaf in leaves}) > 1:  # a row is an array, another one a sequence of numbers
             return as_array(shape.stack([array(row, dtype) for row in rows]))
-        parts = [to_type(leaf, dtype, what="array: an element") for leaf in leaves]
-        return basis.reshape(shape.stack(parts), sizes)
+        parts = [convert_operand(leaf, dtype, what="array: an element") for leaf in leaves]
+        return structural.reshape(shape.stack(parts), sizes)
     if all(type(leaf) is int for leaf in leaves) and dtypes.is_integer(dtype):
         data = np.array(leaves, dtype)  # refuses integers out of the dtype's range, which a conversion would wrap
     elif any(isinstance(leaf, np.ndarray) for leaf in leaves):
-        found = [numbers_as(np.asarray(leaf), dtype) for leaf in leaves]
+        found = [convert_ndarray(np.asarray(leaf), dtype) for leaf in leaves]
         data = np.concatenate([part.reshape(-1) for part in found])
     else:
         data = np.array(leaves)
         if data.dtype == object:  # an integer has more than 64 bits
             data = np.array([float(leaf) if type(leaf) is int else leaf for leaf in leaves])
-        data = numbers_as(data, dtype)
-    return _owned(data.reshape(sizes))
+        data = convert_ndarray(data, dtype)
+    return _from_owned_memory(data.reshape(sizes))
 
 
-def _owned(data: NDArray) -> Array:
+def _from_owned_memory(data: NDArray) -> Array:
     """Memory made here, which nobody else can write to."""
     data.flags.writeable = False
     return ConcreteArray(ShapedArray(data.shape, data.dtype), data)
 
 
-def _flatten(x: Nested, leaves: list[ArrayLike]) -> Shape:
+def _flatten(x: NestedArrayLike, leaves: list[ArrayLike]) -> Shape:
     """Add the arrays and numbers of nested sequences to `leaves`; the shape they have together."""
     if isinstance(x, Sequence) and not isinstance(x, str | bytes):
         shapes = list(dict.fromkeys([_flatten(row, leaves) for row in x]))
@@ -205,8 +217,8 @@ def _flatten(x: Nested, leaves: list[ArrayLike]) -> Shape:
     if not is_convertible(x):
         _from_foreign(x, None)
         raise TypeError(f"array: elements must be numbers or arrays, got {x!r} of type {type(x).__name__}")
-    if type(x) not in _PYTHON:
-        x = plain(x)
+    if type(x) not in _PYTHON_SCALARS:
+        x = unwrap_arraylike(x)
         if isinstance(x, np.ndarray):
             require_no_mask(x)
     leaves.append(x)
@@ -221,7 +233,7 @@ def _shape_of(x: ArrayLike) -> Shape:
 
 
 def full(
-    shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: Place | None = None
+    shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: DeviceOrSharding | None = None
 ) -> Array:
     """An array of the given shape, every element `fill_value`, or that broadcast to the shape if it has axes.
 
@@ -232,69 +244,71 @@ def full(
     """
     sizes = sizes_of("full", shape)
     if dtype is None:
-        value = operand(fill_value, "full: fill_value")
+        value = as_operand(fill_value, "full: fill_value")
     else:
-        value = _element(fill_value, dtypes.as_dtype(dtype, "full: dtype"), what="full: fill_value")
-    return placed(basis.broadcast_to(value, sizes) if value.aval.shape else _repeated(value, sizes), device)
+        value = _fill_operand(fill_value, dtypes.as_dtype(dtype, "full: dtype"), what="full: fill_value")
+    return place_on_device(
+        structural.broadcast_to(value, sizes) if value.aval.shape else _broadcast_scalar(value, sizes), device
+    )
 
 
 @by_numpy(arrays=0)
-def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Place | None = None) -> Array:
+def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceOrSharding | None = None) -> Array:
     """An array of zeros, by default float32.
 
     >>> zeros(2)
     Array([0., 0.], dtype=float32)
     """
-    return placed(_constant("zeros", shape, dtype, 0), device)
+    return place_on_device(_constant_array("zeros", shape, dtype, 0), device)
 
 
 @by_numpy(arrays=0)
-def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Place | None = None) -> Array:
+def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceOrSharding | None = None) -> Array:
     """An array of ones, by default float32.
 
     >>> ones((1, 2))
     Array([[1., 1.]], dtype=float32)
     """
-    return placed(_constant("ones", shape, dtype, 1), device)
+    return place_on_device(_constant_array("ones", shape, dtype, 1), device)
 
 
-def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: Place | None = None) -> Array:
+def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceOrSharding | None = None) -> Array:
     """An array whose elements don't matter: zeros.
 
     >>> empty(2).shape
     (2,)
     """
-    return placed(_constant("empty", shape, dtype, 0), device)
+    return place_on_device(_constant_array("empty", shape, dtype, 0), device)
 
 
-def _constant(name: str, sizes: ShapeLike, dtype: DTypeLike | None, fill: int) -> Array:
+def _constant_array(name: str, sizes: ShapeLike, dtype: DTypeLike | None, fill: int) -> Array:
     new = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype, f"{name}: dtype")
-    return _repeated(_element(fill, new), sizes_of(name, sizes))
+    return _broadcast_scalar(_fill_operand(fill, new), sizes_of(name, sizes))
 
 
-def _repeated(x: Value, sizes: Shape) -> Array:
+def _broadcast_scalar(x: Value, sizes: Shape) -> Array:
     """An array of this shape, every element `x`, which has no axes. Programs have no operations on float0."""
     if x.aval.dtype == dtypes.float0:
         return from_numpy(np.zeros(sizes, dtypes.float0), dtypes.float0)
-    return basis.broadcast_in_dim(x, sizes, ())
+    return structural.broadcast_in_dim(x, sizes, ())
 
 
-def _element(x: ArrayLike, dtype: DType, weak: bool = False, what: str = "argument") -> Value:
-    """`to_type` for an element of a new array; a Python integer stands for a random key of such words."""
+def _fill_operand(x: ArrayLike, dtype: DType, weak: bool = False, what: str = "argument") -> Value:
+    """`convert_operand` for an element of a new array; a Python integer stands for a random key of such words."""
     if type(x) is int and dtypes.is_key(dtype):
-        return key_of_word(x, dtype)
-    if dtype == dtypes.float0 and type(x) in _PYTHON:
+        return filled_key(x, dtype)
+    if dtype == dtypes.float0 and type(x) in _PYTHON_SCALARS:
         return from_numpy(np.zeros((), dtype), dtype)
-    return to_type(x, dtype, weak, what)
+    return convert_operand(x, dtype, weak, what)
 
 
 def full_like(
-    a: ArrayLike | Typed,
+    a: ArrayLike | DuckTypedArray,
     fill_value: ArrayLike,
     dtype: DTypeLike | None = None,
     shape: ShapeLike | None = None,
     *,
-    device: Place | None = None,
+    device: DeviceOrSharding | None = None,
 ) -> Array:
     """An array of the shape and dtype of `a` unless others are given, every element `fill_value`.
 
@@ -303,29 +317,31 @@ def full_like(
     >>> full_like(np.arange(2), 7)
     Array([7, 7], dtype=int32)
     """
-    return _filled("full_like", a, typeof(a, "full_like: a"), fill_value, dtype, shape, device)
+    return _full_like("full_like", a, typeof(a, "full_like: a"), fill_value, dtype, shape, device)
 
 
-def _filled(
+def _full_like(
     name: str,
-    like: ArrayLike | Typed,
+    like: ArrayLike | DuckTypedArray,
     aval: ShapedArray,
     fill_value: ArrayLike,
     dtype: DTypeLike | None,
     shape: ShapeLike | None,
-    device: Place | None,
+    device: DeviceOrSharding | None,
 ) -> Array:
     sizes = aval.shape if shape is None else sizes_of(name, shape)
     if dtype is None:
-        value = _element(fill_value, aval.dtype, aval.weak_type, f"{name}: fill_value")
+        value = _fill_operand(fill_value, aval.dtype, aval.weak_type, f"{name}: fill_value")
     else:
-        value = _element(fill_value, dtypes.as_dtype(dtype, f"{name}: dtype"), what=f"{name}: fill_value")
+        value = _fill_operand(fill_value, dtypes.as_dtype(dtype, f"{name}: dtype"), what=f"{name}: fill_value")
     if device is None and not value.aval.shape and sizes == aval.shape:
         device = _sharding_of(like)
-    return placed(basis.broadcast_to(value, sizes) if value.aval.shape else _repeated(value, sizes), device)
+    return place_on_device(
+        structural.broadcast_to(value, sizes) if value.aval.shape else _broadcast_scalar(value, sizes), device
+    )
 
 
-def _sharding_of(like: ArrayLike | Typed) -> Sharding | None:
+def _sharding_of(like: ArrayLike | DuckTypedArray) -> Sharding | None:
     """The sharding of an array that was put somewhere, or of a type that has one."""
     if isinstance(like, ShardedArray):
         return like.placed if like.committed else None
@@ -335,49 +351,49 @@ def _sharding_of(like: ArrayLike | Typed) -> Sharding | None:
 
 @by_numpy()
 def zeros_like(
-    a: ArrayLike | Typed,
+    a: ArrayLike | DuckTypedArray,
     dtype: DTypeLike | None = None,
     shape: ShapeLike | None = None,
     *,
-    device: Place | None = None,
+    device: DeviceOrSharding | None = None,
 ) -> Array:
     """Zeros of the shape and dtype of `a` unless others are given, with its sharding if the shape is its own.
 
     >>> zeros_like(np.arange(2))
     Array([0, 0], dtype=int32)
     """
-    return _filled("zeros_like", a, typeof(a, "zeros_like: a"), 0, dtype, shape, device)
+    return _full_like("zeros_like", a, typeof(a, "zeros_like: a"), 0, dtype, shape, device)
 
 
 @by_numpy()
 def ones_like(
-    a: ArrayLike | Typed,
+    a: ArrayLike | DuckTypedArray,
     dtype: DTypeLike | None = None,
     shape: ShapeLike | None = None,
     *,
-    device: Place | None = None,
+    device: DeviceOrSharding | None = None,
 ) -> Array:
     """Ones of the shape and dtype of `a` unless others are given, with its sharding if the shape is its own.
 
     >>> ones_like(np.arange(2))
     Array([1, 1], dtype=int32)
     """
-    return _filled("ones_like", a, typeof(a, "ones_like: a"), 1, dtype, shape, device)
+    return _full_like("ones_like", a, typeof(a, "ones_like: a"), 1, dtype, shape, device)
 
 
 def empty_like(
-    prototype: ArrayLike | Typed,
+    prototype: ArrayLike | DuckTypedArray,
     dtype: DTypeLike | None = None,
     shape: ShapeLike | None = None,
     *,
-    device: Place | None = None,
+    device: DeviceOrSharding | None = None,
 ) -> Array:
     """An array of the shape and dtype of `prototype` whose elements don't matter: zeros.
 
     >>> empty_like(np.arange(2)).shape
     (2,)
     """
-    return _filled("empty_like", prototype, typeof(prototype, "empty_like: prototype"), 0, dtype, shape, device)
+    return _full_like("empty_like", prototype, typeof(prototype, "empty_like: prototype"), 0, dtype, shape, device)
 
 
 # ------------------------------------------------------------------ counting
@@ -390,7 +406,7 @@ def arange(
     step: ArrayLike | None = None,
     dtype: DTypeLike | None = None,
     *,
-    device: Place | None = None,
+    device: DeviceOrSharding | None = None,
 ) -> Array:
     """The numbers from `start` (0 if only one argument is given) to before `stop`, `step` apart.
 
@@ -401,7 +417,7 @@ def arange(
     Array([1, 3, 5], dtype=int32)
     """
     if type(start) is int and stop is None and step is None and dtype is None:
-        return placed(shape.iota(dtypes.default_int(), max(0, start)), device)
+        return place_on_device(shape.iota(dtypes.default_int(), max(0, start)), device)
     given = [("start", start), *[(name, x) for name, x in (("stop", stop), ("step", step)) if x is not None]]
     numbers = {name: _static_number(f"arange: {name}", x) for name, x in given}
     new = result_type(*[x for _, x in given]) if dtype is None else dtypes.as_dtype(dtype, "arange: dtype")
@@ -413,18 +429,18 @@ def arange(
     size = max(0, math.ceil((last - first) / by))
     out = shape.iota(new, size)
     if step is not None:
-        out = arithmetic.mul(_as(by, new), out)
+        out = arithmetic.mul(_scalar_operand(by, new), out)
     if first != 0 or (step is not None and stop is not None):
-        out = elementwise.add(_as(first, new), out)
-    return placed(out, device)
+        out = elementwise.add(_scalar_operand(first, new), out)
+    return place_on_device(out, device)
 
 
-def _as(x: int | float, dtype: DType) -> Value:
-    return retyped(as_value(x), dtype)
+def _scalar_operand(x: int | float, dtype: DType) -> Value:
+    return convert_dtype(as_value(x), dtype)
 
 
 def _static_number(what: str, x: ArrayLike) -> int | float:
-    value = operand(x, what)
+    value = as_operand(x, what)
     if value.aval.shape:
         raise ValueError(f"{what} must be one number, got {value.aval}")
     if dtypes.is_complex(value.aval.dtype):
@@ -437,7 +453,7 @@ def _static_number(what: str, x: ArrayLike) -> int | float:
     return number
 
 
-def _spacing(
+def _linspace_kernel(
     start: ShapedArray | Number, stop: ShapedArray | Number, num: int = 50, endpoint: bool = True, **options: object
 ) -> Kernel | None:
     """`linspace` between numbers: each row is a weighted mean of both ends, and the last one is there exactly."""
@@ -473,7 +489,7 @@ def linspace(
     dtype: DTypeLike | None = None,
     axis: int = 0,
     *,
-    device: Place | None = None,
+    device: DeviceOrSharding | None = None,
 ) -> Array: ...
 @overload
 def linspace(
@@ -485,9 +501,9 @@ def linspace(
     retstep: Exactly[True],
     dtype: DTypeLike | None = None,
     axis: int = 0,
-    device: Place | None = None,
+    device: DeviceOrSharding | None = None,
 ) -> tuple[Array, Array]: ...
-@by_numpy(_spacing, arrays=2, numbers=True, mixed=True)
+@by_numpy(_linspace_kernel, arrays=2, numbers=True, mixed=True)
 def linspace(
     start: ArrayLike,
     stop: ArrayLike,
@@ -497,7 +513,7 @@ def linspace(
     dtype: DTypeLike | None = None,
     axis: int = 0,
     *,
-    device: Place | None = None,
+    device: DeviceOrSharding | None = None,
 ) -> Array | tuple[Array, Array]:
     """`num` numbers from `start` to `stop`, equally far apart along a new axis; without `endpoint` to before `stop`.
 
@@ -510,35 +526,37 @@ def linspace(
     if count < 0:
         raise ValueError(f"linspace: num must not be negative, got {count}")
     for what, x in (("start", start), ("stop", stop)):
-        operand(x, f"linspace: {what}")  # a name of a dtype is no number, though `result_type` takes it
+        as_operand(x, f"linspace: {what}")  # a name of a dtype is no number, though `result_type` takes it
     new = inexact_dtype(result_type(start, stop)) if dtype is None else dtypes.as_dtype(dtype, "linspace: dtype")
     computed = inexact_dtype(new)
-    first, last = promoted("linspace", to_type(start, computed), to_type(stop, computed))
+    first, last = promote_args("linspace", convert_operand(start, computed), convert_operand(stop, computed))
     shared = first.aval.shape or last.aval.shape
     intervals = count - 1 if endpoint else count
     if shared:
-        first, last = basis.broadcast_to(first, shared), basis.broadcast_to(last, shared)
-    rows = [basis.broadcast_in_dim(v, (1, *shared), range(1, len(shared) + 1)) for v in (first, last)]
+        first, last = structural.broadcast_to(first, shared), structural.broadcast_to(last, shared)
+    rows = [structural.broadcast_in_dim(v, (1, *shared), range(1, len(shared) + 1)) for v in (first, last)]
     if count == 0:
         out = shape.slice_axis(rows[0], 0, 0, 0)
     elif intervals == 0:
         out = rows[0]
     else:
-        share = arithmetic.div(shape.iota(computed, intervals), to_type(intervals, computed))
-        share = basis.broadcast_in_dim(share, (intervals, *shared), (0,))
-        starts, ends = [basis.broadcast_in_dim(v, share.aval.shape, range(1, len(shared) + 1)) for v in (first, last)]
-        rest = arithmetic.sub(to_type(1, computed), share)
+        share = arithmetic.div(shape.iota(computed, intervals), convert_operand(intervals, computed))
+        share = structural.broadcast_in_dim(share, (intervals, *shared), (0,))
+        starts, ends = [
+            structural.broadcast_in_dim(v, share.aval.shape, range(1, len(shared) + 1)) for v in (first, last)
+        ]
+        rest = arithmetic.sub(convert_operand(1, computed), share)
         out = elementwise.add(arithmetic.mul(starts, rest), arithmetic.mul(ends, share))
         if endpoint:
             out = shape.concatenate([out, rows[1]], 0)
     if dtypes.is_integer(new):
         out = rounding.floor(out)
-    out = placed(as_array(retyped(moveaxis(out, 0, axis), new)), device)
+    out = place_on_device(as_array(convert_dtype(moveaxis(out, 0, axis), new)), device)
     if not retstep:
         return out
     if intervals > 0:
-        return out, arithmetic.div(arithmetic.sub(last, first), to_type(intervals, computed))
-    return out, basis.full(ShapedArray((), computed), math.nan)
+        return out, arithmetic.div(arithmetic.sub(last, first), convert_operand(intervals, computed))
+    return out, structural.full_like_aval(ShapedArray((), computed), math.nan)
 
 
 @by_numpy(arrays=0)
@@ -553,7 +571,7 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
     del copy  # arrays never change, so that they share memory does not show
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing must be 'xy' or 'ij', got {indexing!r}")
-    vectors = [operand(x, f"meshgrid: xi[{i}]") for i, x in enumerate(xi)]
+    vectors = [as_operand(x, f"meshgrid: xi[{i}]") for i, x in enumerate(xi)]
     for i, v in enumerate(vectors):
         if v.aval.ndim > 1:
             raise ValueError(f"meshgrid: xi[{i}] must be a vector, got {v.aval}")
@@ -566,5 +584,5 @@ def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: 
     grids = []
     for v, place in zip(vectors, places, strict=True):
         own = [n if i == place or not sparse else 1 for i, n in enumerate(sizes)]
-        grids.append(basis.broadcast_in_dim(basis.reshape(v, (v.aval.size,)), own, (place,)))
+        grids.append(structural.broadcast_in_dim(structural.reshape(v, (v.aval.size,)), own, (place,)))
     return tuple(grids)

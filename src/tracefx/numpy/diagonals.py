@@ -12,22 +12,29 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import Tracer, as_array
 from tracefx.core.literal import Literal
-from tracefx.core.shardings import Place
+from tracefx.core.shardings import DeviceOrSharding
 from tracefx.core.values import Value
+from tracefx.numpy.device_placement import place_on_device
 from tracefx.numpy.evaluated import NUMBERS, Kernel, by_numpy
-from tracefx.numpy.placing import placed
-from tracefx.numpy.promoting import no_out, operand, retyped
+from tracefx.numpy.operand_promotion import as_operand, convert_dtype, reject_out
 from tracefx.numpy.reductions import sum
 from tracefx.numpy.shapes import moveaxis
-from tracefx.numpy.ufuncs import choose, like
-from tracefx.ops import basis, comparison, elementwise, shape
-from tracefx.ops.indexing import GatherDimensionNumbers, gather
-from tracefx.ops.static import static_int
+from tracefx.numpy.ufuncs import broadcast_select, literal_like
+from tracefx.ops import structural
+from tracefx.ops.elementwise import comparison, elementwise
+from tracefx.ops.indexing.gather_scatter_add import GatherDimensionNumbers, gather
+from tracefx.ops.shape import shape
+from tracefx.ops.static_integers import static_int
 
 
 @by_numpy(arrays=0)
 def eye(
-    N: int, M: int | None = None, k: int | Array = 0, dtype: DTypeLike | None = None, *, device: Place | None = None
+    N: int,
+    M: int | None = None,
+    k: int | Array = 0,
+    dtype: DTypeLike | None = None,
+    *,
+    device: DeviceOrSharding | None = None,
 ) -> Array:
     """`f32[N, M]` (`M` being `N` by default) with ones on diagonal `k`, which may be traced, and zeros elsewhere.
 
@@ -35,8 +42,10 @@ def eye(
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
     """
-    out = as_array(retyped(_on("eye", N, N if M is None else M, k), _default_float("eye", dtype)))
-    return placed(out, device)
+    out = as_array(
+        convert_dtype(_mask_of_diagonal("eye", N, N if M is None else M, k), _dtype_or_default_float("eye", dtype))
+    )
+    return place_on_device(out, device)
 
 
 def identity(n: int, dtype: DTypeLike | None = None) -> Array:
@@ -56,42 +65,46 @@ def tri(N: int, M: int | None = None, k: int | Array = 0, dtype: DTypeLike | Non
     Array([[1., 0.],
            [1., 1.]], dtype=float32)
     """
-    return as_array(retyped(_below("tri", N, N if M is None else M, k), _default_float("tri", dtype)))
+    return as_array(
+        convert_dtype(_mask_up_to_diagonal("tri", N, N if M is None else M, k), _dtype_or_default_float("tri", dtype))
+    )
 
 
-def _default_float(name: str, dtype: DTypeLike | None) -> DType:
+def _dtype_or_default_float(name: str, dtype: DTypeLike | None) -> DType:
     return dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype, f"{name}: dtype")
 
 
-def _numbers(name: str, n: int, m: int, axis: int) -> Array:
+def _index_grid(name: str, n: int, m: int, axis: int) -> Array:
     """The row (`axis` 0) or column number of each element of `f32[n, m]`."""
     return shape.broadcasted_iota(dtypes.int32, (static_int(name, n, "N"), static_int(name, m, "M")), axis)
 
 
-def _diagonal(name: str, n: int, m: int, k: int | Array) -> int | Array:
+def _clamp_diagonal(name: str, n: int, m: int, k: int | Array) -> int | Array:
     """The diagonal `k` of a matrix, any beyond its corners being the first one there: a number that fits 32 bits."""
     if isinstance(k, Tracer):
         if k.aval.shape or not dtypes.is_integer(k.aval.dtype):
             raise TypeError(f"{name}: k must be an integer scalar, got {k.aval}")
-        return as_array(retyped(k, dtypes.int32))
+        return as_array(convert_dtype(k, dtypes.int32))
     return max(-static_int(name, n, "N"), min(static_int(name, k, "k"), static_int(name, m, "M")))
 
 
-def _plus(numbers: Array, k: int | Array) -> Array:
+def _add_offset(numbers: Array, k: int | Array) -> Array:
     if isinstance(k, Array):
         return elementwise.add(numbers, k)
     return elementwise.add(numbers, Literal(k, ShapedArray((), dtypes.int32)))
 
 
-def _below(name: str, n: int, m: int, k: int | Array) -> Array:
+def _mask_up_to_diagonal(name: str, n: int, m: int, k: int | Array) -> Array:
     """Which elements of a matrix are on diagonal `k` or below."""
-    return comparison.ge(_plus(_numbers(name, n, m, 0), _diagonal(name, n, m, k)), _numbers(name, n, m, 1))
+    return comparison.ge(
+        _add_offset(_index_grid(name, n, m, 0), _clamp_diagonal(name, n, m, k)), _index_grid(name, n, m, 1)
+    )
 
 
-def _on(name: str, n: int, m: int, k: int | Array) -> Array:
+def _mask_of_diagonal(name: str, n: int, m: int, k: int | Array) -> Array:
     """Which elements of a matrix are on diagonal `k`."""
-    rows, columns = _numbers(name, n, m, 0), _numbers(name, n, m, 1)
-    return comparison.eq(_plus(rows, _diagonal(name, n, m, k)), columns)
+    rows, columns = _index_grid(name, n, m, 0), _index_grid(name, n, m, 1)
+    return comparison.eq(_add_offset(rows, _clamp_diagonal(name, n, m, k)), columns)
 
 
 @by_numpy()
@@ -101,11 +114,11 @@ def tril(m: ArrayLike, k: int | Array = 0) -> Array:
     >>> tril(np.ones((2, 2))).tolist()
     [[1.0, 0.0], [1.0, 1.0]]
     """
-    x = _matrices("tril", m)
+    x = _matrix_operand("tril", m)
     m, n = x.aval.shape[-2:]
-    diagonal = _diagonal("tril", m, n, k)
-    below = _below("tril", m, n, diagonal)
-    return choose(basis.broadcast_to(below, x.aval.shape), x, like(x, False))
+    diagonal = _clamp_diagonal("tril", m, n, k)
+    below = _mask_up_to_diagonal("tril", m, n, diagonal)
+    return broadcast_select(structural.broadcast_to(below, x.aval.shape), x, literal_like(x, False))
 
 
 @by_numpy()
@@ -115,26 +128,26 @@ def triu(m: ArrayLike, k: int | Array = 0) -> Array:
     >>> triu(np.ones((2, 2))).tolist()
     [[1.0, 1.0], [0.0, 1.0]]
     """
-    x = _matrices("triu", m)
+    x = _matrix_operand("triu", m)
     m, n = x.aval.shape[-2:]
-    diagonal = _diagonal("triu", m, n, k) - 1
-    below = _below("triu", m, n, diagonal)
-    return choose(basis.broadcast_to(below, x.aval.shape), like(x, False), x)
+    diagonal = _clamp_diagonal("triu", m, n, k) - 1
+    below = _mask_up_to_diagonal("triu", m, n, diagonal)
+    return broadcast_select(structural.broadcast_to(below, x.aval.shape), literal_like(x, False), x)
 
 
-def _matrices(name: str, m: ArrayLike) -> Value:
-    x = operand(m, f"{name}: m")
+def _matrix_operand(name: str, m: ArrayLike) -> Value:
+    x = as_operand(m, f"{name}: m")
     if x.aval.ndim < 2:
         raise ValueError(f"{name}: m must have at least two axes, got {x.aval}")
     return x
 
 
-def _picking(a: ShapedArray, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Kernel | None:
+def _diagonal_kernel(a: ShapedArray, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Kernel | None:
     """`diagonal` of NumPy's arrays."""
     return lambda v: v.diagonal(offset, axis1, axis2)
 
 
-def _tracing(
+def _trace_kernel(
     a: ShapedArray, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: object = None, out: object = None
 ) -> Kernel | None:
     """`trace` of NumPy's arrays."""
@@ -142,14 +155,14 @@ def _tracing(
     return None if dtype is not None else lambda v: add(v.diagonal(offset, axis1, axis2), -1)
 
 
-@by_numpy(_picking, among=NUMBERS)
+@by_numpy(_diagonal_kernel, among=NUMBERS)
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
     """Diagonal `offset` of the matrices along two axes, as a new last axis.
 
     >>> diagonal(np.arange(4).reshape(2, 2))
     Array([0, 3], dtype=int32)
     """
-    x = operand(a, "diagonal: a")
+    x = as_operand(a, "diagonal: a")
     if x.aval.ndim < 2:
         raise ValueError(f"diagonal: a must have at least two axes, got {x.aval}")
     x = moveaxis(x, (axis1, axis2), (-2, -1))
@@ -158,10 +171,10 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     rows, columns = max(0, -offset), max(0, offset)
     count = max(0, min(m - rows, n - columns))
     if not count:
-        return basis.full(x.aval.update(shape=(*stacks, 0)), 0)
+        return structural.full_like_aval(x.aval.update(shape=(*stacks, 0)), 0)
     # A gather, since its transpose writes the places of the diagonal alone: that of a strided slice fills the matrix.
     numbers = shape.broadcasted_iota(dtypes.int32, (count, 1), 0)
-    places = shape.concatenate([_plus(numbers, first) for first in (rows, columns)], 1)
+    places = shape.concatenate([_add_offset(numbers, first) for first in (rows, columns)], 1)
     at = len(stacks)
     of_matrix = GatherDimensionNumbers(range(at), (at, at + 1), (at, at + 1))
     return gather(x, places, of_matrix, (*stacks, 1, 1), unique_indices=True, indices_are_sorted=True)
@@ -174,18 +187,20 @@ def diag(v: ArrayLike, k: int = 0) -> Array:
     >>> diag(np.arange(1, 3)).tolist()
     [[1, 0], [0, 2]]
     """
-    x = operand(v, "diag: v")
+    x = as_operand(v, "diag: v")
     if x.aval.ndim == 2:
         return diagonal(x, k)
     if x.aval.ndim != 1:
         raise ValueError(f"diag: v must be a vector or a matrix, got {x.aval}")
     k = static_int("diag", k, "k")
     n = x.aval.size + abs(k)
-    x = shape.pad(x, like(x, False), [(max(0, k), max(0, -k), 0)])
-    return choose(_on("diag", n, n, k), basis.broadcast_in_dim(x, (n, n), (1,)), like(x, False))
+    x = shape.pad(x, literal_like(x, False), [(max(0, k), max(0, -k), 0)])
+    return broadcast_select(
+        _mask_of_diagonal("diag", n, n, k), structural.broadcast_in_dim(x, (n, n), (1,)), literal_like(x, False)
+    )
 
 
-@by_numpy(_tracing)
+@by_numpy(_trace_kernel)
 def trace(
     a: ArrayLike,
     offset: int | Array = 0,
@@ -199,10 +214,10 @@ def trace(
     >>> trace(np.eye(3))
     Array(3., dtype=float32)
     """
-    no_out("trace", out)
+    reject_out("trace", out)
     if isinstance(offset, Tracer):
-        x = moveaxis(as_array(operand(a, "trace: a")), (axis1, axis2), (-2, -1))
+        x = moveaxis(as_array(as_operand(a, "trace: a")), (axis1, axis2), (-2, -1))
         n, m = x.shape[-2:]
-        on = basis.broadcast_to(_on("trace", n, m, offset), x.shape)
-        return sum(choose(on, x, like(x, False)), (-2, -1), dtype)
+        on = structural.broadcast_to(_mask_of_diagonal("trace", n, m, offset), x.shape)
+        return sum(broadcast_select(on, x, literal_like(x, False)), (-2, -1), dtype)
     return sum(diagonal(a, static_int("trace", offset, "offset"), axis1, axis2), -1, dtype)

@@ -17,16 +17,17 @@ from tracefx.numpy.creation import full_like
 from tracefx.numpy.evaluated import Kernel, by_numpy
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.logic import not_equal
-from tracefx.numpy.promoting import converted, inexact_dtype, operand, retyped, to_type
+from tracefx.numpy.operand_promotion import as_operand, convert_dtype, convert_operand, inexact_dtype, promote_dtypes
 from tracefx.numpy.reductions import cumprod, cumsum, sum
-from tracefx.numpy.shapes import broadcast_to, moveaxis, ravel, some_axes
+from tracefx.numpy.shapes import broadcast_to, moveaxis, normalize_axes, ravel
 from tracefx.numpy.ufuncs import absolute, add, divide, multiply, remainder, subtract, where
-from tracefx.ops import basis, shape
-from tracefx.ops.static import axis_of, static_int
+from tracefx.ops import structural
+from tracefx.ops.shape import shape
+from tracefx.ops.static_integers import canonicalize_axis, static_int
 from tracefx.transforms.at_once import at_once
 
 
-def _part(x: Array, start: int | None, stop: int | None, axis: int) -> Array:
+def _slice_along(x: Array, start: int | None, stop: int | None, axis: int) -> Array:
     """`x[start:stop]` along an axis."""
     first, last, _ = slice(start, stop).indices(x.shape[axis])
     return shape.slice_axis(x, first, max(first, last), axis)
@@ -42,7 +43,7 @@ def diff(
     >>> diff(np.array([1, 4, 9])).tolist()
     [3, 5]
     """
-    x = as_array(operand(a, "diff: a"))
+    x = as_array(as_operand(a, "diff: a"))
     times = static_int("diff", n, "n")
     if times < 0:
         raise ValueError(f"diff: n must not be negative, got {times}")
@@ -50,12 +51,12 @@ def diff(
         return x
     if not x.ndim:
         raise ValueError(f"diff: a must have an axis, got {x.aval}")
-    along = axis_of("diff", axis, x.ndim)
+    along = canonicalize_axis("diff", axis, x.ndim)
     ends = [_end(end, x, along, what) for end, what in ((prepend, "prepend"), (append, "append"))]
     if any(end is not None for end in ends):
         x = concatenate([part for part in (ends[0], x, ends[1]) if part is not None], along)
     for _ in range(times):
-        later, earlier = _part(x, 1, None, along), _part(x, None, -1, along)
+        later, earlier = _slice_along(x, 1, None, along), _slice_along(x, None, -1, along)
         x = not_equal(later, earlier) if dtypes.is_bool(x.dtype) else subtract(later, earlier)
     return x
 
@@ -63,7 +64,7 @@ def diff(
 def _end(end: ArrayLike | None, x: Array, axis: int, what: str) -> Array | None:
     if end is None:
         return None
-    value = as_array(operand(end, f"diff: {what}"))
+    value = as_array(as_operand(end, f"diff: {what}"))
     return value if value.ndim else broadcast_to(value, [1 if i == axis else n for i, n in enumerate(x.shape)])
 
 
@@ -74,16 +75,16 @@ def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike
     >>> ediff1d(np.array([1, 4, 9]), to_begin=0).tolist()
     [0, 3, 5]
     """
-    x = ravel(operand(ary, "ediff1d: ary"))
+    x = ravel(as_operand(ary, "ediff1d: ary"))
     out = diff(x) if not dtypes.is_bool(x.dtype) else subtract(x[1:], x[:-1])
     parts = [
-        ravel(retyped(operand(end, f"ediff1d: {what}"), x.dtype)) if end is not None else None
+        ravel(convert_dtype(as_operand(end, f"ediff1d: {what}"), x.dtype)) if end is not None else None
         for end, what in ((to_begin, "to_begin"), (to_end, "to_end"))
     ]
     return concatenate([part for part in (parts[0], out, parts[1]) if part is not None])
 
 
-def _sloping(
+def _gradient_kernel(
     f: ShapedArray, *varargs: object, axis: int | Sequence[int] | None = None, edge_order: None = None
 ) -> Kernel | None:
     """`gradient` of NumPy's arrays along one axis, on which samples are 1 apart."""
@@ -104,7 +105,7 @@ def _sloping(
     return kernel
 
 
-@by_numpy(_sloping, replays=False)
+@by_numpy(_gradient_kernel, replays=False)
 def gradient(
     f: ArrayLike, *varargs: ArrayLike, axis: int | Sequence[int] | None = None, edge_order: int | None = None
 ) -> Array | list[Array]:
@@ -118,41 +119,41 @@ def gradient(
     """
     if edge_order is not None:
         raise NotImplementedError("gradient: edge_order is not implemented; ends have differences of first order")
-    values = converted("gradient", f, *varargs)
+    values = promote_dtypes("gradient", f, *varargs)
     dtype, weak = inexact_dtype(values[0].aval.dtype), values[0].aval.weak_type
-    x, *places = [as_array(retyped(v, dtype, weak)) for v in values]
-    along = tuple(range(x.ndim)) if axis is None else some_axes("gradient", axis, x.ndim)
+    x, *places = [as_array(convert_dtype(v, dtype, weak)) for v in values]
+    along = tuple(range(x.ndim)) if axis is None else normalize_axes("gradient", axis, x.ndim)
     if len(places) not in (0, 1, len(along)):
         raise TypeError(f"gradient: {len(places)} distances for {len(along)} axes: there must be one, or one for each")
     if along and min(x.shape[i] for i in along) < 2:
         raise ValueError(f"gradient: each axis must have two samples at least, got {x.aval} and axes {along}")
     if len(places) < 2:
-        places = [*(places or [as_array(to_type(1.0, dtype, True))])] * len(along)
-    found = [_derivative(x, h, axis=i) for i, h in zip(along, places, strict=True)]
+        places = [*(places or [as_array(convert_operand(1.0, dtype, True))])] * len(along)
+    found = [_gradient_along_axis(x, h, axis=i) for i, h in zip(along, places, strict=True)]
     return found[0] if len(found) == 1 else found
 
 
 @at_once
-def _derivative(x: Array, h: Array, *, axis: int) -> Array:
-    first = subtract(_part(x, 1, 2, axis), _part(x, 0, 1, axis))
-    last = subtract(_part(x, -1, None, axis), _part(x, -2, -1, axis))
+def _gradient_along_axis(x: Array, h: Array, *, axis: int) -> Array:
+    first = subtract(_slice_along(x, 1, 2, axis), _slice_along(x, 0, 1, axis))
+    last = subtract(_slice_along(x, -1, None, axis), _slice_along(x, -2, -1, axis))
     if not h.ndim:
-        inner = divide(multiply(subtract(_part(x, 2, None, axis), _part(x, None, -2, axis)), 0.5), h)
+        inner = divide(multiply(subtract(_slice_along(x, 2, None, axis), _slice_along(x, None, -2, axis)), 0.5), h)
         return concatenate([divide(first, h), inner, divide(last, h)], axis)
     if h.ndim > 1 or h.size != x.shape[axis]:
         raise ValueError(
             f"gradient: places must be a number, or a vector as long as axis {axis} of {x.aval}; got {h.aval}"
         )
-    steps = diff(basis.reshape(h, [h.size if i == axis else 1 for i in range(x.ndim)]), axis=axis)
+    steps = diff(structural.reshape(h, [h.size if i == axis else 1 for i in range(x.ndim)]), axis=axis)
     slopes = divide(diff(x, axis=axis), steps)
-    before, after = _part(steps, None, -1, axis), _part(steps, 1, None, axis)
+    before, after = _slice_along(steps, None, -1, axis), _slice_along(steps, 1, None, axis)
     # The slope in between is the mean of those at both sides, each weighted by the other's distance.
-    left, right = _part(slopes, None, -1, axis), _part(slopes, 1, None, axis)
+    left, right = _slice_along(slopes, None, -1, axis), _slice_along(slopes, 1, None, axis)
     inner = divide(add(multiply(after, left), multiply(before, right)), add(before, after))
-    return concatenate([_part(slopes, 0, 1, axis), inner, _part(slopes, -1, None, axis)], axis)
+    return concatenate([_slice_along(slopes, 0, 1, axis), inner, _slice_along(slopes, -1, None, axis)], axis)
 
 
-def _integrating(y: ShapedArray, x: object = None, dx: object = 1.0, axis: int = -1) -> Kernel | None:
+def _trapezoid_kernel(y: ShapedArray, x: object = None, dx: object = 1.0, axis: int = -1) -> Kernel | None:
     """`trapezoid` of NumPy's vectors."""
     if x is not None or type(dx) is not float or y.ndim != 1 or not y.size:
         return None
@@ -161,7 +162,7 @@ def _integrating(y: ShapedArray, x: object = None, dx: object = 1.0, axis: int =
     return lambda v: step * (add(v) - (v[0] + v[-1]) * half)
 
 
-@by_numpy(_integrating, arrays=2, patient=False)
+@by_numpy(_trapezoid_kernel, arrays=2, patient=False)
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
     """The integral of samples along an axis by the trapezoidal rule; they are `dx` apart, or at places `x`.
 
@@ -169,16 +170,16 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
     Array(4., dtype=float32)
     """
     given = [y] if x is None else [y, x]
-    values = converted("trapezoid", *given) if len(given) > 1 else [operand(y, "trapezoid: y")]
+    values = promote_dtypes("trapezoid", *given) if len(given) > 1 else [as_operand(y, "trapezoid: y")]
     dtype, weak = inexact_dtype(values[0].aval.dtype), values[0].aval.weak_type
-    samples, *places = [as_array(retyped(v, dtype, weak)) for v in values]
-    along = axis_of("trapezoid", axis, samples.ndim)
+    samples, *places = [as_array(convert_dtype(v, dtype, weak)) for v in values]
+    along = canonicalize_axis("trapezoid", axis, samples.ndim)
     samples = moveaxis(samples, along, -1)
     if places:
         at = places[0]
         steps = diff(at) if at.ndim == 1 else moveaxis(diff(at, axis=axis), axis, -1)
     else:
-        steps = as_array(operand(dx, "trapezoid: dx"))
+        steps = as_array(as_operand(dx, "trapezoid: dx"))
         if steps.ndim:
             steps = moveaxis(shape.expand_dims(steps, range(samples.ndim - steps.ndim)), along, -1)
     if not steps.ndim or steps.shape[-1] == 1:
@@ -194,27 +195,27 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
     >>> unwrap(np.array([0, 3, -3.0])).round(4).tolist()
     [0.0, 3.0, 3.2832000255584717]
     """
-    values = converted("unwrap", p, period)
+    values = promote_dtypes("unwrap", p, period)
     dtype = values[0].aval.dtype
     if dtypes.is_complex(dtype):
         raise ValueError(f"unwrap: complex numbers have no order, got {values[0].aval}; unwrap their angle")
     x, cycle = [as_array(v) for v in values]
-    along = axis_of("unwrap", axis, x.ndim)
+    along = canonicalize_axis("unwrap", axis, x.ndim)
     if not x.shape[along]:
         return x
-    return _unwrapped(x, cycle, discont, axis=along)
+    return _unwrap(x, cycle, discont, axis=along)
 
 
 @at_once
-def _unwrapped(x: Array, cycle: Array, discont: ArrayLike | None, *, axis: int) -> Array:
+def _unwrap(x: Array, cycle: Array, discont: ArrayLike | None, *, axis: int) -> Array:
     half = cycle // 2 if dtypes.is_integer(x.dtype) else divide(cycle, 2)
     steps = diff(x, axis=axis)
     shortest = subtract(remainder(add(steps, half), cycle), half)
     shortest = where((shortest == -half) & (steps > 0), half, shortest)
     limit = divide(cycle, 2) if discont is None else discont
     correction = where(absolute(steps) < limit, 0, subtract(shortest, steps))
-    rest = add(_part(x, 1, None, axis), cumsum(correction, axis))
-    return concatenate([_part(x, 0, 1, axis), rest], axis)
+    rest = add(_slice_along(x, 1, None, axis), cumsum(correction, axis))
+    return concatenate([_slice_along(x, 0, 1, axis), rest], axis)
 
 
 @by_numpy()
@@ -227,9 +228,9 @@ def cumulative_sum(
     >>> cumulative_sum(np.arange(4), include_initial=True).tolist()
     [0, 0, 1, 3, 6]
     """
-    value, along = _axis_to_run_along("cumulative_sum", x, axis)
-    out = cumsum(value, along, _wide(value, dtype))
-    return _after(out, 0, along) if include_initial else out
+    value, along = _cumulative_operand("cumulative_sum", x, axis)
+    out = cumsum(value, along, _accumulator_dtype(value, dtype))
+    return _prepend_initial(out, 0, along) if include_initial else out
 
 
 @by_numpy()
@@ -242,23 +243,23 @@ def cumulative_prod(
     >>> cumulative_prod(np.arange(1, 4), include_initial=True).tolist()
     [1, 1, 2, 6]
     """
-    value, along = _axis_to_run_along("cumulative_prod", x, axis)
-    out = cumprod(value, along, _wide(value, dtype))
-    return _after(out, 1, along) if include_initial else out
+    value, along = _cumulative_operand("cumulative_prod", x, axis)
+    out = cumprod(value, along, _accumulator_dtype(value, dtype))
+    return _prepend_initial(out, 1, along) if include_initial else out
 
 
-def _axis_to_run_along(name: str, x: ArrayLike, axis: int | None) -> tuple[Value, int]:
-    value = operand(x, f"{name}: x")
+def _cumulative_operand(name: str, x: ArrayLike, axis: int | None) -> tuple[Value, int]:
+    value = as_operand(x, f"{name}: x")
     if not value.aval.ndim:
         raise ValueError(f"{name}: x must have an axis, got {value.aval}")
     if axis is None:
         if value.aval.ndim > 1:
             raise ValueError(f"{name}: axis must be given for an array of several, got {value.aval}")
         return value, 0
-    return value, axis_of(name, axis, value.aval.ndim)
+    return value, canonicalize_axis(name, axis, value.aval.ndim)
 
 
-def _wide(x: Value, dtype: DTypeLike | None) -> DTypeLike | None:
+def _accumulator_dtype(x: Value, dtype: DTypeLike | None) -> DTypeLike | None:
     """The dtype asked for; of integers narrower than the default ones as wide a dtype, as the array API says."""
     own, default = x.aval.dtype, dtypes.default_int()
     if dtype is not None or not dtypes.is_integer(own) or dtypes.itemsize_bits(own) >= dtypes.itemsize_bits(default):
@@ -266,5 +267,5 @@ def _wide(x: Value, dtype: DTypeLike | None) -> DTypeLike | None:
     return default if dtypes.is_signed(own) else dtypes.default_uint()
 
 
-def _after(x: Array, first: int, axis: int) -> Array:
+def _prepend_initial(x: Array, first: int, axis: int) -> Array:
     return concatenate([full_like(x, first, shape=[1 if i == axis else n for i, n in enumerate(x.shape)]), x], axis)

@@ -15,19 +15,22 @@ from tracefx.core.handler import as_array
 from tracefx.core.values import to_numpy
 from tracefx.numpy.creation import arange, array, zeros
 from tracefx.numpy.indexing import take
-from tracefx.numpy.promoting import operand, retyped
+from tracefx.numpy.operand_promotion import as_operand, convert_dtype
 from tracefx.numpy.reductions import cumsum, sum
 from tracefx.numpy.repeating import tile
-from tracefx.numpy.shapes import ShapeLike, broadcast_to, moveaxis, ravel, sizes_of, some_axes
+from tracefx.numpy.shapes import ShapeLike, broadcast_to, moveaxis, normalize_axes, ravel, sizes_of
 from tracefx.numpy.ufuncs import clip, where
 from tracefx.numpy.updates import at
-from tracefx.ops import basis, shape
-from tracefx.ops.static import axis_of
+from tracefx.ops import structural
+from tracefx.ops.shape import shape
+from tracefx.ops.static_integers import canonicalize_axis
 
-Places: TypeAlias = ArrayLike | slice
+DeleteIndices: TypeAlias = ArrayLike | slice
 
 
-def delete(arr: ArrayLike, obj: Places, axis: int | None = None, *, assume_unique_indices: bool = False) -> Array:
+def delete(
+    arr: ArrayLike, obj: DeleteIndices, axis: int | None = None, *, assume_unique_indices: bool = False
+) -> Array:
     """`arr` without what `obj` says along an axis (flattened, if it is None): an index, a slice, indices or bools.
 
     Indices must be known when the program is traced, unless they are assumed to differ from each other. IndexError for
@@ -36,18 +39,18 @@ def delete(arr: ArrayLike, obj: Places, axis: int | None = None, *, assume_uniqu
     >>> delete(np.arange(5), np.array([1, 3])).tolist()
     [0, 2, 4]
     """
-    x, along = _along("delete", arr, axis)
+    x, along = _array_and_axis("delete", arr, axis)
     n = x.shape[along]
     if isinstance(obj, slice):
         return take(x, np.delete(np.arange(n), obj), along)
-    gone = operand(obj, "delete: obj")
+    gone = as_operand(obj, "delete: obj")
     dtype = gone.aval.dtype
     if dtypes.is_inexact(dtype):
         raise ValueError(f"delete: obj must be an index, indices, bools or a slice, got {gone.aval}")
     if dtypes.is_bool(dtype) and gone.aval.shape != (n,):
         raise ValueError(f"delete: obj must have one bool for each of {n} elements, got {gone.aval}")
     if dtypes.is_integer(dtype) and assume_unique_indices:
-        return _without(x, ravel(gone), along)
+        return _delete_at(x, ravel(gone), along)
     try:
         numbers = to_numpy(gone)
     except ConcretizationError as error:
@@ -58,7 +61,7 @@ def delete(arr: ArrayLike, obj: Places, axis: int | None = None, *, assume_uniqu
     return take(x, np.delete(np.arange(n), numbers), along)
 
 
-def _without(x: Array, gone: Array, axis: int) -> Array:
+def _delete_at(x: Array, gone: Array, axis: int) -> Array:
     """`x` without the elements at different indices: each of the others goes to the number of those before it."""
     n = x.shape[axis]
     places = where(gone < 0, gone + n, gone)
@@ -68,7 +71,7 @@ def _without(x: Array, gone: Array, axis: int) -> Array:
     return take(x, sources, axis)
 
 
-def insert(arr: ArrayLike, obj: Places, values: ArrayLike, axis: int | None = None) -> Array:
+def insert(arr: ArrayLike, obj: DeleteIndices, values: ArrayLike, axis: int | None = None) -> Array:
     """`arr` with values put in before an index, several, or those of a slice, along an axis (flattened, if it is None).
     An index out of bounds is taken for the nearest end.
 
@@ -77,15 +80,15 @@ def insert(arr: ArrayLike, obj: Places, values: ArrayLike, axis: int | None = No
     >>> insert(np.arange(3), 1, 5).tolist()
     [0, 5, 1, 2]
     """
-    x, along = _along("insert", arr, axis)
+    x, along = _array_and_axis("insert", arr, axis)
     n = x.shape[along]
-    given = operand(values, "insert: values")
-    new = array(retyped(given, x.dtype), ndmin=x.ndim)
-    places = np.arange(*obj.indices(n)) if isinstance(obj, slice) else operand(obj, "insert: obj")
-    aval = operand(places, "insert: obj").aval
+    given = as_operand(values, "insert: values")
+    new = array(convert_dtype(given, x.dtype), ndmin=x.ndim)
+    places = np.arange(*obj.indices(n)) if isinstance(obj, slice) else as_operand(obj, "insert: obj")
+    aval = as_operand(places, "insert: obj").aval
     if aval.ndim > 1 or (not dtypes.is_integer(aval.dtype) and aval.size):
         raise ValueError(f"insert: obj must be an integer, a vector of integers or a slice, got {aval}")
-    index = as_array(retyped(operand(places, "insert: obj"), dtypes.default_int()))
+    index = as_array(convert_dtype(as_operand(places, "insert: obj"), dtypes.default_int()))
     if not index.ndim:
         new = moveaxis(new, 0, along)
     if index.size == 1:
@@ -101,21 +104,21 @@ def insert(arr: ArrayLike, obj: Places, values: ArrayLike, axis: int | None = No
     before = cumsum(at(zeros(n + 1, "int32"))[index].add(1))[:n]
     sizes = [m + count if i == along else m for i, m in enumerate(x.shape)]
     new = broadcast_to(new, [count if i == along else m for i, m in enumerate(x.shape)])
-    out = at(zeros(sizes, x.dtype))[_key(along, targets)].set(new)
-    out = at(out)[_key(along, arange(n) + before)].set(x)
-    return as_array(retyped(out, x.dtype, x.weak_type))
+    out = at(zeros(sizes, x.dtype))[_index_along(along, targets)].set(new)
+    out = at(out)[_index_along(along, arange(n) + before)].set(x)
+    return as_array(convert_dtype(out, x.dtype, x.weak_type))
 
 
-def _key(axis: int, places: Array) -> Index:
+def _index_along(axis: int, places: Array) -> Index:
     key: list[slice | Array] = [slice(None)] * axis
     return (*key, places)
 
 
-def _along(name: str, arr: ArrayLike, axis: int | None) -> tuple[Array, int]:
-    value = operand(arr, f"{name}: arr")
+def _array_and_axis(name: str, arr: ArrayLike, axis: int | None) -> tuple[Array, int]:
+    value = as_operand(arr, f"{name}: arr")
     if axis is None:
         return ravel(value), 0
-    return as_array(value), axis_of(name, axis, value.aval.ndim)
+    return as_array(value), canonicalize_axis(name, axis, value.aval.ndim)
 
 
 def resize(a: ArrayLike, new_shape: ShapeLike) -> Array:
@@ -124,12 +127,12 @@ def resize(a: ArrayLike, new_shape: ShapeLike) -> Array:
     >>> resize(np.arange(3), (2, 2)).tolist()
     [[0, 1], [2, 0]]
     """
-    x = ravel(operand(a, "resize: a"))
+    x = ravel(as_operand(a, "resize: a"))
     sizes = sizes_of("resize", new_shape, "new_shape")
     size = math.prod(sizes)
     if not x.size or not size:
         return zeros(sizes, x.dtype)
-    return basis.reshape(shape.slice_axis(tile(x, -(-size // x.size)), 0, size, 0), sizes)
+    return structural.reshape(shape.slice_axis(tile(x, -(-size // x.size)), 0, size, 0), sizes)
 
 
 def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Array:
@@ -139,9 +142,9 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: int | Sequence[int] | No
     >>> trim_zeros(np.array([0, 1, 0, 2, 0])).tolist()
     [1, 0, 2]
     """
-    value = operand(filt, "trim_zeros: filt")
+    value = as_operand(filt, "trim_zeros: filt")
     x, mode = as_array(value), trim.lower()
-    along = range(x.ndim) if axis is None else some_axes("trim_zeros", axis, x.ndim)
+    along = range(x.ndim) if axis is None else normalize_axes("trim_zeros", axis, x.ndim)
     places = np.nonzero(to_numpy(value)) if x.ndim else ()
     for i in along:
         found = places[i]
@@ -162,7 +165,7 @@ def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: 
         raise NotImplementedError("fill_diagonal: arrays never change; pass inplace=False and use what is returned")
     if wrap:
         raise NotImplementedError("fill_diagonal: wrap=True is not implemented")
-    x, value = as_array(operand(a, "fill_diagonal: a")), as_array(operand(val, "fill_diagonal: val"))
+    x, value = as_array(as_operand(a, "fill_diagonal: a")), as_array(as_operand(val, "fill_diagonal: val"))
     if x.ndim < 2:
         raise ValueError(f"fill_diagonal: a must have at least two axes, got {x.aval}")
     if x.ndim > 2 and len(set(x.shape)) > 1:
@@ -190,9 +193,9 @@ def put_along_axis(
     """
     if inplace:
         raise ValueError("put_along_axis: arrays never change; pass inplace=False and use what is returned")
-    given = operand(arr, "put_along_axis: arr")
-    x, along = _along("put_along_axis", given, axis)
-    index, value = operand(indices, "put_along_axis: indices"), operand(values, "put_along_axis: values")
+    given = as_operand(arr, "put_along_axis: arr")
+    x, along = _array_and_axis("put_along_axis", given, axis)
+    index, value = as_operand(indices, "put_along_axis: indices"), as_operand(values, "put_along_axis: values")
     if index.aval.ndim != x.ndim:
         raise ValueError(f"put_along_axis: indices must have as many axes as arr, got {index.aval} for {x.aval}")
     if not dtypes.is_integer(index.aval.dtype):
@@ -202,4 +205,4 @@ def put_along_axis(
         shape.broadcasted_iota("int32", [n if i == j else 1 for j in range(x.ndim)], i) for i, n in enumerate(x.shape)
     ]
     key = tuple([as_array(index) if i == along else counted[i] for i in range(x.ndim)])
-    return basis.reshape(at(x)[key].set(new, mode=mode), given.aval.shape)
+    return structural.reshape(at(x)[key].set(new, mode=mode), given.aval.shape)

@@ -16,13 +16,13 @@ from typing_extensions import ParamSpec
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array
-from tracefx.core.avals import ShapedArray, shared
+from tracefx.core.avals import ShapedArray, intern_aval
 from tracefx.core.dtypes import DType, NDArray, is_key
 from tracefx.core.handler import evaluating
-from tracefx.core.kernels import quietly
+from tracefx.core.kernel_context import call_kernel
 from tracefx.core.literal import Literal
 from tracefx.core.values import ConcreteArray, Value
-from tracefx.numpy.promoting import RANK, python_kind
+from tracefx.numpy.operand_promotion import RANK, python_scalar_type
 from tracefx.transforms.evaluations import Kerneled, Kind, Number, Plans, Several, evaluated_by_kernels, staged
 from tracefx.transforms.replaying import LARGEST, replay
 from tracefx.transforms.replaying import Kernel as Kernel
@@ -67,8 +67,8 @@ def _called(kernel: Callable[..., Any], values: tuple[Value, ...], among: frozen
         if (type(v) is not ConcreteArray and type(v) is not Literal) or v.aval.dtype not in among:
             return None
     if len(values) == 1:  # written out, as every call counts
-        return quietly(kernel, values[0].numpy())  # type: ignore[union-attr]  # found to have numbers above
-    return quietly(kernel, *[v.numpy() for v in values])  # type: ignore[union-attr]  # as above
+        return call_kernel(kernel, values[0].numpy())  # type: ignore[union-attr]  # found to have numbers above
+    return call_kernel(kernel, *[v.numpy() for v in values])  # type: ignore[union-attr]  # as above
 
 
 def _array(x: Any, weak: bool) -> ConcreteArray:
@@ -119,7 +119,7 @@ def by_numpy(
                 jaxpr, consts, together = staged(f, kinds, options)
             except Exception:  # the function itself raises it again, in the words it has for numbers
                 return None
-            avals = [shared(aval) for aval in jaxpr.out_avals]
+            avals = [intern_aval(aval) for aval in jaxpr.out_avals]
             chosen = None
             if kernel is not None and _fit(operands, among, mixed):
                 bound = _without_defaults(inspect.signature(f), kinds, options)
@@ -165,13 +165,13 @@ def _fit(operands: list[ShapedArray | Number], among: frozenset[DType], mixed: b
     if not own <= among or (len(own) > 1 and not mixed):
         return False
     numbers = [RANK[x.kind] for x in operands if isinstance(x, Number)]
-    return mixed or not numbers or (bool(own) and max(numbers) <= min([RANK[python_kind(d)] for d in own]))
+    return mixed or not numbers or (bool(own) and max(numbers) <= min([RANK[python_scalar_type(d)] for d in own]))
 
 
 def _gives(kernel: Kernel, operands: list[ShapedArray | Number], avals: list[ShapedArray]) -> bool:
     """Whether the kernel gives arrays of these types."""
     zeros = [np.zeros(x.shape, x.dtype) if isinstance(x, ShapedArray) else x.kind(1) for x in operands]
-    found = quietly(kernel, *zeros)
+    found = call_kernel(kernel, *zeros)
     results = list(map(np.asarray, found if type(found) is tuple else (found,)))
     return [(r.shape, r.dtype) for r in results] == [(a.shape, a.dtype) for a in avals]
 

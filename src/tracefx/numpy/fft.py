@@ -13,20 +13,21 @@ from collections.abc import Sequence
 from typing import SupportsIndex
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, Axes
+from tracefx.core.array import Array, ArrayLike, AxisLike
 from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DTypeLike
-from tracefx.core.shardings import Place
+from tracefx.core.shardings import DeviceOrSharding
 from tracefx.core.values import Value
 from tracefx.numpy.evaluated import by_numpy
-from tracefx.numpy.promoting import inexact_dtype, operand
+from tracefx.numpy.operand_promotion import as_operand, inexact_dtype
 from tracefx.numpy.repeating import roll
-from tracefx.numpy.shapes import astype, some_axes
+from tracefx.numpy.shapes import astype, normalize_axes
 from tracefx.numpy.ufuncs import divide, multiply, where
-from tracefx.ops import basis, cutting, filling, fourier
-from tracefx.ops import complex as complex_numbers
+from tracefx.ops import fourier, structural
+from tracefx.ops.elementwise import complex as complex_numbers
 from tracefx.ops.fourier import FftType
-from tracefx.ops.static import axes_of, static_int, static_ints
+from tracefx.ops.shape import array_creation, slicing
+from tracefx.ops.static_integers import canonicalize_axes, static_int, static_ints
 from tracefx.transforms.devices import device_put
 
 __all__ = [
@@ -60,7 +61,7 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
     >>> fft(1.0 + filling.iota("float32", 2))
     Array([ 3.+0.j, -1.+0.j], dtype=complex64)
     """
-    return _along("fft", FftType.FFT, a, n, axis, norm)
+    return _transform_axis("fft", FftType.FFT, a, n, axis, norm)
 
 
 @by_numpy()
@@ -70,7 +71,7 @@ def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     >>> ifft(fft(filling.iota("float32", 2)))
     Array([0.+0.j, 1.+0.j], dtype=complex64)
     """
-    return _along("ifft", FftType.IFFT, a, n, axis, norm)
+    return _transform_axis("ifft", FftType.IFFT, a, n, axis, norm)
 
 
 @by_numpy()
@@ -80,7 +81,7 @@ def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     >>> rfft(filling.iota("float32", 4)).shape
     (3,)
     """
-    return _along("rfft", FftType.RFFT, a, n, axis, norm)
+    return _transform_axis("rfft", FftType.RFFT, a, n, axis, norm)
 
 
 @by_numpy()
@@ -90,7 +91,7 @@ def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
     >>> irfft(rfft(filling.iota("float32", 4)))
     Array([0., 1., 2., 3.], dtype=float32)
     """
-    return _along("irfft", FftType.IRFFT, a, n, axis, norm)
+    return _transform_axis("irfft", FftType.IRFFT, a, n, axis, norm)
 
 
 @by_numpy()
@@ -100,8 +101,8 @@ def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
     >>> hfft(filling.iota("float32", 2))
     Array([ 1., -1.], dtype=float32)
     """
-    conjugate = complex_numbers.conj(_complex(operand(a, "hfft: a")))
-    return _along("hfft", FftType.IRFFT, conjugate, n, axis, _swapped("hfft", norm))
+    conjugate = complex_numbers.conj(_to_complex(as_operand(a, "hfft: a")))
+    return _transform_axis("hfft", FftType.IRFFT, conjugate, n, axis, _inverse_norm("hfft", norm))
 
 
 @by_numpy()
@@ -111,24 +112,24 @@ def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
     >>> ihfft(hfft(filling.iota("float32", 3)))
     Array([0.-0.j, 1.-0.j, 2.-0.j], dtype=complex64)
     """
-    return complex_numbers.conj(_along("ihfft", FftType.RFFT, a, n, axis, _swapped("ihfft", norm)))
+    return complex_numbers.conj(_transform_axis("ihfft", FftType.RFFT, a, n, axis, _inverse_norm("ihfft", norm)))
 
 
-def _complex(x: Value) -> Array:
-    return basis.convert(x, complex_numbers.complex_dtype(inexact_dtype(x.aval.dtype)))
+def _to_complex(x: Value) -> Array:
+    return structural.convert(x, complex_numbers.complex_dtype(inexact_dtype(x.aval.dtype)))
 
 
-def _swapped(name: str, norm: str | None) -> str:
+def _inverse_norm(name: str, norm: str | None) -> str:
     """The other transform divides, for one that is forward and computed as an inverse one."""
     swapped = {"backward": "forward", "forward": "backward", "ortho": "ortho"}.get(norm or "backward")
     return _require_norm(name, norm) if swapped is None else swapped
 
 
-def _along(name: str, kind: FftType, a: ArrayLike, n: int | None, axis: int | None, norm: str | None) -> Array:
+def _transform_axis(name: str, kind: FftType, a: ArrayLike, n: int | None, axis: int | None, norm: str | None) -> Array:
     if isinstance(axis, Sequence):
         raise ValueError(f"{name}: axis must be one integer, got {axis!r}; {name}n takes several axes")
-    x = operand(a, f"{name}: a")
-    return _over(name, kind, x, None if n is None else (n,), None if axis is None else (axis,), norm)
+    x = as_operand(a, f"{name}: a")
+    return _transform_axes(name, kind, x, None if n is None else (n,), None if axis is None else (axis,), norm)
 
 
 # ------------------------------------------------------------------ over two axes
@@ -143,7 +144,7 @@ def fft2(
     >>> fft2(filling.full((2, 2), 1.0)).tolist()
     [[(4+0j), 0j], [0j, 0j]]
     """
-    return _over_two("fft2", FftType.FFT, a, s, axes, norm)
+    return _transform_two_axes("fft2", FftType.FFT, a, s, axes, norm)
 
 
 @by_numpy()
@@ -155,7 +156,7 @@ def ifft2(
     >>> ifft2(filling.full((2, 2), 1.0)).tolist()
     [[(1+0j), 0j], [0j, 0j]]
     """
-    return _over_two("ifft2", FftType.IFFT, a, s, axes, norm)
+    return _transform_two_axes("ifft2", FftType.IFFT, a, s, axes, norm)
 
 
 @by_numpy()
@@ -167,7 +168,7 @@ def rfft2(
     >>> rfft2(filling.full((2, 4), 1.0)).shape
     (2, 3)
     """
-    return _over_two("rfft2", FftType.RFFT, a, s, axes, norm)
+    return _transform_two_axes("rfft2", FftType.RFFT, a, s, axes, norm)
 
 
 @by_numpy()
@@ -179,15 +180,15 @@ def irfft2(
     >>> irfft2(filling.full((2, 3), 1.0)).shape
     (2, 4)
     """
-    return _over_two("irfft2", FftType.IRFFT, a, s, axes, norm)
+    return _transform_two_axes("irfft2", FftType.IRFFT, a, s, axes, norm)
 
 
-def _over_two(
+def _transform_two_axes(
     name: str, kind: FftType, a: ArrayLike, s: Sequence[int] | None, axes: Sequence[int], norm: str | None
 ) -> Array:
     if len(axes) != 2:
         raise ValueError(f"{name}: axes must be two axes, got {axes!r}; {name[:-1]}n takes any number of them")
-    return _over(name, kind, operand(a, f"{name}: a"), s, axes, norm)
+    return _transform_axes(name, kind, as_operand(a, f"{name}: a"), s, axes, norm)
 
 
 # ------------------------------------------------------------------ over any axes
@@ -203,7 +204,7 @@ def fftn(
     >>> fftn(filling.full((1, 2, 2), 1.0)).tolist()
     [[[(4+0j), 0j], [0j, 0j]]]
     """
-    return _over("fftn", FftType.FFT, operand(a, "fftn: a"), s, axes, norm)
+    return _transform_axes("fftn", FftType.FFT, as_operand(a, "fftn: a"), s, axes, norm)
 
 
 @by_numpy()
@@ -215,7 +216,7 @@ def ifftn(
     >>> ifftn(filling.full((1, 2, 2), 1.0)).tolist()
     [[[(1+0j), 0j], [0j, 0j]]]
     """
-    return _over("ifftn", FftType.IFFT, operand(a, "ifftn: a"), s, axes, norm)
+    return _transform_axes("ifftn", FftType.IFFT, as_operand(a, "ifftn: a"), s, axes, norm)
 
 
 @by_numpy()
@@ -227,7 +228,7 @@ def rfftn(
     >>> rfftn(filling.full((1, 2, 4), 1.0)).shape
     (1, 2, 3)
     """
-    return _over("rfftn", FftType.RFFT, operand(a, "rfftn: a"), s, axes, norm)
+    return _transform_axes("rfftn", FftType.RFFT, as_operand(a, "rfftn: a"), s, axes, norm)
 
 
 @by_numpy()
@@ -239,10 +240,10 @@ def irfftn(
     >>> irfftn(filling.full((1, 2, 3), 1.0)).shape
     (1, 2, 4)
     """
-    return _over("irfftn", FftType.IRFFT, operand(a, "irfftn: a"), s, axes, norm)
+    return _transform_axes("irfftn", FftType.IRFFT, as_operand(a, "irfftn: a"), s, axes, norm)
 
 
-def _over(
+def _transform_axes(
     name: str, kind: FftType, x: Value, s: Sequence[int] | None, axes: Sequence[int] | None, norm: str | None
 ) -> Array:
     ndim = x.aval.ndim
@@ -257,21 +258,21 @@ def _over(
             raise ValueError(f"{name}: there are {count} lengths {given}, but {x.aval} has {ndim} axes")
         along = tuple(range(ndim - count, ndim))
     else:
-        along = axes_of(name, axes, ndim, "axes")
+        along = canonicalize_axes(name, axes, ndim, "axes")
     if given is not None and len(given) != len(along):
         raise ValueError(f"{name}: s {given} and axes {along} must have equally many entries")
     before = [i for i in range(ndim) if i not in along]
     order = (*before, *along)
-    moved = basis.transpose(x, order)
-    lengths = _lengths(kind, moved.aval.shape[len(before) :], given)
+    moved = structural.transpose(x, order)
+    lengths = _transform_lengths(kind, moved.aval.shape[len(before) :], given)
     if given is not None:
         halved = (*lengths[:-1], lengths[-1] // 2 + 1) if kind is FftType.IRFFT else lengths
-        moved = _resized(moved, (*moved.aval.shape[: len(before)], *halved))
-    out = _transformed(moved, kind, lengths)
+        moved = _crop_or_pad(moved, (*moved.aval.shape[: len(before)], *halved))
+    out = _transform_last_axes(moved, kind, lengths)
     scale = _scale(kind, math.prod(lengths), norm)
     if scale != 1.0:
         out = multiply(out, scale)
-    return basis.transpose(out, sorted(range(ndim), key=order.__getitem__))
+    return structural.transpose(out, sorted(range(ndim), key=order.__getitem__))
 
 
 def _require_norm(name: str, norm: str | None) -> str:
@@ -280,7 +281,7 @@ def _require_norm(name: str, norm: str | None) -> str:
     return norm
 
 
-def _lengths(kind: FftType, sizes: Shape, given: Shape | None) -> Shape:
+def _transform_lengths(kind: FftType, sizes: Shape, given: Shape | None) -> Shape:
     if given is not None:
         return given
     if kind is FftType.IRFFT and sizes:
@@ -288,12 +289,12 @@ def _lengths(kind: FftType, sizes: Shape, given: Shape | None) -> Shape:
     return sizes
 
 
-def _resized(x: Array, shape: Shape) -> Array:
+def _crop_or_pad(x: Array, shape: Shape) -> Array:
     """Cut off, or filled up with zeros, at the ends of axes."""
     if x.aval.shape == shape:
         return x
     ends = [(0, m - n, 0) for n, m in zip(x.aval.shape, shape, strict=True)]
-    return cutting.pad(x, filling.zero(x.aval), ends)
+    return slicing.pad(x, array_creation.zero(x.aval), ends)
 
 
 def _scale(kind: FftType, count: int, norm: str | None) -> float:
@@ -304,7 +305,7 @@ def _scale(kind: FftType, count: int, norm: str | None) -> float:
     return root if kind in (FftType.IFFT, FftType.IRFFT) else 1 / root
 
 
-def _transformed(x: Array, kind: FftType, lengths: Shape) -> Array:
+def _transform_last_axes(x: Array, kind: FftType, lengths: Shape) -> Array:
     """Over the last axes. The operation has no more than three at once."""
     if len(lengths) <= 3:
         return fourier.fft(x, kind, lengths)
@@ -314,38 +315,42 @@ def _transformed(x: Array, kind: FftType, lengths: Shape) -> Array:
     outer_last = (*range(before), *range(first, ndim), *range(before, first))
     back = sorted(range(ndim), key=outer_last.__getitem__)
     if kind in (FftType.FFT, FftType.RFFT):
-        x = basis.transpose(fourier.fft(x, kind, inner), outer_last)
-        return basis.transpose(_transformed(x, FftType.FFT, outer), back)
-    x = _transformed(_complex(basis.transpose(x, outer_last)), FftType.IFFT, outer)
-    return fourier.fft(basis.transpose(x, back), kind, inner)
+        x = structural.transpose(fourier.fft(x, kind, inner), outer_last)
+        return structural.transpose(_transform_last_axes(x, FftType.FFT, outer), back)
+    x = _transform_last_axes(_to_complex(structural.transpose(x, outer_last)), FftType.IFFT, outer)
+    return fourier.fft(structural.transpose(x, back), kind, inner)
 
 
 # ------------------------------------------------------------------ frequencies
 
 
 @by_numpy(arrays=0)
-def fftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: Place | None = None) -> Array:
+def fftfreq(
+    n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: DeviceOrSharding | None = None
+) -> Array:
     """The frequencies of the numbers that `fft` gives for `n` samples `d` apart: from 0 up, then the negative ones.
 
     >>> fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
     """
-    count = _count("fftfreq", n, d)
+    count = _sample_count("fftfreq", n, d)
     return _frequencies(count, count, True, d, dtype, device)
 
 
 @by_numpy(arrays=0)
-def rfftfreq(n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: Place | None = None) -> Array:
+def rfftfreq(
+    n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: DeviceOrSharding | None = None
+) -> Array:
     """The frequencies of the numbers that `rfft` gives for `n` samples `d` apart.
 
     >>> rfftfreq(4).tolist()
     [0.0, 0.25, 0.5]
     """
-    count = _count("rfftfreq", n, d)
+    count = _sample_count("rfftfreq", n, d)
     return _frequencies(count, count // 2 + 1, False, d, dtype, device)
 
 
-def _count(name: str, n: SupportsIndex, d: ArrayLike) -> int:
+def _sample_count(name: str, n: SupportsIndex, d: ArrayLike) -> int:
     for argument, x in (("n", n), ("d", d)):
         if isinstance(x, list | tuple):
             raise ValueError(f"{name}: {argument} must be one number, got {x!r}")
@@ -355,10 +360,12 @@ def _count(name: str, n: SupportsIndex, d: ArrayLike) -> int:
     return count
 
 
-def _frequencies(n: int, size: int, wraps: bool, d: ArrayLike, dtype: DTypeLike | None, device: Place | None) -> Array:
+def _frequencies(
+    n: int, size: int, wraps: bool, d: ArrayLike, dtype: DTypeLike | None, device: DeviceOrSharding | None
+) -> Array:
     asked = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
     exact = dtypes.real_dtype(inexact_dtype(asked))
-    k = filling.iota(exact, size)
+    k = array_creation.iota(exact, size)
     if wraps:
         k = where(k < (n + 1) // 2, k, k - n)
     span = d * n if isinstance(d, int | float) else multiply(d, n)
@@ -367,30 +374,30 @@ def _frequencies(n: int, size: int, wraps: bool, d: ArrayLike, dtype: DTypeLike 
 
 
 @by_numpy()
-def fftshift(x: ArrayLike, axes: Axes = None) -> Array:
+def fftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
     """Numbers in the order of `fftfreq` put in increasing order of frequencies, along `axes`, by default all.
 
     >>> fftshift(fftfreq(4)).tolist()
     [-0.5, -0.25, 0.0, 0.25]
     """
-    return _shifted("fftshift", x, axes, 1)
+    return _roll_by_half("fftshift", x, axes, 1)
 
 
 @by_numpy()
-def ifftshift(x: ArrayLike, axes: Axes = None) -> Array:
+def ifftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
     """The inverse of `fftshift`.
 
     >>> ifftshift(fftshift(fftfreq(4))).tolist()
     [0.0, 0.25, -0.5, -0.25]
     """
-    return _shifted("ifftshift", x, axes, -1)
+    return _roll_by_half("ifftshift", x, axes, -1)
 
 
-def _shifted(name: str, x: ArrayLike, axes: Axes, sign: int) -> Array:
-    value = operand(x, f"{name}: x")
+def _roll_by_half(name: str, x: ArrayLike, axes: AxisLike, sign: int) -> Array:
+    value = as_operand(x, f"{name}: x")
     ndim, sizes = value.aval.ndim, value.aval.shape
     if axes is None:
         along = tuple(range(ndim))
     else:
-        along = some_axes(name, axes, ndim, "axes")
+        along = normalize_axes(name, axes, ndim, "axes")
     return roll(value, [sign * (sizes[i] // 2) for i in along], along)

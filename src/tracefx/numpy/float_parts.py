@@ -9,14 +9,15 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.numpy.evaluated import NUMBERS, numpys, numpys_pair
-from tracefx.numpy.floats import copysign
-from tracefx.numpy.promoting import inexact, no_out, operand, retyped, to_type
+from tracefx.numpy.floating_point import copysign
+from tracefx.numpy.operand_promotion import as_operand, convert_dtype, convert_operand, reject_out, to_inexact
 from tracefx.numpy.shapes import broadcast_arrays
-from tracefx.numpy.ufuncs import choose, clip, like, trunc
-from tracefx.ops import arithmetic, basis, bitwise, comparison, magnitude, pairs
-from tracefx.ops.elementwise import add
-from tracefx.ops.representation import bitcast_convert_type
-from tracefx.ops.selection import stop_gradient
+from tracefx.numpy.ufuncs import broadcast_select, clip, literal_like, trunc
+from tracefx.ops import structural
+from tracefx.ops.elementwise import abs_sign, arithmetic, atan2_nextafter, bitwise, comparison
+from tracefx.ops.elementwise.bit_representation import bitcast_convert_type
+from tracefx.ops.elementwise.elementwise import add
+from tracefx.ops.elementwise.selection import stop_gradient
 
 
 def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
@@ -25,13 +26,13 @@ def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
     >>> modf(-1.5)
     (Array(-0.5, dtype=float32, weak_type=True), Array(-1., dtype=float32, weak_type=True))
     """
-    no_out("modf", out)
-    value = inexact(x, "modf: x")
+    reject_out("modf", out)
+    value = to_inexact(x, "modf: x")
     if (found := numpys_pair(np.modf, value)) is not None:
-        return found[0], as_array(retyped(found[1], value.aval.dtype, value.aval.weak_type))
+        return found[0], as_array(convert_dtype(found[1], value.aval.dtype, value.aval.weak_type))
     whole = trunc(value)
-    infinite = comparison.eq(magnitude.abs(value), like(value, np.inf))
-    fraction = choose(infinite, like(value, 0.0), arithmetic.sub(value, whole))
+    infinite = comparison.eq(abs_sign.abs(value), literal_like(value, np.inf))
+    fraction = broadcast_select(infinite, literal_like(value, 0.0), arithmetic.sub(value, whole))
     return copysign(fraction, value), whole
 
 
@@ -43,13 +44,13 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     >>> float(mantissa), int(exponent)
     (0.75, 3)
     """
-    value = inexact(x, "frexp: x")
+    value = to_inexact(x, "frexp: x")
     if dtypes.is_complex(value.aval.dtype):
         raise TypeError(f"frexp is not defined for complex numbers, got {value.aval}")
     if (found := numpys_pair(np.frexp, value)) is not None:
         return found
-    exponent = as_array(retyped(_exponent(value), dtypes.int32))
-    return _scaled(value, arithmetic.neg(exponent)), exponent
+    exponent = as_array(convert_dtype(_exponent(value), dtypes.int32))
+    return _scale_by_power(value, arithmetic.neg(exponent)), exponent
 
 
 def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -59,21 +60,24 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> ldexp(0.75, 3)
     Array(6., dtype=float32, weak_type=True)
     """
-    given = operand(x1, "ldexp: x1"), operand(x2, "ldexp: x2")
+    given = as_operand(x1, "ldexp: x1"), as_operand(x2, "ldexp: x2")
     if dtypes.is_complex(given[0].aval.dtype) or dtypes.is_inexact(given[1].aval.dtype):
         raise ValueError(
             f"ldexp takes a real number and an integer power of 2, got {given[0].aval} and {given[1].aval}"
         )
-    value, power = inexact(x1, "ldexp: x1"), retyped(given[1], dtypes.int32)
+    value, power = to_inexact(x1, "ldexp: x1"), convert_dtype(given[1], dtypes.int32)
     if (found := numpys(np.ldexp, value, power, among=NUMBERS)) is not None:
         return found
     # By way of the mantissa: where XLA sees powers as constants, it multiplies them with each other first.
     mantissa, exponent = frexp(value)
     total = exponent + clip(power, -(1 << 14), 1 << 14)
     mantissa, total = broadcast_arrays(mantissa, total)
-    large = comparison.gt(total, like(total, 0))
-    twice = arithmetic.mul(mantissa, like(mantissa, 2.0))
-    return _scaled(choose(large, twice, mantissa), choose(large, arithmetic.sub(total, like(total, 1)), total))
+    large = comparison.gt(total, literal_like(total, 0))
+    twice = arithmetic.mul(mantissa, literal_like(mantissa, 2.0))
+    return _scale_by_power(
+        broadcast_select(large, twice, mantissa),
+        broadcast_select(large, arithmetic.sub(total, literal_like(total, 1)), total),
+    )
 
 
 def spacing(x: ArrayLike, /) -> Array:
@@ -83,17 +87,19 @@ def spacing(x: ArrayLike, /) -> Array:
     >>> spacing(1.0) == 2.0**-23
     Array(True, dtype=bool)
     """
-    value = inexact(x, "spacing: x")
+    value = to_inexact(x, "spacing: x")
     dtype = value.aval.dtype
     if dtypes.is_complex(dtype):
         raise ValueError(f"spacing is not defined for complex numbers, got {value.aval}")
-    infinity = like(value, np.inf)
+    infinity = literal_like(value, np.inf)
     if dtype == dtypes.float16:
-        return arithmetic.sub(pairs.nextafter(value, basis.broadcast_to(infinity, value.aval.shape)), value)
+        return arithmetic.sub(
+            atan2_nextafter.nextafter(value, structural.broadcast_to(infinity, value.aval.shape)), value
+        )
     outward = copysign(infinity, value)
-    distance = arithmetic.sub(pairs.nextafter(value, outward), value)
-    least = copysign(like(value, float(dtypes.finfo(dtype).smallest_subnormal)), value)
-    return choose(comparison.eq(distance, like(value, 0.0)), least, distance)
+    distance = arithmetic.sub(atan2_nextafter.nextafter(value, outward), value)
+    least = copysign(literal_like(value, float(dtypes.finfo(dtype).smallest_subnormal)), value)
+    return broadcast_select(comparison.eq(distance, literal_like(value, 0.0)), least, distance)
 
 
 def _exponent(x: Value) -> Array:
@@ -101,18 +107,20 @@ def _exponent(x: Value) -> Array:
     dtype = x.aval.dtype
     info, bits = dtypes.finfo(dtype), dtypes.itemsize_bits(dtype)
     plain = stop_gradient(x)
-    tiny = comparison.lt(magnitude.abs(plain), like(x, float(info.smallest_normal)))
-    raised = arithmetic.mul(plain, like(x, 2.0**info.nmant))
-    words = bitcast_convert_type(choose(tiny, raised, plain), f"int{bits}")
-    mask = like(words, (1 << info.nexp) - 1)
-    field = bitwise.bitwise_and(bitwise.shift_right_logical(words, like(words, info.nmant)), mask)
-    exponent = add(field, like(words, info.minexp))
-    exponent = choose(tiny, arithmetic.sub(exponent, like(words, info.nmant)), exponent)
-    own = choose(comparison.eq(field, mask), comparison.eq(field, mask), comparison.eq(plain, like(x, 0.0)))
-    return choose(own, like(words, 0), exponent)
+    tiny = comparison.lt(abs_sign.abs(plain), literal_like(x, float(info.smallest_normal)))
+    raised = arithmetic.mul(plain, literal_like(x, 2.0**info.nmant))
+    words = bitcast_convert_type(broadcast_select(tiny, raised, plain), f"int{bits}")
+    mask = literal_like(words, (1 << info.nexp) - 1)
+    field = bitwise.bitwise_and(bitwise.shift_right_logical(words, literal_like(words, info.nmant)), mask)
+    exponent = add(field, literal_like(words, info.minexp))
+    exponent = broadcast_select(tiny, arithmetic.sub(exponent, literal_like(words, info.nmant)), exponent)
+    own = broadcast_select(
+        comparison.eq(field, mask), comparison.eq(field, mask), comparison.eq(plain, literal_like(x, 0.0))
+    )
+    return broadcast_select(own, literal_like(words, 0), exponent)
 
 
-def _scaled(x: Value, power: Array) -> Array:
+def _scale_by_power(x: Value, power: Array) -> Array:
     """`x * 2**power` in two steps whose powers are normal numbers, made of their bits."""
     dtype = x.aval.dtype
     info, word = dtypes.finfo(dtype), dtypes.as_dtype(f"int{dtypes.itemsize_bits(dtype)}")
@@ -120,8 +128,8 @@ def _scaled(x: Value, power: Array) -> Array:
     out, rest = x, power
     for _ in range(2):
         step = clip(rest, info.minexp, bias)
-        exponents = retyped(add(step, like(step, bias)), word)
-        factor = bitcast_convert_type(bitwise.shift_left(exponents, to_type(info.nmant, word)), dtype)
-        out = arithmetic.mul(out, retyped(factor, dtype, x.aval.weak_type))
+        exponents = convert_dtype(add(step, literal_like(step, bias)), word)
+        factor = bitcast_convert_type(bitwise.shift_left(exponents, convert_operand(info.nmant, word)), dtype)
+        out = arithmetic.mul(out, convert_dtype(factor, dtype, x.aval.weak_type))
         rest = arithmetic.sub(rest, step)
     return as_array(out)

@@ -16,25 +16,27 @@ from tracefx.core.dtypes import DTypeLike, NDArray
 from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value, from_numpy, to_numpy
-from tracefx.numpy.creation import Nested, arange, array, linspace, meshgrid, ones
+from tracefx.numpy.creation import NestedArrayLike, arange, array, linspace, meshgrid, ones
+from tracefx.numpy.dtype_routines import result_type
 from tracefx.numpy.joining import concatenate, stack
-from tracefx.numpy.kinds import result_type
-from tracefx.numpy.places import nonzero
-from tracefx.numpy.promoting import converted, operand, retyped, to_type
+from tracefx.numpy.mask_selection import nonzero
+from tracefx.numpy.operand_promotion import as_operand, convert_dtype, convert_operand, promote_dtypes
 from tracefx.numpy.shapes import ShapeLike, expand_dims, sizes_of, transpose
-from tracefx.numpy.ufuncs import add, choose, clip, divmod, like, multiply, remainder
-from tracefx.ops import basis, comparison, shape
-from tracefx.ops.static import ShapeError, static_int
+from tracefx.numpy.ufuncs import add, broadcast_select, clip, divmod, literal_like, multiply, remainder
+from tracefx.ops import structural
+from tracefx.ops.elementwise import comparison
+from tracefx.ops.shape import shape
+from tracefx.ops.static_integers import ShapeError, static_int
 from tracefx.transforms.at_once import at_once
 
-Slices: TypeAlias = slice | tuple[slice, ...]
-Piece: TypeAlias = Nested | slice | str
+GridKey: TypeAlias = slice | tuple[slice, ...]
+ConcatenationItem: TypeAlias = NestedArrayLike | slice | str
 
 
 # ------------------------------------------------------------------ grids
 
 
-def _points(s: slice, name: str) -> Array:
+def _slice_points(s: slice, name: str) -> Array:
     """The numbers that a slice counts; with an imaginary step, so many up to and including its end."""
     if not isinstance(s, slice):
         raise TypeError(f"{name} is indexed by slices such as {name}[0:3, 0:1:5j], got {s!r}")
@@ -46,9 +48,9 @@ def _points(s: slice, name: str) -> Array:
     return arange(start, s.stop, 1 if s.step is None else s.step)
 
 
-def _vectors(key: Slices, name: str) -> list[Array]:
-    points = [_points(s, name) for s in (key if isinstance(key, tuple) else (key,))]
-    return [as_array(v) for v in converted(name, *points)] if points else []
+def _grid_vectors(key: GridKey, name: str) -> list[Array]:
+    points = [_slice_points(s, name) for s in (key if isinstance(key, tuple) else (key,))]
+    return [as_array(v) for v in promote_dtypes(name, *points)] if points else []
 
 
 @final
@@ -61,8 +63,8 @@ class DenseGrid:
 
     __slots__ = ()
 
-    def __getitem__(self, key: Slices) -> Array:
-        vectors = _vectors(key, "mgrid")
+    def __getitem__(self, key: GridKey) -> Array:
+        vectors = _grid_vectors(key, "mgrid")
         if isinstance(key, slice):
             return vectors[0]
         return stack(meshgrid(*vectors, indexing="ij")) if vectors else arange(0)
@@ -78,8 +80,8 @@ class OpenGrid:
 
     __slots__ = ()
 
-    def __getitem__(self, key: Slices) -> Array | list[Array]:
-        vectors = _vectors(key, "ogrid")
+    def __getitem__(self, key: GridKey) -> Array | list[Array]:
+        vectors = _grid_vectors(key, "ogrid")
         return vectors[0] if isinstance(key, slice) else list(meshgrid(*vectors, sparse=True, indexing="ij"))
 
 
@@ -104,29 +106,29 @@ class Concatenation:
     name: str
     axis: int
     ndmin: int
-    place: int
+    trans1d: int
     """Where the axes of a piece with fewer than `ndmin` begin; -1 for at the end."""
 
-    def __getitem__(self, key: Piece | tuple[Piece, ...]) -> Array:
+    def __getitem__(self, key: ConcatenationItem | tuple[ConcatenationItem, ...]) -> Array:
         pieces = key if isinstance(key, tuple) else (key,)
-        axis, ndmin, place, matrix = self.axis, self.ndmin, self.place, None
+        axis, ndmin, place, matrix = self.axis, self.ndmin, self.trans1d, None
         if pieces and isinstance(pieces[0], str):
             directive, *rest = pieces
             pieces = tuple(rest)
             if directive in ("r", "c"):
                 matrix = ("r", "c").index(directive)
             else:
-                axis, ndmin, place = self._read(str(directive))
-        joined = concatenate([self._piece(piece, ndmin, place) for piece in pieces], axis)
+                axis, ndmin, place = self._parse_directive(str(directive))
+        joined = concatenate([self._to_array(piece, ndmin, place) for piece in pieces], axis)
         return joined if matrix is None or joined.ndim != 1 else expand_dims(joined, matrix)
 
     def __len__(self) -> int:
         return 0
 
-    def _read(self, directive: str) -> tuple[int, int, int]:
+    def _parse_directive(self, directive: str) -> tuple[int, int, int]:
         words = directive.split(",")[:3]
         try:
-            axis, ndmin, place = [*map(int, words), *(self.axis, self.ndmin, self.place)[len(words) :]]
+            axis, ndmin, place = [*map(int, words), *(self.axis, self.ndmin, self.trans1d)[len(words) :]]
         except ValueError as error:
             raise ValueError(
                 f"{self.name}: could not understand {directive!r}; write up to three integers as 'axis,ndmin,place', "
@@ -134,10 +136,10 @@ class Concatenation:
             ) from error
         return axis, ndmin, place
 
-    def _piece(self, piece: Piece, ndmin: int, place: int) -> Array:
+    def _to_array(self, piece: ConcatenationItem, ndmin: int, place: int) -> Array:
         if isinstance(piece, str):
             raise ValueError(f"{self.name}: the string {piece!r} must come first")
-        x = _points(piece, self.name) if isinstance(piece, slice) else array(piece)
+        x = _slice_points(piece, self.name) if isinstance(piece, slice) else array(piece)
         rank = 0 if isinstance(piece, slice) else x.ndim
         x = array(x, ndmin=ndmin)
         if place == -1 or rank >= ndmin:
@@ -180,27 +182,27 @@ def ix_(*args: ArrayLike) -> tuple[Array, ...]:
     """
     out = []
     for i, a in enumerate(args):
-        x = operand(a, f"ix_: argument {i}")
+        x = as_operand(a, f"ix_: argument {i}")
         if x.aval.ndim != 1:
             raise ValueError(f"ix_: argument {i} must be a vector, got {x.aval}")
         if dtypes.is_bool(x.aval.dtype):
-            x = _constants(np.nonzero(to_numpy(x)))[0]
+            x = _as_constants(np.nonzero(to_numpy(x)))[0]
         elif not x.aval.size:
-            x = retyped(x, dtypes.default_int())
-        out.append(basis.reshape(x, [1] * i + [x.aval.size] + [1] * (len(args) - i - 1)))
+            x = convert_dtype(x, dtypes.default_int())
+        out.append(structural.reshape(x, [1] * i + [x.aval.size] + [1] * (len(args) - i - 1)))
     return tuple(out)
 
 
 # ------------------------------------------------------------------ diagonals and triangles
 
 
-def _constants(found: Sequence[NDArray]) -> tuple[Array, ...]:
+def _as_constants(found: Sequence[NDArray]) -> tuple[Array, ...]:
     return tuple([from_numpy(x.astype(dtypes.default_int()), dtypes.default_int()) for x in found])
 
 
 def _shape_of(name: str, arr: ArrayLike) -> tuple[int, ...]:
     found = getattr(arr, "shape", None)
-    return tuple(found) if isinstance(found, tuple) else operand(arr, f"{name}: arr").aval.shape
+    return tuple(found) if isinstance(found, tuple) else as_operand(arr, f"{name}: arr").aval.shape
 
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
@@ -251,7 +253,7 @@ def _triangle(name: str, n: int, k: int, m: int | None, lower: bool) -> tuple[Ar
     if rows < 0 or columns < 0:
         raise ShapeError(f"{name}: n and m must not be negative, got {rows} and {columns}")
     below = np.tri(rows, columns, diagonal if lower else diagonal - 1, bool)
-    i, j = _constants(np.nonzero(below if lower else ~below))
+    i, j = _as_constants(np.nonzero(below if lower else ~below))
     return i, j
 
 
@@ -316,7 +318,7 @@ def ravel_multi_index(
     sizes = sizes_of("ravel_multi_index", dims, "dims")
     if len(multi_index) != len(sizes):
         raise ValueError(f"ravel_multi_index: {len(multi_index)} indices for an array with {len(sizes)} axes")
-    values = [operand(x, f"ravel_multi_index: multi_index[{i}]") for i, x in enumerate(multi_index)]
+    values = [as_operand(x, f"ravel_multi_index: multi_index[{i}]") for i, x in enumerate(multi_index)]
     for v in values:
         if not dtypes.is_integer(v.aval.dtype):
             raise TypeError(f"ravel_multi_index: indices must be integers, got {v.aval}")
@@ -330,13 +332,13 @@ def ravel_multi_index(
     out: Array = array(0, new)
     step, pairs = 1, list(zip(values, sizes, strict=True))
     for v, n in pairs if order == "F" else pairs[::-1]:
-        inside = retyped(_inside("ravel_multi_index", v, n, mode), new)
-        out = add(out, multiply(inside, to_type(step, new)))
+        inside = convert_dtype(_apply_index_mode("ravel_multi_index", v, n, mode), new)
+        out = add(out, multiply(inside, convert_operand(step, new)))
         step *= n
     return out
 
 
-def _inside(name: str, x: Value, n: int, mode: str) -> Value:
+def _apply_index_mode(name: str, x: Value, n: int, mode: str) -> Value:
     if mode == "clip":
         return clip(x, 0, n - 1)
     if mode == "wrap":
@@ -361,20 +363,20 @@ def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Array, ...]:
     >>> [a.tolist() for a in unravel_index(np.array([2, 3]), (2, 3))]
     [[0, 1], [2, 0]]
     """
-    rest = operand(indices, "unravel_index: indices")
+    rest = as_operand(indices, "unravel_index: indices")
     sizes = sizes_of("unravel_index", shape)
-    return _unraveled(rest, sizes=sizes)
+    return _unravel(rest, sizes=sizes)
 
 
 @at_once
-def _unraveled(rest: Value, *, sizes: Shape) -> tuple[Array, ...]:
+def _unravel(rest: Value, *, sizes: Shape) -> tuple[Array, ...]:
     out: list[Array] = []
     for n in reversed(sizes):
         rest, index = divmod(rest, n)
         out.append(index)
-    above, pairs = comparison.gt(rest, like(rest, 0)), list(zip(out[::-1], sizes, strict=True))
-    out = [choose(above, like(x, n - 1), x) for x, n in pairs]
+    above, pairs = comparison.gt(rest, literal_like(rest, 0)), list(zip(out[::-1], sizes, strict=True))
+    out = [broadcast_select(above, literal_like(x, n - 1), x) for x, n in pairs]
     if dtypes.is_signed(rest.aval.dtype):
-        below = comparison.lt(rest, like(rest, -1))
-        out = [choose(below, like(x, 0), x) for x in out]
+        below = comparison.lt(rest, literal_like(rest, -1))
+        out = [broadcast_select(below, literal_like(x, 0), x) for x in out]
     return tuple(out)

@@ -11,24 +11,26 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.numpy.evaluated import INTEGERS, numpys
-from tracefx.numpy.promoting import numeric, operand, pair, retyped
+from tracefx.numpy.operand_promotion import as_operand, convert_dtype, promote_pair, to_numeric
 from tracefx.numpy.reductions import sum
 from tracefx.numpy.shapes import moveaxis, ravel
-from tracefx.numpy.ufuncs import absolute, choose, like
-from tracefx.ops import arithmetic, basis, comparison, shape
-from tracefx.ops.representation import population_count
-from tracefx.ops.static import axis_of, static_int
+from tracefx.numpy.ufuncs import absolute, broadcast_select, literal_like
+from tracefx.ops import structural
+from tracefx.ops.elementwise import arithmetic, comparison
+from tracefx.ops.elementwise.bit_representation import population_count
+from tracefx.ops.shape import shape
+from tracefx.ops.static_integers import canonicalize_axis, static_int
 from tracefx.transforms.loops import while_loop
 
-Order: TypeAlias = Literal["big", "little"]
+BitOrder: TypeAlias = Literal["big", "little"]
 
 
-def _integers(name: str, x1: ArrayLike, x2: ArrayLike) -> tuple[Array, Array]:
-    x, y = pair(name, x1, x2)
+def _integer_operands(name: str, x1: ArrayLike, x2: ArrayLike) -> tuple[Array, Array]:
+    x, y = promote_pair(name, x1, x2)
     if not dtypes.is_integer(x.aval.dtype):
         raise ValueError(f"{name} takes integers, got {x.aval} and {y.aval}")
     sizes = x.aval.shape or y.aval.shape
-    return absolute(basis.broadcast_to(x, sizes)), absolute(basis.broadcast_to(y, sizes))
+    return absolute(structural.broadcast_to(x, sizes)), absolute(structural.broadcast_to(y, sizes))
 
 
 def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
@@ -37,9 +39,9 @@ def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
     >>> gcd(np.array([12, 0]), 18).tolist()
     [6, 18]
     """
-    x, y = _integers("gcd", x1, x2)
+    x, y = _integer_operands("gcd", x1, x2)
     found = numpys(np.gcd, x, y, among=INTEGERS)
-    return _divisor(x, y) if found is None else found
+    return _euclid(x, y) if found is None else found
 
 
 def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
@@ -48,28 +50,32 @@ def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
     >>> lcm(4, 6)
     Array(12, dtype=int32, weak_type=True)
     """
-    x, y = _integers("lcm", x1, x2)
+    x, y = _integer_operands("lcm", x1, x2)
     if (found := numpys(np.lcm, x, y, among=INTEGERS)) is not None:
         return found
-    divisor = _divisor(x, y)
-    zero = comparison.eq(divisor, like(divisor, 0))
-    return choose(zero, like(x, 0), arithmetic.mul(x, arithmetic.div(y, choose(zero, like(x, 1), divisor))))
+    divisor = _euclid(x, y)
+    zero = comparison.eq(divisor, literal_like(divisor, 0))
+    return broadcast_select(
+        zero,
+        literal_like(x, 0),
+        arithmetic.mul(x, arithmetic.div(y, broadcast_select(zero, literal_like(x, 1), divisor))),
+    )
 
 
-def _divisor(x: Array, y: Array) -> Array:
+def _euclid(x: Array, y: Array) -> Array:
     """Euclid's algorithm, until it is done for all pairs."""
-    return while_loop(_goes_on, _step, (x, y))[0]
+    return while_loop(_euclid_continues, _euclid_step, (x, y))[0]
 
 
-def _goes_on(xs: tuple[Array, Array]) -> Array:
-    return comparison.ne(xs[1], like(xs[1], 0)).any()
+def _euclid_continues(xs: tuple[Array, Array]) -> Array:
+    return comparison.ne(xs[1], literal_like(xs[1], 0)).any()
 
 
-def _step(xs: tuple[Array, Array]) -> tuple[Array, Array]:
+def _euclid_step(xs: tuple[Array, Array]) -> tuple[Array, Array]:
     x, y = xs
-    done = comparison.eq(y, like(y, 0))
-    rest = arithmetic.rem(x, choose(done, like(y, 1), y))
-    return choose(done, x, y), choose(done, y, rest)
+    done = comparison.eq(y, literal_like(y, 0))
+    rest = arithmetic.rem(x, broadcast_select(done, literal_like(y, 1), y))
+    return broadcast_select(done, x, y), broadcast_select(done, y, rest)
 
 
 def bitwise_count(x: ArrayLike, /) -> Array:
@@ -78,7 +84,7 @@ def bitwise_count(x: ArrayLike, /) -> Array:
     >>> bitwise_count(np.array([0, 7, -1])).tolist()
     [0, 3, 1]
     """
-    return as_array(retyped(population_count(absolute(numeric(x, "bitwise_count: x"))), dtypes.uint8))
+    return as_array(convert_dtype(population_count(absolute(to_numeric(x, "bitwise_count: x"))), dtypes.uint8))
 
 
 def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
@@ -88,19 +94,19 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
     >>> packbits(np.array([1, 0, 1])).tolist()
     [160]
     """
-    value = operand(a, "packbits: a")
+    value = as_operand(a, "packbits: a")
     if dtypes.is_inexact(value.aval.dtype):
         raise TypeError(f"packbits takes integers and bools, got {value.aval}")
-    order = _order("packbits", bitorder)
-    x, along = _last("packbits", value, axis)
+    order = _check_bitorder("packbits", bitorder)
+    x, along = _move_axis_to_end("packbits", value, axis)
     if (found := numpys(lambda v: np.packbits(v != 0, -1, order), x, among=INTEGERS | {dtypes.bool_})) is not None:
-        return moveaxis(retyped(found, dtypes.uint8), -1, along)
+        return moveaxis(convert_dtype(found, dtypes.uint8), -1, along)
     zero: bool | int = False if dtypes.is_bool(x.aval.dtype) else 0
-    bits: Array = retyped(comparison.ne(x, like(x, zero)), dtypes.uint8)  # type: ignore[assignment]  # an array stays one
+    bits: Array = convert_dtype(comparison.ne(x, literal_like(x, zero)), dtypes.uint8)  # type: ignore[assignment]  # an array stays one
     *before, n = bits.shape
-    bits = shape.pad(bits, like(bits, 0), [(0, 0, 0)] * len(before) + [(0, -n % 8, 0)])
-    octets = basis.reshape(bits, (*before, -(-n // 8), 8))
-    return moveaxis(sum(octets << _places(order), -1, dtypes.uint8), -1, along)
+    bits = shape.pad(bits, literal_like(bits, 0), [(0, 0, 0)] * len(before) + [(0, -n % 8, 0)])
+    octets = structural.reshape(bits, (*before, -(-n // 8), 8))
+    return moveaxis(sum(octets << _bit_positions(order), -1, dtypes.uint8), -1, along)
 
 
 def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
@@ -110,37 +116,37 @@ def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, 
     >>> unpackbits(np.array([160], np.uint8), count=4).tolist()
     [1, 0, 1, 0]
     """
-    value = operand(a, "unpackbits: a")
+    value = as_operand(a, "unpackbits: a")
     if value.aval.dtype != dtypes.uint8:
         raise TypeError(f"unpackbits takes uint8, got {value.aval}")
-    order = _order("unpackbits", bitorder)
-    x, along = _last("unpackbits", value, axis)
+    order = _check_bitorder("unpackbits", bitorder)
+    x, along = _move_axis_to_end("unpackbits", value, axis)
     if (found := numpys(lambda v: np.unpackbits(v, -1, count, order), x, among=INTEGERS)) is not None:
         return moveaxis(found, -1, along)
-    bits = (shape.expand_dims(x, (x.aval.ndim,)) >> _places(order)) & np.uint8(1)
+    bits = (shape.expand_dims(x, (x.aval.ndim,)) >> _bit_positions(order)) & np.uint8(1)
     *before, n = x.aval.shape
-    bits = basis.reshape(bits, (*before, 8 * n))
+    bits = structural.reshape(bits, (*before, 8 * n))
     if count is not None:
         wanted = static_int("unpackbits", count, "count")
         wanted = wanted if wanted >= 0 else max(0, 8 * n + wanted)
-        bits = shape.pad(bits, like(bits, 0), [(0, 0, 0)] * len(before) + [(0, wanted - 8 * n, 0)])
+        bits = shape.pad(bits, literal_like(bits, 0), [(0, 0, 0)] * len(before) + [(0, wanted - 8 * n, 0)])
     return moveaxis(bits, -1, along)
 
 
-def _order(name: str, bitorder: str) -> Order:
+def _check_bitorder(name: str, bitorder: str) -> BitOrder:
     if bitorder not in ("little", "big"):
         raise ValueError(f"{name}: bitorder must be 'little' or 'big', got {bitorder!r}")
-    return cast("Order", bitorder)
+    return cast("BitOrder", bitorder)
 
 
-def _places(order: Order) -> Array:
+def _bit_positions(order: BitOrder) -> Array:
     places = shape.iota(dtypes.uint8, 8)
     return places if order == "little" else shape.rev(places, (0,))
 
 
-def _last(name: str, x: Value, axis: int | None) -> tuple[Value, int]:
+def _move_axis_to_end(name: str, x: Value, axis: int | None) -> tuple[Value, int]:
     """`x` with an axis moved to the end, and where it was."""
     if axis is None:
         return ravel(x), 0
-    along = axis_of(name, axis, x.aval.ndim)
+    along = canonicalize_axis(name, axis, x.aval.ndim)
     return moveaxis(x, along, -1), along

@@ -99,7 +99,7 @@ def from_dlpack(x: Any, /, *, device: Device | None = None, copy: bool | None = 
     if isinstance(x, Array) and not copy and device is None:
         return x
     if device is None and x.__dlpack_device__()[0] not in _IN_HOST_MEMORY:
-        return BACKEND.value.taken(x)
+        return BACKEND.value.import_array(x)
     if not copy and device is None:
         host = BACKEND.value.view_dlpack(x)
         if host.dtype.isnative:

@@ -13,28 +13,29 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike, NDArray
 from tracefx.core.values import Value
 from tracefx.numpy.evaluated import by_numpy
-from tracefx.numpy.promoting import converted, no_out, operand, retyped
+from tracefx.numpy.operand_promotion import as_operand, convert_dtype, promote_dtypes, reject_out
 from tracefx.numpy.shapes import atleast_1d, atleast_2d, ravel
-from tracefx.ops import basis, shape
-from tracefx.ops.static import ShapeError, axis_of, static_int, static_ints
+from tracefx.ops import structural
+from tracefx.ops.shape import shape
+from tracefx.ops.static_integers import ShapeError, canonicalize_axis, static_int, static_ints
 
 Arrays: TypeAlias = Sequence[ArrayLike] | Array | NDArray
-Cuts: TypeAlias = SupportsIndex | Sequence[int] | NDArray
+SplitPoints: TypeAlias = SupportsIndex | Sequence[int] | NDArray
 """How many equal parts there are, or before which indices the others begin."""
 
 
-def arrays_of(name: str, arrays: Arrays, dtype: DTypeLike | None = None) -> list[Value]:
+def promote_sequence(name: str, arrays: Arrays, dtype: DTypeLike | None = None) -> list[Value]:
     """The arrays of an argument, in one dtype."""
     if not isinstance(arrays, list | tuple | Array | np.ndarray):
         raise TypeError(f"{name}: arrays must be a list or tuple of arrays or an array, got {arrays!r}")
     parts = list(arrays)
     if not parts:
         raise ValueError(f"{name} needs at least one array, got an empty sequence")
-    values = [operand(a, f"{name}: arrays[{i}]") for i, a in enumerate(parts)]
+    values = [as_operand(a, f"{name}: arrays[{i}]") for i, a in enumerate(parts)]
     if dtype is not None:
         new = dtypes.as_dtype(dtype, f"{name}: dtype")
-        return [retyped(v, new) for v in values]
-    return converted(name, *parts) if len(parts) > 1 else values
+        return [convert_dtype(v, new) for v in values]
+    return promote_dtypes(name, *parts) if len(parts) > 1 else values
 
 
 @by_numpy()
@@ -46,17 +47,17 @@ def concatenate(arrays: Arrays, axis: int | None = 0, dtype: DTypeLike | None = 
     >>> concatenate([np.arange(2), np.arange(3)]).tolist()
     [0, 1, 0, 1, 2]
     """
-    values = arrays_of("concatenate", arrays, dtype)
+    values = promote_sequence("concatenate", arrays, dtype)
     if axis is None:
         values, axis = [ravel(v) for v in values], 0
     if any(not v.aval.shape for v in values):
         raise ValueError("concatenate: scalars have no axis to be joined along; use stack")
-    along = axis_of("concatenate", axis, values[0].aval.ndim)
-    _same("concatenate", values, along)
+    along = canonicalize_axis("concatenate", axis, values[0].aval.ndim)
+    _require_same_shapes("concatenate", values, along)
     return shape.concatenate(values, along)
 
 
-def _same(name: str, values: Sequence[Value], axis: int | None) -> None:
+def _require_same_shapes(name: str, values: Sequence[Value], axis: int | None) -> None:
     first = values[0].aval.shape
     for v in values[1:]:
         other = v.aval.shape
@@ -75,10 +76,10 @@ def stack(arrays: Arrays, axis: int = 0, out: None = None, dtype: DTypeLike | No
     >>> stack([np.arange(2), np.arange(2)], axis=1).tolist()
     [[0, 0], [1, 1]]
     """
-    no_out("stack", out)
-    values = arrays_of("stack", arrays, dtype)
-    _same("stack", values, None)
-    return shape.stack(values, axis_of("stack", axis, values[0].aval.ndim + 1))
+    reject_out("stack", out)
+    values = promote_sequence("stack", arrays, dtype)
+    _require_same_shapes("stack", values, None)
+    return shape.stack(values, canonicalize_axis("stack", axis, values[0].aval.ndim + 1))
 
 
 @by_numpy()
@@ -88,7 +89,7 @@ def vstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
     >>> vstack([np.arange(2), np.arange(2)]).shape
     (2, 2)
     """
-    return concatenate([atleast_2d(v) for v in arrays_of("vstack", tup)], 0, dtype)
+    return concatenate([atleast_2d(v) for v in promote_sequence("vstack", tup)], 0, dtype)
 
 
 @by_numpy()
@@ -98,7 +99,7 @@ def hstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
     >>> hstack([np.arange(2), np.arange(2)]).tolist()
     [0, 1, 0, 1]
     """
-    parts = [atleast_1d(v) for v in arrays_of("hstack", tup)]
+    parts = [atleast_1d(v) for v in promote_sequence("hstack", tup)]
     return concatenate(parts, 0 if parts[0].ndim == 1 else 1, dtype)
 
 
@@ -113,7 +114,7 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
 
 
 @by_numpy()
-def split(ary: ArrayLike, indices_or_sections: Cuts, axis: int = 0) -> list[Array]:
+def split(ary: ArrayLike, indices_or_sections: SplitPoints, axis: int = 0) -> list[Array]:
     """`ary` cut along `axis` into equal sections, or before each of the given indices.
 
     ValueError if the sections are not equal (`array_split` makes them nearly so).
@@ -125,7 +126,7 @@ def split(ary: ArrayLike, indices_or_sections: Cuts, axis: int = 0) -> list[Arra
 
 
 @by_numpy()
-def array_split(ary: ArrayLike, indices_or_sections: Cuts, axis: int = 0) -> list[Array]:
+def array_split(ary: ArrayLike, indices_or_sections: SplitPoints, axis: int = 0) -> list[Array]:
     """`split` into sections whose sizes differ by one at most.
 
     >>> [part.tolist() for part in array_split(np.arange(3), 2)]
@@ -134,9 +135,9 @@ def array_split(ary: ArrayLike, indices_or_sections: Cuts, axis: int = 0) -> lis
     return _split("array_split", ary, indices_or_sections, axis)
 
 
-def _split(name: str, ary: ArrayLike, where: Cuts, axis: int) -> list[Array]:
-    x = operand(ary, f"{name}: ary")
-    along = axis_of(name, axis, x.aval.ndim)
+def _split(name: str, ary: ArrayLike, where: SplitPoints, axis: int) -> list[Array]:
+    x = as_operand(ary, f"{name}: ary")
+    along = canonicalize_axis(name, axis, x.aval.ndim)
     n = x.aval.shape[along]
     if isinstance(where, Array | np.ndarray) and where.ndim == 1:
         where = static_ints(name, where, "indices_or_sections")
@@ -150,4 +151,4 @@ def _split(name: str, ary: ArrayLike, where: Cuts, axis: int) -> list[Array]:
     if name == "split" and n % sections:
         raise ValueError(f"split: axis {along} of {x.aval} does not divide into {sections} equal sections")
     sizes = [n // sections + (i < n % sections) for i in range(sections)]
-    return shape.split(x, sizes, along) if sections > 1 else [basis.reshape(x, x.aval.shape)]
+    return shape.split(x, sizes, along) if sections > 1 else [structural.reshape(x, x.aval.shape)]

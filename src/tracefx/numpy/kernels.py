@@ -9,46 +9,46 @@ from typing import Any
 import numpy as np
 
 from tracefx.core import dtypes
-from tracefx.core.array import Axes
+from tracefx.core.array import AxisLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.numpy.evaluated import Kernel
-from tracefx.ops import ordering
-from tracefx.ops.basis import along
-from tracefx.ops.powers import power
-from tracefx.ops.reduction import Extremum
-from tracefx.ops.static import axes_of, axis_of, is_several
+from tracefx.ops.elementwise import min_max
+from tracefx.ops.elementwise.powers import power
+from tracefx.ops.reductions.reduction import ReduceExtremum
+from tracefx.ops.static_integers import canonicalize_axes, canonicalize_axis, is_sequence_like
+from tracefx.ops.structural import specialize_reduce
 from tracefx.transforms.evaluations import Number
 
 # ------------------------------------------------------------------ reductions
 
 
-def axes(name: str, axis: Axes, ndim: int) -> tuple[int, ...]:
+def axes(name: str, axis: AxisLike, ndim: int) -> tuple[int, ...]:
     """The axes that an argument `axis` means, counted from 0."""
     if axis is None:
         return tuple(range(ndim))
-    if is_several(axis):
-        return axes_of(name, axis, ndim, "axis")  # type: ignore[arg-type]  # as just asked
-    return (axis_of(name, axis, ndim),)  # type: ignore[arg-type]  # as asked
+    if is_sequence_like(axis):
+        return canonicalize_axes(name, axis, ndim, "axis")  # type: ignore[arg-type]  # as just asked
+    return (canonicalize_axis(name, axis, ndim),)  # type: ignore[arg-type]  # as asked
 
 
-def counting(a: ShapedArray, axis: Axes = None, keepdims: bool = False) -> Kernel | None:
+def counting(a: ShapedArray, axis: AxisLike = None, keepdims: bool = False) -> Kernel | None:
     count = dtypes.default_int().type
     return None if axis is not None or keepdims else lambda v: count(np.count_nonzero(v))
 
 
-def ranging(a: ShapedArray, axis: Axes = None, out: None = None, keepdims: bool = False) -> Kernel | None:
+def ranging(a: ShapedArray, axis: AxisLike = None, out: None = None, keepdims: bool = False) -> Kernel | None:
     """`ptp` of NumPy's arrays, in which the sign of a zero makes no difference."""
     over = axes("ptp", axis, a.ndim)
     if keepdims or not over:
         return None
-    most, least = along(np.maximum.reduce, over, a.ndim), along(np.minimum.reduce, over, a.ndim)
+    most, least = specialize_reduce(np.maximum.reduce, over, a.ndim), specialize_reduce(np.minimum.reduce, over, a.ndim)
     return lambda v: np.abs(most(v) - least(v))
 
 
 def varying(
     a: ShapedArray,
-    axis: Axes = None,
+    axis: AxisLike = None,
     dtype: object = None,
     out: object = None,
     ddof: int = 0,
@@ -83,33 +83,35 @@ def deviating(*args: Any, **kwargs: Any) -> Kernel | None:
     return None if variance is None else lambda v: np.sqrt(variance(v))
 
 
-def _over(name: str, a: ShapedArray, axis: Axes, others: dict[str, object]) -> tuple[int, ...] | None:
+def _over(name: str, a: ShapedArray, axis: AxisLike, others: dict[str, object]) -> tuple[int, ...] | None:
     """The axes of a reduction that NumPy has as we have it; None if it has not."""
     plain = all(other is None or other is False for other in others.values()) and 0 not in a.shape
     return axes(name, axis, a.ndim) if plain else None
 
 
-def extremes(prim: Callable[[tuple[int, ...]], Extremum], fold: Callable[..., NDArray]) -> Callable[..., Kernel | None]:
+def extremes(
+    prim: Callable[[tuple[int, ...]], ReduceExtremum], fold: Callable[..., NDArray]
+) -> Callable[..., Kernel | None]:
     """The greatest or least of NumPy's arrays."""
 
-    def kernel(a: ShapedArray, axis: Axes = None, out: None = None, **others: object) -> Kernel | None:
+    def kernel(a: ShapedArray, axis: AxisLike = None, out: None = None, **others: object) -> Kernel | None:
         over = _over("nanmax", a, axis, others)
         if not over:
             return None
-        checked, folded = prim(over).checked, along(fold, over, a.ndim)
+        checked, folded = prim(over).checked, specialize_reduce(fold, over, a.ndim)
         return lambda x: checked(x, folded(x))
 
     return kernel
 
 
 def averaging(
-    a: ShapedArray, axis: Axes = None, dtype: None = None, out: None = None, **others: object
+    a: ShapedArray, axis: AxisLike = None, dtype: None = None, out: None = None, **others: object
 ) -> Kernel | None:
     """`nanmean` of NumPy's arrays."""
     over = _over("nanmean", a, axis, {"dtype": dtype, **others})
     if not over:
         return None
-    add, zero, dtype_ = along(np.add.reduce, over, a.ndim), np.zeros((), a.dtype), a.dtype
+    add, zero, dtype_ = specialize_reduce(np.add.reduce, over, a.ndim), np.zeros((), a.dtype), a.dtype
     counted: Callable[..., NDArray] = np.add.reduce
     axes_ = over[0] if len(over) == 1 else over
 
@@ -124,7 +126,7 @@ def spreading(root: bool) -> Callable[..., Kernel | None]:
     """`nanvar` or `nanstd` of all elements of NumPy's arrays."""
 
     def kernel(
-        a: ShapedArray, axis: Axes = None, dtype: None = None, out: None = None, ddof: int = 0, **others: object
+        a: ShapedArray, axis: AxisLike = None, dtype: None = None, out: None = None, ddof: int = 0, **others: object
     ) -> Kernel | None:
         if axis is not None or not _over("nanvar", a, axis, {"dtype": dtype, **others}):
             return None
@@ -174,7 +176,7 @@ def clipping(
             if low and high:
                 found: NDArray = np.minimum(np.maximum(v, low), high)
                 return found
-            return ordering.minimum(ordering.maximum(v, v.dtype.type(low)), v.dtype.type(high))
+            return min_max.minimum(min_max.maximum(v, v.dtype.type(low)), v.dtype.type(high))
 
         return between
     return None

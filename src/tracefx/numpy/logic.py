@@ -9,12 +9,18 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import bind1
 from tracefx.core.values import Value
-from tracefx.numpy.promoting import all_numeric, broadcast_shapes, no_out, operand, pair
-from tracefx.numpy.ufuncs import choose, like, python_zero
-from tracefx.numpy.universal import binary
-from tracefx.ops import bitwise, comparison, magnitude
-from tracefx.ops import complex as complex_numbers
-from tracefx.ops.basis import broadcast_to, full
+from tracefx.numpy.operand_promotion import (
+    as_operand,
+    broadcast_operand_shapes,
+    promote_args_numeric,
+    promote_pair,
+    reject_out,
+)
+from tracefx.numpy.ufunc_methods import binary_ufunc
+from tracefx.numpy.ufuncs import broadcast_select, literal_like, python_zero
+from tracefx.ops.elementwise import abs_sign, bitwise, comparison
+from tracefx.ops.elementwise import complex as complex_numbers
+from tracefx.ops.structural import broadcast_to, full_like_aval
 
 # ------------------------------------------------------------------ comparisons
 
@@ -25,7 +31,7 @@ def equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> equal(1, 1.0)
     Array(True, dtype=bool)
     """
-    x, y = pair("equal", x1, x2)
+    x, y = promote_pair("equal", x1, x2)
     return bind1(comparison.EQ, x, y)
 
 
@@ -35,7 +41,7 @@ def not_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> not_equal(1, 1.0)
     Array(False, dtype=bool)
     """
-    x, y = pair("not_equal", x1, x2)
+    x, y = promote_pair("not_equal", x1, x2)
     return bind1(comparison.NE, x, y)
 
 
@@ -45,8 +51,8 @@ def less(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> less(1, 2.0)
     Array(True, dtype=bool)
     """
-    x, y = pair("less", x1, x2)
-    return _ordered(comparison.LT, x, y)
+    x, y = promote_pair("less", x1, x2)
+    return _compare_lexicographically(comparison.LT, x, y)
 
 
 def less_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -55,8 +61,8 @@ def less_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> less_equal(1, 2.0)
     Array(True, dtype=bool)
     """
-    x, y = pair("less_equal", x1, x2)
-    return _ordered(comparison.LE, x, y)
+    x, y = promote_pair("less_equal", x1, x2)
+    return _compare_lexicographically(comparison.LE, x, y)
 
 
 def greater(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -65,8 +71,8 @@ def greater(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> greater(1, 2.0)
     Array(False, dtype=bool)
     """
-    x, y = pair("greater", x1, x2)
-    return _ordered(comparison.GT, x, y)
+    x, y = promote_pair("greater", x1, x2)
+    return _compare_lexicographically(comparison.GT, x, y)
 
 
 def greater_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -75,61 +81,61 @@ def greater_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> greater_equal(1, 2.0)
     Array(False, dtype=bool)
     """
-    x, y = pair("greater_equal", x1, x2)
-    return _ordered(comparison.GE, x, y)
+    x, y = promote_pair("greater_equal", x1, x2)
+    return _compare_lexicographically(comparison.GE, x, y)
 
 
-def _ordered(order: comparison.Comparison, x: Value, y: Value) -> Array:
+def _compare_lexicographically(order: comparison.Comparison, x: Value, y: Value) -> Array:
     if x.aval.dtype.kind != "c":
         return bind1(order, x, y)
     a, b = complex_numbers.real(x), complex_numbers.real(y)
     in_parts = bind1(order, complex_numbers.imag(x), complex_numbers.imag(y))
-    return choose(bind1(comparison.EQ, a, b), in_parts, bind1(order, a, b))
+    return broadcast_select(bind1(comparison.EQ, a, b), in_parts, bind1(order, a, b))
 
 
 # ------------------------------------------------------------------ logic
 
 
-def truth(x: ArrayLike, what: str) -> Value:
+def convert_to_bool(x: ArrayLike, what: str) -> Value:
     """`x` as bools: whether it differs from 0."""
-    value = operand(x, what)
-    return value if value.aval.dtype == dtypes.bool_ else comparison.ne(value, like(value, python_zero(value)))
+    value = as_operand(x, what)
+    return value if value.aval.dtype == dtypes.bool_ else comparison.ne(value, literal_like(value, python_zero(value)))
 
 
-def _truths(name: str, x1: ArrayLike, x2: ArrayLike) -> list[Value]:
-    values = [truth(x1, f"{name}: x1"), truth(x2, f"{name}: x2")]
-    shape = broadcast_shapes(name, *[v.aval.shape for v in values])
+def _bool_operands(name: str, x1: ArrayLike, x2: ArrayLike) -> list[Value]:
+    values = [convert_to_bool(x1, f"{name}: x1"), convert_to_bool(x2, f"{name}: x2")]
+    shape = broadcast_operand_shapes(name, *[v.aval.shape for v in values])
     return [broadcast_to(v, shape) if v.aval.shape else v for v in values]
 
 
-@binary(True)
+@binary_ufunc(True)
 def logical_and(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Whether both are true (differ from 0).
 
     >>> logical_and(1, 2.0)
     Array(True, dtype=bool)
     """
-    return bitwise.bitwise_and(*_truths("logical_and", x1, x2))
+    return bitwise.bitwise_and(*_bool_operands("logical_and", x1, x2))
 
 
-@binary(False)
+@binary_ufunc(False)
 def logical_or(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Whether at least one is true (differs from 0).
 
     >>> logical_or(1, 2.0)
     Array(True, dtype=bool)
     """
-    return bitwise.bitwise_or(*_truths("logical_or", x1, x2))
+    return bitwise.bitwise_or(*_bool_operands("logical_or", x1, x2))
 
 
-@binary(False)
+@binary_ufunc(False)
 def logical_xor(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """Whether one is true (differs from 0) and the other is not.
 
     >>> logical_xor(1, 2.0)
     Array(False, dtype=bool)
     """
-    return bitwise.bitwise_xor(*_truths("logical_xor", x1, x2))
+    return bitwise.bitwise_xor(*_bool_operands("logical_xor", x1, x2))
 
 
 def logical_not(x: ArrayLike, /) -> Array:
@@ -138,42 +144,42 @@ def logical_not(x: ArrayLike, /) -> Array:
     >>> logical_not(2.0)
     Array(False, dtype=bool)
     """
-    return bitwise.bitwise_not(truth(x, "logical_not: x"))
+    return bitwise.bitwise_not(convert_to_bool(x, "logical_not: x"))
 
 
 # ------------------------------------------------------------------ bits
 
 
-@binary(-1)
+@binary_ufunc(-1)
 def bitwise_and(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 & x2` for integers or bools; TypeError for others.
 
     >>> bitwise_and(6, 5)
     Array(4, dtype=int32, weak_type=True)
     """
-    x, y = pair("bitwise_and", x1, x2)
+    x, y = promote_pair("bitwise_and", x1, x2)
     return bitwise.bitwise_and(x, y)
 
 
-@binary(0)
+@binary_ufunc(0)
 def bitwise_or(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 | x2` for integers or bools; TypeError for others.
 
     >>> bitwise_or(6, 5)
     Array(7, dtype=int32, weak_type=True)
     """
-    x, y = pair("bitwise_or", x1, x2)
+    x, y = promote_pair("bitwise_or", x1, x2)
     return bitwise.bitwise_or(x, y)
 
 
-@binary(0)
+@binary_ufunc(0)
 def bitwise_xor(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 ^ x2` for integers or bools; TypeError for others.
 
     >>> bitwise_xor(6, 5)
     Array(3, dtype=int32, weak_type=True)
     """
-    x, y = pair("bitwise_xor", x1, x2)
+    x, y = promote_pair("bitwise_xor", x1, x2)
     return bitwise.bitwise_xor(x, y)
 
 
@@ -183,7 +189,7 @@ def invert(x: ArrayLike, /) -> Array:
     >>> invert(5)
     Array(-6, dtype=int32, weak_type=True)
     """
-    return bitwise.bitwise_not(operand(x, "invert: x"))
+    return bitwise.bitwise_not(as_operand(x, "invert: x"))
 
 
 def left_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -192,7 +198,7 @@ def left_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> left_shift(1, 3)
     Array(8, dtype=int32, weak_type=True)
     """
-    return bitwise.shift_left(*all_numeric("left_shift", x1, x2))
+    return bitwise.shift_left(*promote_args_numeric("left_shift", x1, x2))
 
 
 def right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -201,7 +207,7 @@ def right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> right_shift(-8, 1)
     Array(-4, dtype=int32, weak_type=True)
     """
-    x, y = all_numeric("right_shift", x1, x2)
+    x, y = promote_args_numeric("right_shift", x1, x2)
     if x.aval.dtype.kind == "u":
         return bitwise.shift_right_logical(x, y)
     return bitwise.shift_right_arithmetic(x, y)
@@ -216,7 +222,7 @@ def isnan(x: ArrayLike, /) -> Array:
     >>> isnan(math.nan)
     Array(True, dtype=bool)
     """
-    value = operand(x, "isnan: x")
+    value = as_operand(x, "isnan: x")
     return comparison.ne(value, value)
 
 
@@ -226,12 +232,12 @@ def isinf(x: ArrayLike, /) -> Array:
     >>> isinf(-math.inf)
     Array(True, dtype=bool)
     """
-    value = operand(x, "isinf: x")
+    value = as_operand(x, "isinf: x")
     if dtypes.is_complex(value.aval.dtype):
         return bitwise.bitwise_or(isinf(complex_numbers.real(value)), isinf(complex_numbers.imag(value)))
     if not dtypes.is_float(value.aval.dtype):
-        return _all(value, False)
-    return comparison.eq(magnitude.abs(value), like(value, math.inf))
+        return _full_bool(value, False)
+    return comparison.eq(abs_sign.abs(value), literal_like(value, math.inf))
 
 
 def isposinf(x: ArrayLike, /, out: None = None) -> Array:
@@ -240,7 +246,7 @@ def isposinf(x: ArrayLike, /, out: None = None) -> Array:
     >>> isposinf(math.inf)
     Array(True, dtype=bool)
     """
-    return _is(math.inf, "isposinf", x, out)
+    return _is_infinity(math.inf, "isposinf", x, out)
 
 
 def isneginf(x: ArrayLike, /, out: None = None) -> Array:
@@ -249,7 +255,7 @@ def isneginf(x: ArrayLike, /, out: None = None) -> Array:
     >>> isneginf(math.inf)
     Array(False, dtype=bool)
     """
-    return _is(-math.inf, "isneginf", x, out)
+    return _is_infinity(-math.inf, "isneginf", x, out)
 
 
 def isfinite(x: ArrayLike, /) -> Array:
@@ -258,22 +264,26 @@ def isfinite(x: ArrayLike, /) -> Array:
     >>> isfinite(1.0)
     Array(True, dtype=bool)
     """
-    value = operand(x, "isfinite: x")
+    value = as_operand(x, "isfinite: x")
     if dtypes.is_complex(value.aval.dtype):
         return bitwise.bitwise_and(isfinite(complex_numbers.real(value)), isfinite(complex_numbers.imag(value)))
-    return complex_numbers.is_finite(value) if dtypes.is_float(value.aval.dtype) else _all(value, True)
+    return complex_numbers.is_finite(value) if dtypes.is_float(value.aval.dtype) else _full_bool(value, True)
 
 
-def _all(x: Value, fill: bool) -> Array:
-    return full(ShapedArray(x.aval.shape, dtypes.bool_), fill)
+def _full_bool(x: Value, fill: bool) -> Array:
+    return full_like_aval(ShapedArray(x.aval.shape, dtypes.bool_), fill)
 
 
-def _is(infinity: float, name: str, x: ArrayLike, out: None) -> Array:
-    no_out(name, out)
-    value = operand(x, f"{name}: x")
+def _is_infinity(infinity: float, name: str, x: ArrayLike, out: None) -> Array:
+    reject_out(name, out)
+    value = as_operand(x, f"{name}: x")
     if dtypes.is_complex(value.aval.dtype):
         raise TypeError(f"{name} is not defined for complex numbers, got {value.aval}")
-    return comparison.eq(value, like(value, infinity)) if dtypes.is_float(value.aval.dtype) else _all(value, False)
+    return (
+        comparison.eq(value, literal_like(value, infinity))
+        if dtypes.is_float(value.aval.dtype)
+        else _full_bool(value, False)
+    )
 
 
 bitwise_not = invert

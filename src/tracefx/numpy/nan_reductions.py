@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, Axes
+from tracefx.core.array import Array, ArrayLike, AxisLike
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
@@ -20,28 +20,29 @@ from tracefx.numpy import reductions
 from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.kernels import averaging, extremes, spreading
 from tracefx.numpy.logic import isnan, logical_and, logical_not
-from tracefx.numpy.promoting import broadcast_shapes, no_out, operand
-from tracefx.numpy.ufuncs import choose, like
-from tracefx.ops import basis, transcendental
-from tracefx.ops.reduction import ReduceMax, ReduceMin
+from tracefx.numpy.operand_promotion import as_operand, broadcast_operand_shapes, reject_out
+from tracefx.numpy.ufuncs import broadcast_select, literal_like
+from tracefx.ops import structural
+from tracefx.ops.elementwise import transcendental
+from tracefx.ops.reductions.reduction import ReduceMax, ReduceMin
 from tracefx.transforms.at_once import at_once
 
-Found = Callable[..., Array]
+ReductionFunction = Callable[..., Array]
 
 
-def _without(name: str, a: ArrayLike, fill: float) -> tuple[Value, Array | None]:
+def _replace_nan(name: str, a: ArrayLike, fill: float) -> tuple[Value, Array | None]:
     """`a` with `fill` in the place of NaN, and where that is; None where there can be none."""
-    x = operand(a, f"{name}: a")
+    x = as_operand(a, f"{name}: a")
     if not dtypes.is_inexact(x.aval.dtype):
         return x, None
     strange = isnan(x)
-    return choose(strange, like(x, fill), x), strange
+    return broadcast_select(strange, literal_like(x, fill), x), strange
 
 
 @by_numpy()
 def nansum(
     a: ArrayLike,
-    axis: Axes = None,
+    axis: AxisLike = None,
     dtype: DTypeLike | None = None,
     out: None = None,
     keepdims: bool = False,
@@ -53,14 +54,14 @@ def nansum(
     >>> nansum(np.array([1.0, np.nan, 2.0]))
     Array(3., dtype=float32)
     """
-    x, _ = _without("nansum", a, 0)
+    x, _ = _replace_nan("nansum", a, 0)
     return reductions.sum(x, axis, dtype, out, keepdims, initial, where)
 
 
 @by_numpy()
 def nanprod(
     a: ArrayLike,
-    axis: Axes = None,
+    axis: AxisLike = None,
     dtype: DTypeLike | None = None,
     out: None = None,
     keepdims: bool = False,
@@ -72,7 +73,7 @@ def nanprod(
     >>> nanprod(np.array([3.0, np.nan, 2.0]))
     Array(6., dtype=float32)
     """
-    x, _ = _without("nanprod", a, 1)
+    x, _ = _replace_nan("nanprod", a, 1)
     return reductions.prod(x, axis, dtype, out, keepdims, initial, where)
 
 
@@ -82,7 +83,7 @@ def nanprod(
 @by_numpy(extremes(ReduceMax, np.fmax.reduce))
 def nanmax(
     a: ArrayLike,
-    axis: Axes = None,
+    axis: AxisLike = None,
     out: None = None,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
@@ -93,13 +94,13 @@ def nanmax(
     >>> nanmax(np.array([1.0, np.nan, 2.0]))
     Array(2., dtype=float32)
     """
-    return _extreme("nanmax", reductions.max, -math.inf, a, axis, out, keepdims, initial, where)
+    return _nan_max_or_min("nanmax", reductions.max, -math.inf, a, axis, out, keepdims, initial, where)
 
 
 @by_numpy(extremes(ReduceMin, np.fmin.reduce))
 def nanmin(
     a: ArrayLike,
-    axis: Axes = None,
+    axis: AxisLike = None,
     out: None = None,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
@@ -110,26 +111,26 @@ def nanmin(
     >>> nanmin(np.array([1.0, np.nan, 2.0]))
     Array(1., dtype=float32)
     """
-    return _extreme("nanmin", reductions.min, math.inf, a, axis, out, keepdims, initial, where)
+    return _nan_max_or_min("nanmin", reductions.min, math.inf, a, axis, out, keepdims, initial, where)
 
 
-def _extreme(
+def _nan_max_or_min(
     name: str,
-    reduce: Found,
+    reduce: ReductionFunction,
     fill: float,
     a: ArrayLike,
-    axis: Axes,
+    axis: AxisLike,
     out: None,
     keepdims: bool,
     initial: ArrayLike | None,
     where: ArrayLike | None,
 ) -> Array:
-    x, strange = _without(name, a, fill)
+    x, strange = _replace_nan(name, a, fill)
     found = reduce(x, axis, out, keepdims, initial, where)
     if strange is None or initial is not None:
         return found
     nothing = reductions.all(strange, axis, keepdims=keepdims)
-    return choose(nothing, like(found, math.nan), found)
+    return broadcast_select(nothing, literal_like(found, math.nan), found)
 
 
 @by_numpy()
@@ -139,7 +140,7 @@ def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims:
     >>> nanargmax(np.array([1.0, np.nan, 2.0]))
     Array(2, dtype=int32)
     """
-    return _place("nanargmax", reductions.argmax, -math.inf, a, axis, out, keepdims)
+    return _nan_arg_reduce("nanargmax", reductions.argmax, -math.inf, a, axis, out, keepdims)
 
 
 @by_numpy()
@@ -149,19 +150,19 @@ def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims:
     >>> nanargmin(np.array([1.0, np.nan, 2.0]))
     Array(0, dtype=int32)
     """
-    return _place("nanargmin", reductions.argmin, math.inf, a, axis, out, keepdims)
+    return _nan_arg_reduce("nanargmin", reductions.argmin, math.inf, a, axis, out, keepdims)
 
 
-def _place(
-    name: str, find: Found, fill: float, a: ArrayLike, axis: int | None, out: None, keepdims: bool | None
+def _nan_arg_reduce(
+    name: str, find: ReductionFunction, fill: float, a: ArrayLike, axis: int | None, out: None, keepdims: bool | None
 ) -> Array:
-    no_out(name, out)
-    x, strange = _without(name, a, fill)
+    reject_out(name, out)
+    x, strange = _replace_nan(name, a, fill)
     found = find(x, axis, keepdims=keepdims)
     if strange is None:
         return found
     nothing = reductions.all(strange, axis, keepdims=bool(keepdims))
-    return choose(nothing, like(found, -1), found)
+    return broadcast_select(nothing, literal_like(found, -1), found)
 
 
 # ------------------------------------------------------------------ means and variances
@@ -171,7 +172,7 @@ def _place(
 @at_once(arrays=1)
 def nanmean(
     a: ArrayLike,
-    axis: Axes = None,
+    axis: AxisLike = None,
     dtype: DTypeLike | None = None,
     out: None = None,
     keepdims: bool = False,
@@ -182,44 +183,44 @@ def nanmean(
     >>> nanmean(np.array([1.0, np.nan, 2.0]))
     Array(1.5, dtype=float32)
     """
-    no_out("nanmean", out)
-    x, over, mask, result = _checked("nanmean", a, axis, where, dtype)
+    reject_out("nanmean", out)
+    x, over, mask, result = _check_arguments("nanmean", a, axis, where, dtype)
     return _mean(x, mask, over=over, dtype=result, keepdims=bool(keepdims))
 
 
 @at_once
 def _mean(x: Array, where: Array | None, *, over: tuple[int, ...], dtype: DType | None, keepdims: bool) -> Array:
-    value, taking = _counted("nanmean", x, where)
+    value, taking = _replace_nan_with_mask("nanmean", x, where)
     return reductions.mean(value, over, dtype, keepdims=keepdims, where=taking)
 
 
-def _checked(
-    name: str, a: ArrayLike, axis: Axes, where: ArrayLike | None, dtype: DTypeLike | None
+def _check_arguments(
+    name: str, a: ArrayLike, axis: AxisLike, where: ArrayLike | None, dtype: DTypeLike | None
 ) -> tuple[Array, tuple[int, ...], Array | None, DType | None]:
-    x = as_array(operand(a, f"{name}: a"))
-    mask = None if where is None else as_array(operand(where, f"{name}: where"))
+    x = as_array(as_operand(a, f"{name}: a"))
+    mask = None if where is None else as_array(as_operand(where, f"{name}: where"))
     if mask is not None and mask.aval.dtype != dtypes.bool_:
         raise TypeError(f"{name}: where must be an array of bools, got {mask.aval}")
     result = None if dtype is None else dtypes.as_dtype(dtype, f"{name}: dtype")
     return x, reductions.axes(name, axis, x.aval.ndim), mask, result
 
 
-def _counted(name: str, a: Array, where: Array | None) -> tuple[Value, Array | None]:
+def _replace_nan_with_mask(name: str, a: Array, where: Array | None) -> tuple[Value, Array | None]:
     """`a` without NaN, and which of its elements count."""
-    x, strange = _without(name, a, 0)
+    x, strange = _replace_nan(name, a, 0)
     if strange is None:
         return x, where
     number = logical_not(strange)
     if where is None:
         return x, number
-    return basis.broadcast_to(x, broadcast_shapes(name, a.shape, where.shape)), logical_and(number, where)
+    return structural.broadcast_to(x, broadcast_operand_shapes(name, a.shape, where.shape)), logical_and(number, where)
 
 
 @by_numpy(spreading(root=False), replays=False, patient=False)
 @at_once(arrays=1)
 def nanvar(
     a: ArrayLike,
-    axis: Axes = None,
+    axis: AxisLike = None,
     dtype: DTypeLike | None = None,
     out: None = None,
     ddof: int = 0,
@@ -232,22 +233,22 @@ def nanvar(
     >>> nanvar(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float32)
     """
-    no_out("nanvar", out)
-    return _spread("nanvar", a, axis, dtype, ddof, keepdims, where, mean)
+    reject_out("nanvar", out)
+    return _nan_var_or_std("nanvar", a, axis, dtype, ddof, keepdims, where, mean)
 
 
-def _spread(
+def _nan_var_or_std(
     name: str,
     a: ArrayLike,
-    axis: Axes,
+    axis: AxisLike,
     dtype: DTypeLike | None,
     ddof: int,
     keepdims: bool,
     where: ArrayLike | None,
     mean: ArrayLike | None,
 ) -> Array:
-    x, over, mask, result = _checked(name, a, axis, where, dtype)
-    middle = None if mean is None else as_array(operand(mean, f"{name}: mean"))
+    x, over, mask, result = _check_arguments(name, a, axis, where, dtype)
+    middle = None if mean is None else as_array(as_operand(mean, f"{name}: mean"))
     root = name == "nanstd"
     return _var(x, mask, middle, over=over, dtype=result, ddof=ddof, keepdims=bool(keepdims), root=root)
 
@@ -264,7 +265,7 @@ def _var(
     keepdims: bool,
     root: bool,
 ) -> Array:
-    value, taking = _counted("nanvar", x, where)
+    value, taking = _replace_nan_with_mask("nanvar", x, where)
     out = reductions.var(value, over, dtype, None, ddof, keepdims, where=taking, mean=mean)
     return transcendental.sqrt(out) if root else out
 
@@ -273,7 +274,7 @@ def _var(
 @at_once(arrays=1)
 def nanstd(
     a: ArrayLike,
-    axis: Axes = None,
+    axis: AxisLike = None,
     dtype: DTypeLike | None = None,
     out: None = None,
     ddof: int = 0,
@@ -286,8 +287,8 @@ def nanstd(
     >>> nanstd(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float32)
     """
-    no_out("nanstd", out)
-    return _spread("nanstd", a, axis, dtype, ddof, keepdims, where, mean)
+    reject_out("nanstd", out)
+    return _nan_var_or_std("nanstd", a, axis, dtype, ddof, keepdims, where, mean)
 
 
 # ------------------------------------------------------------------ sums so far
@@ -300,7 +301,7 @@ def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = N
     >>> nancumsum(np.array([1.0, np.nan, 2.0])).tolist()
     [1.0, 1.0, 3.0]
     """
-    return reductions.cumsum(as_array(_without("nancumsum", a, 0)[0]), axis, dtype, out)
+    return reductions.cumsum(as_array(_replace_nan("nancumsum", a, 0)[0]), axis, dtype, out)
 
 
 @by_numpy()
@@ -311,4 +312,4 @@ def nancumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = 
     >>> nancumprod(np.array([3.0, np.nan, 2.0])).tolist()
     [3.0, 3.0, 6.0]
     """
-    return reductions.cumprod(as_array(_without("nancumprod", a, 1)[0]), axis, dtype, out)
+    return reductions.cumprod(as_array(_replace_nan("nancumprod", a, 1)[0]), axis, dtype, out)

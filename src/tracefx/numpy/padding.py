@@ -19,12 +19,14 @@ from tracefx.numpy.creation import array as array_of
 from tracefx.numpy.creation import linspace
 from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.indexing import getitem
-from tracefx.numpy.promoting import operand, retyped
+from tracefx.numpy.operand_promotion import as_operand, convert_dtype
 from tracefx.numpy.reductions import max, mean, min
 from tracefx.numpy.shapes import flip
-from tracefx.numpy.ufuncs import choose, round
-from tracefx.ops import arithmetic, basis, elementwise, shape
-from tracefx.ops.static import static_int
+from tracefx.numpy.ufuncs import broadcast_select, round
+from tracefx.ops import structural
+from tracefx.ops.elementwise import arithmetic, elementwise
+from tracefx.ops.shape import shape
+from tracefx.ops.static_integers import static_int
 from tracefx.transforms.vmap import vmap
 
 _REPEATING: Final = ("edge", "reflect", "symmetric", "wrap")
@@ -39,7 +41,7 @@ _OPTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "symmetric": "reflect_type",
     }
 )
-Sides: TypeAlias = ArrayLike | Sequence[ArrayLike] | Sequence[Sequence[ArrayLike]]
+SideValues: TypeAlias = ArrayLike | Sequence[ArrayLike] | Sequence[Sequence[ArrayLike]]
 Widths = list[tuple[int, int]]
 
 
@@ -51,9 +53,9 @@ def pad(
     pad_width: PadWidth,
     mode: str | Callable[..., Any] = "constant",
     *,
-    constant_values: Sides | None = None,
+    constant_values: SideValues | None = None,
     stat_length: PadWidth | None = None,
-    end_values: Sides | None = None,
+    end_values: SideValues | None = None,
     reflect_type: str | None = None,
     **kwargs: Any,
 ) -> Array:
@@ -77,7 +79,7 @@ def pad(
     """
     plain = constant_values is None and stat_length is None and end_values is None and reflect_type is None
     if plain and not kwargs and isinstance(mode, str):
-        return padded_by_mode(array, pad_width, mode)
+        return pad_by_mode(array, pad_width, mode)
     options = {
         "constant_values": constant_values,
         "stat_length": stat_length,
@@ -86,25 +88,25 @@ def pad(
     }
     given = {option: value for option, value in options.items() if value is not None}
     if callable(mode):
-        return _by_function(array, pad_width, mode, kwargs | given)
+        return _pad_by_function(array, pad_width, mode, kwargs | given)
     if kwargs:
         raise ValueError(f"pad: {', '.join(kwargs)} means nothing for mode {mode!r}")
-    return padded_by_mode(array, pad_width, mode, **given)  # type: ignore[arg-type]  # options of their types
+    return pad_by_mode(array, pad_width, mode, **given)  # type: ignore[arg-type]  # options of their types
 
 
 @by_numpy()
-def padded_by_mode(
+def pad_by_mode(
     array: ArrayLike,
     pad_width: PadWidth,
     mode: str,
     *,
-    constant_values: Sides | None = None,
+    constant_values: SideValues | None = None,
     stat_length: PadWidth | None = None,
-    end_values: Sides | None = None,
+    end_values: SideValues | None = None,
     reflect_type: str | None = None,
 ) -> Array:
     """`pad` by one of the modes with a name."""
-    x = operand(array, "pad: array")
+    x = as_operand(array, "pad: array")
     modes = ("constant", "empty", *_REPEATING, "linear_ramp", *_STATISTICS)
     if mode not in modes:
         raise ValueError(f"pad: mode must be {', '.join(map(repr, modes))}, got {mode!r}")
@@ -122,14 +124,16 @@ def padded_by_mode(
         raise ValueError(f"pad: reflect_type must be 'even' or 'odd', got {reflect_type!r}")
     if not x.aval.shape:
         return as_array(x)
-    widths = _widths("pad_width", x, pad_width)
+    widths = _normalize_widths("pad_width", x, pad_width)
     if mode in ("constant", "empty"):
-        return _with_constants(x, widths, 0 if constant_values is None else constant_values)
+        return _pad_constant(x, widths, 0 if constant_values is None else constant_values)
     if mode == "linear_ramp":
-        return _with_ramps(x, widths, 0 if end_values is None else end_values)
+        return _pad_linear_ramp(x, widths, 0 if end_values is None else end_values)
     if mode in _STATISTICS:
-        lengths = [(n, n) for n in x.aval.shape] if stat_length is None else _widths("stat_length", x, stat_length)
-        return _with_statistics(x, widths, lengths, _STATISTICS[mode])
+        lengths = (
+            [(n, n) for n in x.aval.shape] if stat_length is None else _normalize_widths("stat_length", x, stat_length)
+        )
+        return _pad_statistics(x, widths, lengths, _STATISTICS[mode])
     out = as_array(x)
     for axis, sides in enumerate(widths):
         if sides == (0, 0):
@@ -138,14 +142,14 @@ def padded_by_mode(
         if n == 0:
             raise ValueError(f"pad: axis {axis} of {x.aval} has no elements that mode {mode!r} could repeat")
         if reflect_type == "odd":
-            out = _oddly_reflected(out, axis, sides, 1 if mode == "symmetric" else 0)
+            out = _pad_odd_reflection(out, axis, sides, 1 if mode == "symmetric" else 0)
             continue
         places = np.pad(np.arange(n, dtype=np.int32), sides, mode)  # type: ignore[call-overload]  # one of the modes above
         out = getitem(out, (*[slice(None)] * axis, places))
     return out
 
 
-def _oddly_reflected(x: Array, axis: int, sides: tuple[int, int], doubled: int) -> Array:
+def _pad_odd_reflection(x: Array, axis: int, sides: tuple[int, int], doubled: int) -> Array:
     """`x` lengthened along an axis by twice its outermost element less the elements mirrored there.
 
     Segments as long as the axis alternate between the elements and twice the nearer outermost element less them, both
@@ -164,37 +168,39 @@ def _oddly_reflected(x: Array, axis: int, sides: tuple[int, int], doubled: int) 
 
     def along(numbers: NDArray) -> Value:
         line = from_numpy(numbers.reshape([-1 if i == axis else 1 for i in range(x.ndim)]), numbers.dtype)
-        return basis.broadcast_to(line, elements.shape)
+        return structural.broadcast_to(line, elements.shape)
 
-    first, end = [basis.broadcast_to(_edge(x, axis, side, 1), elements.shape) for side in (0, 1)]
-    edge = choose(along(segments < 0), first, end)
-    mirrored = choose(along(odd), arithmetic.sub(elementwise.add(edge, edge), elements), elements)
+    first, end = [structural.broadcast_to(_edge_elements(x, axis, side, 1), elements.shape) for side in (0, 1)]
+    edge = broadcast_select(along(segments < 0), first, end)
+    mirrored = broadcast_select(along(odd), arithmetic.sub(elementwise.add(edge, edge), elements), elements)
     turns = np.where(odd & (segments < 0), segments + 1, segments - odd)
-    rise = arithmetic.mul(retyped(along(turns.astype(np.int32)), x.dtype), arithmetic.sub(end, first))
-    return choose(along(turns == 0), mirrored, elementwise.add(mirrored, rise))
+    rise = arithmetic.mul(convert_dtype(along(turns.astype(np.int32)), x.dtype), arithmetic.sub(end, first))
+    return broadcast_select(along(turns == 0), mirrored, elementwise.add(mirrored, rise))
 
 
-def _by_function(array: ArrayLike, pad_width: PadWidth, function: Callable[..., Any], kwargs: dict[str, Any]) -> Array:
-    x = operand(array, "pad: array")
+def _pad_by_function(
+    array: ArrayLike, pad_width: PadWidth, function: Callable[..., Any], kwargs: dict[str, Any]
+) -> Array:
+    x = as_operand(array, "pad: array")
     if not x.aval.shape:
         return as_array(x)
-    widths = _widths("pad_width", x, pad_width)
-    out = _with_constants(x, widths, 0)
+    widths = _normalize_widths("pad_width", x, pad_width)
+    out = _pad_constant(x, widths, 0)
     for axis, sides in enumerate(widths):
-        lines = basis.move_axis(out, axis, out.ndim - 1)
+        lines = structural.move_axis(out, axis, out.ndim - 1)
         *others, n = lines.shape
 
         def changed(line: Array, axis: int = axis, sides: tuple[int, int] = sides) -> Array:
-            return as_array(operand(function(line, sides, axis, kwargs), "pad: what the function returns"))
+            return as_array(as_operand(function(line, sides, axis, kwargs), "pad: what the function returns"))
 
-        rows = vmap(changed)(basis.reshape(lines, (math.prod(others), n)))
+        rows = vmap(changed)(structural.reshape(lines, (math.prod(others), n)))
         if rows.ndim != 2:
             raise ValueError(f"pad: mode must return a line for each line, got {rows.aval.without_axis(0)}")
-        out = basis.move_axis(basis.reshape(rows, (*others, rows.shape[1])), out.ndim - 1, axis)
+        out = structural.move_axis(structural.reshape(rows, (*others, rows.shape[1])), out.ndim - 1, axis)
     return out
 
 
-def _widths(option: str, x: Value, given: int | Sequence[int] | Sequence[Sequence[int]]) -> Widths:
+def _normalize_widths(option: str, x: Value, given: int | Sequence[int] | Sequence[Sequence[int]]) -> Widths:
     if type(given) is int and given >= 0:
         return [(given, given)] * x.aval.ndim
     try:
@@ -209,13 +215,13 @@ def _widths(option: str, x: Value, given: int | Sequence[int] | Sequence[Sequenc
     return widths
 
 
-def _with_constants(x: Value, widths: Widths, constant_values: Sides) -> Array:
-    fill = retyped(_sides("constant_values", x, constant_values), x.aval.dtype, x.aval.weak_type)
+def _pad_constant(x: Value, widths: Widths, constant_values: SideValues) -> Array:
+    fill = convert_dtype(_side_values("constant_values", x, constant_values), x.aval.dtype, x.aval.weak_type)
     if fill.aval.size == 1:
-        fill = basis.reshape(fill, ()) if fill.aval.shape else fill
+        fill = structural.reshape(fill, ()) if fill.aval.shape else fill
         return shape.pad(x, fill, [(low, high, 0) for low, high in widths])
     ndim = x.aval.ndim
-    sides = basis.broadcast_to(fill, (ndim, 2))
+    sides = structural.broadcast_to(fill, (ndim, 2))
     for axis, (low, high) in enumerate(widths):
         for side, width in enumerate(((low, 0, 0), (0, high, 0))):
             if any(width):
@@ -224,16 +230,16 @@ def _with_constants(x: Value, widths: Widths, constant_values: Sides) -> Array:
     return as_array(x)
 
 
-def _framed(x: NDArray, fill: NDArray, widths: Widths) -> NDArray:
+def _pad_constant_by_numpy(x: NDArray, fill: NDArray, widths: Widths) -> NDArray:
     """NumPy's array with one number around it."""
     out = np.full([low + n + high for (low, high), n in zip(widths, x.shape, strict=True)], fill, x.dtype)
     out[tuple([slice(low, low + n) for (low, _), n in zip(widths, x.shape, strict=True)])] = x
     return out
 
 
-def _sides(option: str, x: Value, given: Sides) -> Value:
+def _side_values(option: str, x: Value, given: SideValues) -> Value:
     """Numbers for the sides of an array: one, a pair, or a pair for each axis."""
-    value = operand(array_of(given) if isinstance(given, Sequence) else given, f"pad: {option}")
+    value = as_operand(array_of(given) if isinstance(given, Sequence) else given, f"pad: {option}")
     if value.aval.size == 1:
         return value
     if (
@@ -247,45 +253,52 @@ def _sides(option: str, x: Value, given: Sides) -> Value:
     return value
 
 
-def _with_ramps(x: Value, widths: Widths, end_values: Sides) -> Array:
-    ends = basis.broadcast_to(_sides("end_values", x, end_values), (x.aval.ndim, 2))
+def _pad_linear_ramp(x: Value, widths: Widths, end_values: SideValues) -> Array:
+    ends = structural.broadcast_to(_side_values("end_values", x, end_values), (x.aval.ndim, 2))
 
     def ramp(x: Array, axis: int, side: int, width: int) -> Array:
-        edge = _edge(x, axis, side, 1)
+        edge = _edge_elements(x, axis, side, 1)
         rising = linspace(
-            ends[axis, side], basis.reshape(edge, _without(x, axis)), width, endpoint=False, dtype=x.dtype, axis=axis
+            ends[axis, side],
+            structural.reshape(edge, _shape_without_axis(x, axis)),
+            width,
+            endpoint=False,
+            dtype=x.dtype,
+            axis=axis,
         )
         return flip(rising, axis) if side else rising
 
-    return _lengthened(x, widths, ramp)
+    return _pad_each_axis(x, widths, ramp)
 
 
-def _with_statistics(x: Value, widths: Widths, lengths: Widths, function: Callable[..., Array]) -> Array:
+def _pad_statistics(x: Value, widths: Widths, lengths: Widths, function: Callable[..., Array]) -> Array:
     if 0 in [n for sides in lengths for n in sides]:
         raise ValueError("pad: there is nothing that a stat_length of 0, or of an axis without elements, could tell")
 
     def level(x: Array, axis: int, side: int, width: int) -> Array:
-        own = function(_edge(x, axis, side, builtins.min(lengths[axis][side], x.shape[axis])), axis, keepdims=True)
+        own = function(
+            _edge_elements(x, axis, side, builtins.min(lengths[axis][side], x.shape[axis])), axis, keepdims=True
+        )
         if dtypes.is_integer(x.dtype):
             own = round(own)
         sizes = [width if i == axis else n for i, n in enumerate(x.shape)]
-        return basis.broadcast_to(retyped(own, x.dtype, x.weak_type), tuple(sizes))
+        return structural.broadcast_to(convert_dtype(own, x.dtype, x.weak_type), tuple(sizes))
 
-    return _lengthened(x, widths, level)
+    return _pad_each_axis(x, widths, level)
 
 
-def _lengthened(x: Value, widths: Widths, made: Callable[[Array, int, int, int], Array]) -> Array:
+def _pad_each_axis(x: Value, widths: Widths, made: Callable[[Array, int, int, int], Array]) -> Array:
     """`x` with what `made(x, axis, side, width)` gives put at its sides, axis after axis."""
     out = as_array(x)
     for axis, sides in enumerate(widths):
         low, high = [[made(out, axis, side, width)] if width else [] for side, width in enumerate(sides)]
         if low or high:
-            parts = [as_array(retyped(part, out.dtype, out.weak_type)) for part in (*low, out, *high)]
+            parts = [as_array(convert_dtype(part, out.dtype, out.weak_type)) for part in (*low, out, *high)]
             out = shape.concatenate(parts, axis)
     return out
 
 
-def _edge(x: Array, axis: int, side: int, count: int) -> Array:
+def _edge_elements(x: Array, axis: int, side: int, count: int) -> Array:
     """The first (`side` 0) or last elements of each line along an axis."""
     n = x.shape[axis]
     if n < count:
@@ -293,5 +306,5 @@ def _edge(x: Array, axis: int, side: int, count: int) -> Array:
     return shape.slice_axis(x, n - count, n, axis) if side else shape.slice_axis(x, 0, count, axis)
 
 
-def _without(x: Array, axis: int) -> tuple[int, ...]:
+def _shape_without_axis(x: Array, axis: int) -> tuple[int, ...]:
     return (*x.shape[:axis], *x.shape[axis + 1 :])

@@ -16,14 +16,21 @@ from tracefx.core.values import from_numpy, to_numpy
 from tracefx.numpy.creation import zeros
 from tracefx.numpy.evaluated import NUMBERS, Kernel, by_numpy
 from tracefx.numpy.joining import concatenate
-from tracefx.numpy.promoting import broadcast_shapes, converted, inexact_dtype, operand, retyped
+from tracefx.numpy.operand_promotion import (
+    as_operand,
+    broadcast_operand_shapes,
+    convert_dtype,
+    inexact_dtype,
+    promote_dtypes,
+)
 from tracefx.numpy.reductions import sum
 from tracefx.numpy.shapes import atleast_1d, broadcast_to
 from tracefx.numpy.ufuncs import add, divide, multiply, negative
 from tracefx.numpy.updates import at
-from tracefx.ops import basis, shape
+from tracefx.ops import structural
 from tracefx.ops.casting import convert_host
-from tracefx.ops.static import static_int
+from tracefx.ops.shape import shape
+from tracefx.ops.static_integers import static_int
 from tracefx.transforms.at_once import at_once
 from tracefx.transforms.evaluations import Number
 from tracefx.transforms.scans import scan
@@ -32,18 +39,18 @@ from tracefx.transforms.scans import scan
 def _coefficients(name: str, *given: tuple[str, ArrayLike], inexact: bool = True) -> list[Array]:
     """Coefficients in one dtype, of floats or complex numbers unless others will do."""
     for what, x in given:
-        if not operand(x, f"{name}: {what}").aval.ndim:
-            raise ValueError(f"{name}: {what} must be a vector of coefficients, got {operand(x, name).aval}")
-    return _numbers(name, *[x for _, x in given], inexact=inexact)
+        if not as_operand(x, f"{name}: {what}").aval.ndim:
+            raise ValueError(f"{name}: {what} must be a vector of coefficients, got {as_operand(x, name).aval}")
+    return _promote_coefficients(name, *[x for _, x in given], inexact=inexact)
 
 
-def _numbers(name: str, *given: ArrayLike, inexact: bool = True) -> list[Array]:
-    values = converted(name, *given) if len(given) > 1 else [operand(given[0], name)]
+def _promote_coefficients(name: str, *given: ArrayLike, inexact: bool = True) -> list[Array]:
+    values = promote_dtypes(name, *given) if len(given) > 1 else [as_operand(given[0], name)]
     dtype, weak = values[0].aval.dtype, values[0].aval.weak_type
-    return [as_array(retyped(v, inexact_dtype(dtype) if inexact else dtype, weak)) for v in values]
+    return [as_array(convert_dtype(v, inexact_dtype(dtype) if inexact else dtype, weak)) for v in values]
 
 
-def _evaluating(p: ShapedArray, x: ShapedArray | Number, *, unroll: int = 16) -> Kernel | None:
+def _polyval_kernel(p: ShapedArray, x: ShapedArray | Number, *, unroll: int = 16) -> Kernel | None:
     """`polyval` at a number, by NumPy."""
     if isinstance(x, ShapedArray):
         return None
@@ -59,15 +66,15 @@ def _evaluating(p: ShapedArray, x: ShapedArray | Number, *, unroll: int = 16) ->
 
 
 @at_once(arrays=2)
-@by_numpy(_evaluating, arrays=2, numbers=True, among=NUMBERS, replays=False, patient=False)
+@by_numpy(_polyval_kernel, arrays=2, numbers=True, among=NUMBERS, replays=False, patient=False)
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     """The polynomial's value at `x`, by Horner's rule; `unroll` steps are put into one round of the compiled loop.
 
     >>> polyval(np.array([1, 0, 2]), 3)
     Array(11, dtype=int32)
     """
-    coefficients, at_ = _coefficients_and("polyval", p, x)
-    start = zeros(broadcast_shapes("polyval", coefficients.shape[1:], at_.shape), coefficients.dtype)
+    coefficients, at_ = _coefficients_and_points("polyval", p, x)
+    start = zeros(broadcast_operand_shapes("polyval", coefficients.shape[1:], at_.shape), coefficients.dtype)
     if coefficients.shape[0] <= unroll:
         out = start
         for i in range(coefficients.shape[0]):
@@ -76,10 +83,10 @@ def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
     return scan(lambda y, c: (add(multiply(y, at_), c), None), start, coefficients, unroll=unroll)[0]
 
 
-def _coefficients_and(name: str, p: ArrayLike, x: ArrayLike) -> tuple[Array, Array]:
-    if not operand(p, f"{name}: p").aval.ndim:
-        raise ValueError(f"{name}: p must be a vector of coefficients, got {operand(p, name).aval}")
-    coefficients, at_ = _numbers(name, p, x, inexact=False)
+def _coefficients_and_points(name: str, p: ArrayLike, x: ArrayLike) -> tuple[Array, Array]:
+    if not as_operand(p, f"{name}: p").aval.ndim:
+        raise ValueError(f"{name}: p must be a vector of coefficients, got {as_operand(p, name).aval}")
+    coefficients, at_ = _promote_coefficients(name, p, x, inexact=False)
     return coefficients, at_
 
 
@@ -91,7 +98,7 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
     [1, 1, 2]
     """
     x, y = _coefficients("polyadd", ("a1", a1), ("a2", a2), inexact=False)
-    return add(*_equally_long(x, y))
+    return add(*_pad_to_equal_length(x, y))
 
 
 @by_numpy(arrays=2)
@@ -102,10 +109,10 @@ def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
     [-1, 1, 2]
     """
     x, y = _coefficients("polysub", ("a1", a1), ("a2", a2), inexact=False)
-    return add(*_equally_long(x, negative(y)))
+    return add(*_pad_to_equal_length(x, negative(y)))
 
 
-def _equally_long(x: Array, y: Array) -> tuple[Array, Array]:
+def _pad_to_equal_length(x: Array, y: Array) -> tuple[Array, Array]:
     n = max(x.shape[0], y.shape[0])
     x, y = [concatenate([zeros((n - v.shape[0], *v.shape[1:]), v.dtype), v]) if v.shape[0] < n else v for v in (x, y)]
     return x, y
@@ -121,18 +128,18 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
     """
     x, y = _coefficients("polymul", ("a1", a1), ("a2", a2))
     if trim_leading_zeros and (x.size > 1 or y.size > 1):
-        x, y = _trimmed("polymul", x, 0.0), _trimmed("polymul", y, 0.0)
-    return _product(*[v if v.size else zeros(1, v.dtype) for v in (x, y)])
+        x, y = _trim_leading("polymul", x, 0.0), _trim_leading("polymul", y, 0.0)
+    return _polymul(*[v if v.size else zeros(1, v.dtype) for v in (x, y)])
 
 
 @at_once
-def _product(x: Array, y: Array) -> Array:
+def _polymul(x: Array, y: Array) -> Array:
     """All products of two coefficients, summed where their powers are the same: each row is one place further right."""
     m, n = x.size, y.size
     rows = multiply(shape.expand_dims(x, (1,)), y)
-    rows = shape.pad(rows, as_array(retyped(operand(0, "pad"), x.dtype)), [(0, 0, 0), (0, m, 0)])
-    skewed = shape.slice_axis(basis.reshape(rows, (m * (m + n),)), 0, m * (m + n - 1), 0)
-    return sum(basis.reshape(skewed, (m, m + n - 1)), 0, x.dtype)
+    rows = shape.pad(rows, as_array(convert_dtype(as_operand(0, "pad"), x.dtype)), [(0, 0, 0), (0, m, 0)])
+    skewed = shape.slice_axis(structural.reshape(rows, (m * (m + n),)), 0, m * (m + n - 1), 0)
+    return sum(structural.reshape(skewed, (m, m + n - 1)), 0, x.dtype)
 
 
 def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> tuple[Array, Array]:
@@ -151,11 +158,11 @@ def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> 
         quotient.append(factor)
         rest = at(rest)[k : k + n].add(negative(multiply(factor, divisor)))
     if trim_leading_zeros:
-        rest = _trimmed("polydiv", rest, math.sqrt(float(dtypes.finfo(rest.dtype).eps)))
+        rest = _trim_leading("polydiv", rest, math.sqrt(float(dtypes.finfo(rest.dtype).eps)))
     return shape.stack(quotient, 0) if quotient else zeros(1, rest.dtype), rest
 
 
-def _trimmed(name: str, x: Array, least: float) -> Array:
+def _trim_leading(name: str, x: Array, least: float) -> Array:
     """`x` without the numbers in front that are no larger than `least`."""
     try:
         large = np.flatnonzero(np.abs(to_numpy(x)) > least)
@@ -180,7 +187,7 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
         return x
     n = x.shape[0]
     falling = [math.perm(k, order) for k in range(n - 1, order - 1, -1)]
-    return multiply(shape.slice_axis(x, 0, max(0, n - order), 0), _constant(falling, x.dtype))
+    return multiply(shape.slice_axis(x, 0, max(0, n - order), 0), _constant_vector(falling, x.dtype))
 
 
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
@@ -192,11 +199,11 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     order = static_int("polyint", m, "m")
     if order < 0:
         raise ValueError(f"polyint: m must not be negative, got {order}; polyder differentiates")
-    operand(p, "polyint: p")
-    x, constants = _numbers("polyint", p, 0 if k is None else k)
+    as_operand(p, "polyint: p")
+    x, constants = _promote_coefficients("polyint", p, 0 if k is None else k)
     constants = atleast_1d(constants)
     if constants.size == 1:
-        constants = broadcast_to(basis.reshape(constants, (1,)), (order,))
+        constants = broadcast_to(structural.reshape(constants, (1,)), (order,))
     if constants.shape != (order,):
         raise ValueError(f"polyint: k must be a number or a vector of {order}, got {constants.aval}")
     if not order:
@@ -204,8 +211,8 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     n = x.shape[0] + order
     # The constant of a later integration has been integrated less often.
     falling = [math.perm(i, min(i, order)) for i in range(n - 1, -1, -1)]
-    return divide(concatenate([x, constants]), _constant(falling, x.dtype))
+    return divide(concatenate([x, constants]), _constant_vector(falling, x.dtype))
 
 
-def _constant(numbers: list[int], dtype: DType) -> Array:
+def _constant_vector(numbers: list[int], dtype: DType) -> Array:
     return from_numpy(convert_host(np.array(numbers, np.float64), dtype), dtype)

@@ -11,7 +11,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import ArrayLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import to_numpy
-from tracefx.numpy.promoting import operand
+from tracefx.numpy.operand_promotion import as_operand
 
 
 def get_printoptions() -> dict[str, Any]:
@@ -46,7 +46,7 @@ def array_repr(
     >>> array_repr(np.ones(2) / 3, precision=2)
     'Array([0.33, 0.33], dtype=float32)'
     """
-    x = operand(arr, "array_repr: arr")
+    x = as_operand(arr, "array_repr: arr")
     if dtypes.is_key(x.aval.dtype):  # NumPy would show the record that holds the words
         return repr(as_array(x))
     numbers = to_numpy(x)
@@ -62,7 +62,7 @@ def array_str(
     >>> array_str(np.ones(2) / 3, precision=2)
     '[0.33 0.33]'
     """
-    x = operand(a, "array_str: a")
+    x = as_operand(a, "array_str: a")
     if dtypes.is_key(x.aval.dtype):
         return str(as_array(x))
     return np.array_str(to_numpy(x), max_line_width, precision, suppress_small)

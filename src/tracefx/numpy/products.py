@@ -11,20 +11,21 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DTypeLike, NDArray
 from tracefx.core.handler import as_array
+from tracefx.numpy.dot_products import matmul
 from tracefx.numpy.evaluated import NUMBERS, Kernel, by_numpy
 from tracefx.numpy.joining import stack
-from tracefx.numpy.linear import matmul
-from tracefx.numpy.promoting import converted, operand
+from tracefx.numpy.operand_promotion import as_operand, promote_dtypes
 from tracefx.numpy.shapes import moveaxis
 from tracefx.numpy.ufuncs import conjugate, multiply, subtract
-from tracefx.ops import basis, shape
-from tracefx.ops.contraction import PrecisionLike
-from tracefx.ops.static import ShapeError, axis_of
+from tracefx.ops import structural
+from tracefx.ops.contractions.contraction import PrecisionLike
+from tracefx.ops.shape import shape
+from tracefx.ops.static_integers import ShapeError, canonicalize_axis
 
-Path: TypeAlias = list[tuple[int, ...]]
+ContractionPath: TypeAlias = list[tuple[int, ...]]
 
 
-def _crossing(
+def _cross_kernel(
     a: ShapedArray, b: ShapedArray, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Kernel | None:
     """`cross` of NumPy's vectors in space along the last axis."""
@@ -40,7 +41,7 @@ def _crossing(
     return kernel
 
 
-@by_numpy(_crossing, arrays=2, among=NUMBERS)
+@by_numpy(_cross_kernel, arrays=2, among=NUMBERS)
 def cross(
     a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Array:
@@ -52,7 +53,7 @@ def cross(
     """
     if axis is not None:
         axisa = axisb = axisc = axis
-    x, y = converted("cross", operand(a, "cross: a"), operand(b, "cross: b"))
+    x, y = promote_dtypes("cross", as_operand(a, "cross: a"), as_operand(b, "cross: b"))
     x, y = moveaxis(x, axisa, -1), moveaxis(y, axisb, -1)
     for v in (x, y):
         if v.shape[-1] not in (2, 3):
@@ -70,7 +71,7 @@ def _minor(a: Array, d: Array, b: Array, c: Array) -> Array:
     return subtract(multiply(a, d), multiply(b, c))
 
 
-def _spreading(a: ShapedArray, b: ShapedArray) -> Kernel | None:
+def _kron_kernel(a: ShapedArray, b: ShapedArray) -> Kernel | None:
     """`kron` of NumPy's arrays of one rank."""
     rank = a.ndim
     if rank != b.ndim or not rank:
@@ -80,20 +81,20 @@ def _spreading(a: ShapedArray, b: ShapedArray) -> Kernel | None:
     return lambda v, w: (v[odd] * w[even]).reshape(sizes)
 
 
-@by_numpy(_spreading, arrays=2, among=NUMBERS)
+@by_numpy(_kron_kernel, arrays=2, among=NUMBERS)
 def kron(a: ArrayLike, b: ArrayLike) -> Array:
     """The Kronecker product: `b` in the place of each element of `a`, multiplied by it.
 
     >>> kron(np.array([1, 10]), np.array([1, 2])).tolist()
     [1, 2, 10, 20]
     """
-    x, y = converted("kron", a, b)
+    x, y = promote_dtypes("kron", a, b)
     rank = max(x.aval.ndim, y.aval.ndim)
     if x.aval.ndim != y.aval.ndim:
         x, y = [shape.expand_dims(v, range(rank - v.aval.ndim)) for v in (x, y)]
     sizes = [m * n for m, n in zip(x.aval.shape, y.aval.shape, strict=True)]
     spread = shape.expand_dims(x, range(1, 2 * rank, 2)), shape.expand_dims(y, range(0, 2 * rank, 2))
-    return basis.reshape(multiply(*spread), sizes)
+    return structural.reshape(multiply(*spread), sizes)
 
 
 @by_numpy(arrays=2)
@@ -111,8 +112,8 @@ def vecdot(
     >>> vecdot(np.ones((5, 3)), np.ones(3)).shape
     (5,)
     """
-    x, y = [as_array(operand(v, f"vecdot: x{i + 1}")) for i, v in enumerate((x1, x2))]
-    x, y = [moveaxis(v, axis_of("vecdot", axis, v.ndim), -1) for v in (x, y)]
+    x, y = [as_array(as_operand(v, f"vecdot: x{i + 1}")) for i, v in enumerate((x1, x2))]
+    x, y = [moveaxis(v, canonicalize_axis("vecdot", axis, v.ndim), -1) for v in (x, y)]
     if x.shape[-1] != y.shape[-1]:
         raise ShapeError(f"vecdot: axis {axis} must have one size, got {x.aval} and {y.aval}")
     row, column = shape.expand_dims(conjugate(x), (x.ndim - 1,)), shape.expand_dims(y, (y.ndim,))
@@ -127,7 +128,7 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> matvec(np.ones((5, 2, 3)), np.ones(3)).shape
     (5, 2)
     """
-    x, y = _fitting("matvec", x1, x2, 2, 1, -1)
+    x, y = _contraction_operands("matvec", x1, x2, 2, 1, -1)
     return shape.squeeze(out := matmul(x, shape.expand_dims(y, (y.ndim,))), (out.ndim - 1,))
 
 
@@ -138,12 +139,14 @@ def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> vecmat(np.ones(3), np.ones((5, 3, 2))).shape
     (5, 2)
     """
-    x, y = _fitting("vecmat", x1, x2, 1, 2, -2)
+    x, y = _contraction_operands("vecmat", x1, x2, 1, 2, -2)
     return shape.squeeze(out := matmul(shape.expand_dims(conjugate(x), (x.ndim - 1,)), y), (out.ndim - 2,))
 
 
-def _fitting(name: str, x1: ArrayLike, x2: ArrayLike, least1: int, least2: int, axis: int) -> tuple[Array, Array]:
-    x, y = [as_array(operand(v, f"{name}: x{i + 1}")) for i, v in enumerate((x1, x2))]
+def _contraction_operands(
+    name: str, x1: ArrayLike, x2: ArrayLike, least1: int, least2: int, axis: int
+) -> tuple[Array, Array]:
+    x, y = [as_array(as_operand(v, f"{name}: x{i + 1}")) for i, v in enumerate((x1, x2))]
     if x.ndim < least1 or y.ndim < least2 or x.shape[-1] != y.shape[axis]:
         raise ShapeError(f"{name}: {x.aval} and {y.aval} do not fit: axis -1 and axis {axis} are summed over")
     return x, y
@@ -151,7 +154,7 @@ def _fitting(name: str, x1: ArrayLike, x2: ArrayLike, least1: int, least2: int, 
 
 def einsum_path(
     subscripts: Any, /, *operands: Any, optimize: bool | str | Sequence[tuple[int, ...]] = "auto"
-) -> tuple[Path, str]:
+) -> tuple[ContractionPath, str]:
     """An order in which an `einsum` is cheap, as tuples of the places of operands that are contracted next, and NumPy's
     account of what it costs.
 
@@ -159,16 +162,16 @@ def einsum_path(
     >>> path
     [(1, 2), (0, 1)]
     """
-    shapes = [_spare(x) for x in (subscripts, *operands)]
+    shapes = [_shape_only_array(x) for x in (subscripts, *operands)]
     how: Any = optimize if isinstance(optimize, bool | str) else ["einsum_path", *optimize]
     path, text = np.einsum_path(*shapes, optimize="optimal" if how == "auto" else how)
     return [tuple(each) for each in path[1:]], text
 
 
-def _spare(x: Any) -> Any:
+def _shape_only_array(x: Any) -> Any:
     """NumPy looks at shapes only, so one number stands for all of an array's."""
     return (
-        np.broadcast_to(np.float32(0), operand(x, "einsum_path: an operand").aval.shape)
+        np.broadcast_to(np.float32(0), as_operand(x, "einsum_path: an operand").aval.shape)
         if isinstance(x, Array | np.ndarray)
         else x
     )

@@ -16,7 +16,7 @@ from typing import Literal as Exactly
 import numpy as np
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, Axes
+from tracefx.core.array import Array, ArrayLike, AxisLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array
@@ -25,20 +25,29 @@ from tracefx.core.values import Value, as_value
 from tracefx.numpy.evaluated import ALL, by_numpy
 from tracefx.numpy.kernels import axes as axes
 from tracefx.numpy.kernels import counting, deviating, ranging, varying
-from tracefx.numpy.logic import truth
-from tracefx.numpy.promoting import broadcast_shapes, converted, inexact_dtype, no_out, operand, retyped, to_type
-from tracefx.numpy.ufuncs import choose, conjugate, like
-from tracefx.ops import arithmetic, comparison, cumulative, elementwise, powers, reduction, transcendental
-from tracefx.ops import complex as complex_numbers
-from tracefx.ops.basis import broadcast_in_dim, broadcast_to, full, reduce_sum, reshape, transpose
-from tracefx.ops.static import axis_of
+from tracefx.numpy.logic import convert_to_bool
+from tracefx.numpy.operand_promotion import (
+    as_operand,
+    broadcast_operand_shapes,
+    convert_dtype,
+    convert_operand,
+    inexact_dtype,
+    promote_dtypes,
+    reject_out,
+)
+from tracefx.numpy.ufuncs import broadcast_select, conjugate, literal_like
+from tracefx.ops.elementwise import arithmetic, comparison, elementwise, powers, transcendental
+from tracefx.ops.elementwise import complex as complex_numbers
+from tracefx.ops.reductions import cumulative, reduction
+from tracefx.ops.static_integers import canonicalize_axis
+from tracefx.ops.structural import broadcast_in_dim, broadcast_to, full_like_aval, reduce_sum, reshape, transpose
 
-_NARROW: Final = frozenset({dtypes.float16, dtypes.bfloat16})
-_SUMMED_AS_THEY_ARE: Final = frozenset({dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128})
+_HALF_PRECISION: Final = frozenset({dtypes.float16, dtypes.bfloat16})
+_ACCUMULATED_IN_OWN_DTYPE: Final = frozenset({dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128})
 Reduce = Callable[[Value, Sequence[int]], Array]
 
 
-def _kept(x: Array, shape: Sequence[int], over: Sequence[int], keepdims: bool) -> Array:
+def _restore_reduced_axes(x: Array, shape: Sequence[int], over: Sequence[int], keepdims: bool) -> Array:
     """The result with the reduced axes put back, if they are wanted."""
     if not keepdims:
         return x
@@ -46,34 +55,34 @@ def _kept(x: Array, shape: Sequence[int], over: Sequence[int], keepdims: bool) -
     return broadcast_in_dim(x, sizes, [i for i in range(len(shape)) if i not in over])
 
 
-def _masked(name: str, x: Value, where: ArrayLike | None, fill: Scalar) -> Value:
+def _apply_mask(name: str, x: Value, where: ArrayLike | None, fill: Scalar) -> Value:
     """`x` with `fill` where the mask does not hold."""
     if where is None:
         return x
-    mask = _mask(name, where)
-    shape = broadcast_shapes(name, x.aval.shape, mask.aval.shape)
+    mask = _mask_operand(name, where)
+    shape = broadcast_operand_shapes(name, x.aval.shape, mask.aval.shape)
     full = broadcast_to(x, shape) if x.aval.shape != shape else x
-    return choose(broadcast_to(mask, shape), full, Literal(fill, ShapedArray((), x.aval.dtype)))
+    return broadcast_select(broadcast_to(mask, shape), full, Literal(fill, ShapedArray((), x.aval.dtype)))
 
 
-def _mask(name: str, where: ArrayLike) -> Value:
-    mask = operand(where, f"{name}: where")
+def _mask_operand(name: str, where: ArrayLike) -> Value:
+    mask = as_operand(where, f"{name}: where")
     if mask.aval.dtype != dtypes.bool_:
         raise TypeError(f"{name}: where must be an array of bools, got {mask.aval}")
     return mask
 
 
-def _scalar(name: str, initial: ArrayLike, dtype: DType) -> Value:
-    value = to_type(initial, dtype, what=f"{name}: initial")
+def _initial_operand(name: str, initial: ArrayLike, dtype: DType) -> Value:
+    value = convert_operand(initial, dtype, what=f"{name}: initial")
     if value.aval.shape:
         raise ValueError(f"{name}: initial must have no axes, got {value.aval}")
     return value
 
 
-def _accumulated(
+def _sum_or_product(
     name: str,
     a: ArrayLike,
-    axis: Axes,
+    axis: AxisLike,
     dtype: DTypeLike | None,
     promote_integers: bool,
     out: None,
@@ -85,31 +94,31 @@ def _accumulated(
     identity: int,
 ) -> Array:
     """A sum or product: in the dtype asked for, or one wide enough for integers."""
-    x = operand(a, f"{name}: a")
+    x = as_operand(a, f"{name}: a")
     over = axes(name, axis, x.aval.ndim)
-    no_out(name, out)
+    reject_out(name, out)
     plain = dtype is None and initial is None and where is None and not keepdims
-    if plain and x.aval.dtype in _SUMMED_AS_THEY_ARE and not x.aval.weak_type:
+    if plain and x.aval.dtype in _ACCUMULATED_IN_OWN_DTYPE and not x.aval.weak_type:
         return reduce(x, over)
     if dtype is not None:
         result = dtypes.as_dtype(dtype, f"{name}: dtype")
     else:
         promoted = promote_integers or dtypes.is_bool(x.aval.dtype)
-        result = _accumulator(x.aval.dtype) if promoted else x.aval.dtype
-    x = retyped(x, dtypes.float32 if result in _NARROW else result)
+        result = _accumulator_dtype(x.aval.dtype) if promoted else x.aval.dtype
+    x = convert_dtype(x, dtypes.float32 if result in _HALF_PRECISION else result)
     if dtypes.is_bool(result):  # whose sum is whether any is true, and whose product is whether all are
-        x = retyped(x, dtypes.default_int())
-    total = reduce(_masked(name, x, where, identity), over)
+        x = convert_dtype(x, dtypes.default_int())
+    total = reduce(_apply_mask(name, x, where, identity), over)
     if initial is not None:
-        total = combine(_scalar(name, initial, x.aval.dtype), total)
-    return as_array(retyped(_kept(total, _shape(x, where), over, keepdims), result))
+        total = combine(_initial_operand(name, initial, x.aval.dtype), total)
+    return as_array(convert_dtype(_restore_reduced_axes(total, _masked_shape(x, where), over, keepdims), result))
 
 
-def _shape(x: Value, where: ArrayLike | None) -> Sequence[int]:
+def _masked_shape(x: Value, where: ArrayLike | None) -> Sequence[int]:
     return x.aval.shape if where is None else np.broadcast_shapes(x.aval.shape, as_value(where).aval.shape)
 
 
-def _accumulator(dtype: DType) -> DType:
+def _accumulator_dtype(dtype: DType) -> DType:
     """The dtype of sums: at least as wide as the default for integers and bools, for others their own."""
     if dtypes.is_bool(dtype):
         return dtypes.default_int()
@@ -122,7 +131,7 @@ def _accumulator(dtype: DType) -> DType:
 @by_numpy()
 def sum(
     a: ArrayLike,
-    axis: Axes = None,
+    axis: AxisLike = None,
     dtype: DTypeLike | None = None,
     out: None = None,
     keepdims: bool = False,
@@ -137,13 +146,13 @@ def sum(
     Array([3., 3.], dtype=float32)
     """
     how = dtype, promote_integers, out, keepdims, initial, where
-    return _accumulated("sum", a, axis, *how, reduce_sum, elementwise.add, 0)
+    return _sum_or_product("sum", a, axis, *how, reduce_sum, elementwise.add, 0)
 
 
 @by_numpy()
 def prod(
     a: ArrayLike,
-    axis: Axes = None,
+    axis: AxisLike = None,
     dtype: DTypeLike | None = None,
     out: None = None,
     keepdims: bool = False,
@@ -157,13 +166,13 @@ def prod(
     Array(24, dtype=int32)
     """
     how = dtype, promote_integers, out, keepdims, initial, where
-    return _accumulated("prod", a, axis, *how, reduction.reduce_prod, arithmetic.mul, 1)
+    return _sum_or_product("prod", a, axis, *how, reduction.reduce_prod, arithmetic.mul, 1)
 
 
 @by_numpy()
 def max(
     a: ArrayLike,
-    axis: Axes = None,
+    axis: AxisLike = None,
     out: None = None,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
@@ -174,13 +183,13 @@ def max(
     >>> max(np.arange(6).reshape(2, 3), axis=1)
     Array([2, 5], dtype=int32)
     """
-    return _extreme("max", a, axis, out, keepdims, initial, where, reduction.reduce_max, arithmetic.max)
+    return _max_or_min("max", a, axis, out, keepdims, initial, where, reduction.reduce_max, arithmetic.max)
 
 
 @by_numpy()
 def min(
     a: ArrayLike,
-    axis: Axes = None,
+    axis: AxisLike = None,
     out: None = None,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
@@ -191,13 +200,13 @@ def min(
     >>> min(np.arange(6).reshape(2, 3), axis=1)
     Array([0, 3], dtype=int32)
     """
-    return _extreme("min", a, axis, out, keepdims, initial, where, reduction.reduce_min, arithmetic.min)
+    return _max_or_min("min", a, axis, out, keepdims, initial, where, reduction.reduce_min, arithmetic.min)
 
 
-def _extreme(
+def _max_or_min(
     name: str,
     a: ArrayLike,
-    axis: Axes,
+    axis: AxisLike,
     out: None,
     keepdims: bool,
     initial: ArrayLike | None,
@@ -205,22 +214,22 @@ def _extreme(
     reduce: Reduce,
     combine: Callable[[ArrayLike, ArrayLike], Array],
 ) -> Array:
-    x = operand(a, f"{name}: a")
-    no_out(name, out)
+    x = as_operand(a, f"{name}: a")
+    reject_out(name, out)
     over = axes(name, axis, x.aval.ndim)
     if initial is None:
         if where is not None:
             raise ValueError(f"{name}: where needs initial, the result where no element takes part")
         if 0 in [x.aval.shape[i] for i in over]:
             raise ValueError(f"{name} of no elements: {x.aval} along axis {axis}; give initial, the result then")
-    x = retyped(x, x.aval.dtype)
-    found = reduce(_masked(name, x, where, _lowest(x.aval.dtype, name == "max")), over)
+    x = convert_dtype(x, x.aval.dtype)
+    found = reduce(_apply_mask(name, x, where, _extreme_identity(x.aval.dtype, name == "max")), over)
     if initial is not None:
-        found = combine(_scalar(name, initial, x.aval.dtype), found)
-    return _kept(found, _shape(x, where), over, keepdims)
+        found = combine(_initial_operand(name, initial, x.aval.dtype), found)
+    return _restore_reduced_axes(found, _masked_shape(x, where), over, keepdims)
 
 
-def _lowest(dtype: DType, least: bool) -> Scalar:
+def _extreme_identity(dtype: DType, least: bool) -> Scalar:
     """The element that never is the greatest (or, unless `least`, the least)."""
     if dtypes.is_bool(dtype):
         return not least
@@ -232,66 +241,68 @@ def _lowest(dtype: DType, least: bool) -> Scalar:
 
 
 @by_numpy(ranging)
-def ptp(a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = False) -> Array:
+def ptp(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False) -> Array:
     """The distance from the least to the greatest element.
 
     >>> ptp(np.arange(5))
     Array(4, dtype=int32)
     """
-    no_out("ptp", out)
+    reject_out("ptp", out)
     return arithmetic.sub(max(a, axis, keepdims=keepdims), min(a, axis, keepdims=keepdims))
 
 
 @by_numpy()
 def all(
-    a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
+    a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Array:
     """Whether every element is true (differs from 0).
 
     >>> all(np.array([1, 2, 0]))
     Array(False, dtype=bool)
     """
-    return _truth("all", a, axis, out, keepdims, where, reduction.reduce_and, True)
+    return _all_or_any("all", a, axis, out, keepdims, where, reduction.reduce_and, True)
 
 
 @by_numpy()
 def any(
-    a: ArrayLike, axis: Axes = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
+    a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Array:
     """Whether an element is true (differs from 0).
 
     >>> any(np.array([1, 2, 0]))
     Array(True, dtype=bool)
     """
-    return _truth("any", a, axis, out, keepdims, where, reduction.reduce_or, False)
+    return _all_or_any("any", a, axis, out, keepdims, where, reduction.reduce_or, False)
 
 
-def _truth(
+def _all_or_any(
     name: str,
     a: ArrayLike,
-    axis: Axes,
+    axis: AxisLike,
     out: None,
     keepdims: bool,
     where: ArrayLike | None,
     reduce: Reduce,
     identity: bool,
 ) -> Array:
-    no_out(name, out)
-    x = operand(a, f"{name}: a")
+    reject_out(name, out)
+    x = as_operand(a, f"{name}: a")
     over = axes(name, axis, x.aval.ndim)
-    x = retyped(x, dtypes.bool_)
-    return _kept(reduce(_masked(name, x, where, identity), over), _shape(x, where), over, keepdims)
+    x = convert_dtype(x, dtypes.bool_)
+    return _restore_reduced_axes(
+        reduce(_apply_mask(name, x, where, identity), over), _masked_shape(x, where), over, keepdims
+    )
 
 
 @by_numpy(counting, among=ALL)
-def count_nonzero(a: ArrayLike, axis: Axes = None, keepdims: bool = False) -> Array:
+def count_nonzero(a: ArrayLike, axis: AxisLike = None, keepdims: bool = False) -> Array:
     """How many elements differ from 0.
 
     >>> count_nonzero(np.array([1, 2, 0]))
     Array(2, dtype=int32)
     """
-    x = operand(a, "count_nonzero: a")
-    return sum(truth(x, "count_nonzero: a"), axis, keepdims=keepdims)
+    x = as_operand(a, "count_nonzero: a")
+    return sum(convert_to_bool(x, "count_nonzero: a"), axis, keepdims=keepdims)
 
 
 @by_numpy()
@@ -303,7 +314,7 @@ def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
     >>> argmax(np.array([1, 3, 3]))
     Array(1, dtype=int32)
     """
-    return _place("argmax", a, axis, out, bool(keepdims), reduction.argmax)
+    return _arg_reduce("argmax", a, axis, out, bool(keepdims), reduction.argmax)
 
 
 @by_numpy()
@@ -315,10 +326,10 @@ def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
     >>> argmin(np.array([3, 1, 1]))
     Array(1, dtype=int32)
     """
-    return _place("argmin", a, axis, out, bool(keepdims), reduction.argmin)
+    return _arg_reduce("argmin", a, axis, out, bool(keepdims), reduction.argmin)
 
 
-def _place(
+def _arg_reduce(
     name: str,
     a: ArrayLike,
     axis: int | None,
@@ -326,16 +337,16 @@ def _place(
     keepdims: bool,
     find: Callable[[ArrayLike, int, DTypeLike], Array],
 ) -> Array:
-    no_out(name, out)
-    x = operand(a, f"{name}: a")
+    reject_out(name, out)
+    x = as_operand(a, f"{name}: a")
     shape = x.aval.shape
-    along = 0 if axis is None else axis_of(name, axis, len(shape))
+    along = 0 if axis is None else canonicalize_axis(name, axis, len(shape))
     if axis is None:
         x = reshape(x, (x.aval.size,))
     if x.aval.shape[along] == 0:
         raise ValueError(f"{name} of no elements: {ShapedArray(shape, x.aval.dtype)} along axis {axis}")
     place = find(x, along, dtypes.default_int())
-    return _kept(place, shape, range(len(shape)) if axis is None else (along,), keepdims)
+    return _restore_reduced_axes(place, shape, range(len(shape)) if axis is None else (along,), keepdims)
 
 
 # ------------------------------------------------------------------ means and variances
@@ -348,24 +359,26 @@ def _mean_dtype(name: str, x: Value, dtype: DTypeLike | None) -> DType:
     return inexact_dtype(own)
 
 
-def _computed(result: DType) -> DType:
+def _computation_dtype(result: DType) -> DType:
     """The dtype in which a mean that ends in `result` is computed."""
-    return dtypes.float32 if result in _NARROW else result
+    return dtypes.float32 if result in _HALF_PRECISION else result
 
 
-def _count(name: str, x: Value, over: Sequence[int], where: ArrayLike | None, keepdims: bool) -> Value:
+def _count_elements(name: str, x: Value, over: Sequence[int], where: ArrayLike | None, keepdims: bool) -> Value:
     """How many elements each result is made of, in the dtype of `x`."""
     if where is None:
         count = math.prod(x.aval.shape[i] for i in over)
-        return to_type(count, x.aval.dtype)
-    mask = broadcast_to(_mask(name, where), broadcast_shapes(name, x.aval.shape, as_value(where).aval.shape))
+        return convert_operand(count, x.aval.dtype)
+    mask = broadcast_to(
+        _mask_operand(name, where), broadcast_operand_shapes(name, x.aval.shape, as_value(where).aval.shape)
+    )
     return sum(mask, tuple(over), x.aval.dtype, keepdims=keepdims)
 
 
 @by_numpy()
 def mean(
     a: ArrayLike,
-    axis: Axes = None,
+    axis: AxisLike = None,
     dtype: DTypeLike | None = None,
     out: None = None,
     keepdims: bool = False,
@@ -377,19 +390,19 @@ def mean(
     >>> mean(np.arange(4))
     Array(1.5, dtype=float32)
     """
-    no_out("mean", out)
-    x = operand(a, "mean: a")
+    reject_out("mean", out)
+    x = as_operand(a, "mean: a")
     over = axes("mean", axis, x.aval.ndim)
     result = _mean_dtype("mean", x, dtype)
-    x = retyped(x, _computed(result))
+    x = convert_dtype(x, _computation_dtype(result))
     total = sum(x, over, x.aval.dtype, keepdims=keepdims, where=where)  # in the dtype asked for, even int8
-    return as_array(retyped(arithmetic.div(total, _count("mean", x, over, where, keepdims)), result))
+    return as_array(convert_dtype(arithmetic.div(total, _count_elements("mean", x, over, where, keepdims)), result))
 
 
 @by_numpy(varying, patient=False)
 def var(
     a: ArrayLike,
-    axis: Axes = None,
+    axis: AxisLike = None,
     dtype: DTypeLike | None = None,
     out: None = None,
     ddof: int = 0,
@@ -406,10 +419,10 @@ def var(
     >>> var(np.arange(4))
     Array(1.25, dtype=float32)
     """
-    no_out("var", out)
+    reject_out("var", out)
     if correction is not None and ddof:
         raise ValueError(f"var: ddof {ddof} and correction {correction} mean the same; give one of them")
-    x = operand(a, "var: a")
+    x = as_operand(a, "var: a")
     over = axes("var", axis, x.aval.ndim)
     less = float(ddof if correction is None else correction)
     computed = _mean_dtype("var", x, dtype)
@@ -418,27 +431,31 @@ def var(
     if dtypes.is_complex(x.aval.dtype) and not dtypes.is_complex(computed):
         raise ValueError(f"var: dtype={dtype!r} is real, but a is {x.aval}; give a complex dtype or none")
     result = dtypes.real_dtype(computed) if dtype is None else computed
-    x = retyped(x, _computed(computed))
+    x = convert_dtype(x, _computation_dtype(computed))
     middle = (
-        _mean(x, over, keepdims=True, where=where) if mean is None else to_type(mean, x.aval.dtype, what="var: mean")
+        _mean(x, over, keepdims=True, where=where)
+        if mean is None
+        else convert_operand(mean, x.aval.dtype, what="var: mean")
     )
-    centered = arithmetic.sub(*_spread(x, middle))
+    centered = arithmetic.sub(*_broadcast_together(x, middle))
     if dtypes.is_complex(x.aval.dtype):
         squares = complex_numbers.real(arithmetic.mul(centered, conjugate(centered)))
     else:
         squares = powers.square(centered)
     total = sum(squares, over, keepdims=keepdims, where=where)
-    count = arithmetic.sub(_count("var", squares, over, where, keepdims), like(squares, less))
-    positive = comparison.gt(count, like(squares, 0.0))
-    divisor = count if where is None else choose(positive, count, like(squares, 1.0))  # nor has NaN a derivative
+    count = arithmetic.sub(_count_elements("var", squares, over, where, keepdims), literal_like(squares, less))
+    positive = comparison.gt(count, literal_like(squares, 0.0))
+    divisor = (
+        count if where is None else broadcast_select(positive, count, literal_like(squares, 1.0))
+    )  # nor has NaN a derivative
     quotient = arithmetic.div(total, divisor)
-    nan = like(squares, math.nan)
+    nan = literal_like(squares, math.nan)
     if positive.aval.shape != quotient.aval.shape:
         positive = broadcast_to(positive, quotient.aval.shape)
-    return as_array(retyped(choose(positive, quotient, nan), result))
+    return as_array(convert_dtype(broadcast_select(positive, quotient, nan), result))
 
 
-def _spread(x: Value, y: Value) -> tuple[Value, Value]:
+def _broadcast_together(x: Value, y: Value) -> tuple[Value, Value]:
     shape = np.broadcast_shapes(x.aval.shape, y.aval.shape)
     return broadcast_to(x, shape), broadcast_to(y, shape)
 
@@ -446,7 +463,7 @@ def _spread(x: Value, y: Value) -> tuple[Value, Value]:
 @by_numpy(deviating, patient=False)
 def std(
     a: ArrayLike,
-    axis: Axes = None,
+    axis: AxisLike = None,
     dtype: DTypeLike | None = None,
     out: None = None,
     ddof: int = 0,
@@ -467,7 +484,7 @@ def std(
 @overload
 def average(
     a: ArrayLike,
-    axis: Axes = None,
+    axis: AxisLike = None,
     weights: ArrayLike | None = None,
     returned: Exactly[False] = False,
     keepdims: bool = False,
@@ -475,7 +492,7 @@ def average(
 @overload
 def average(
     a: ArrayLike,
-    axis: Axes = None,
+    axis: AxisLike = None,
     weights: ArrayLike | None = None,
     *,
     returned: Exactly[True],
@@ -484,7 +501,7 @@ def average(
 @by_numpy()
 def average(
     a: ArrayLike,
-    axis: Axes = None,
+    axis: AxisLike = None,
     weights: ArrayLike | None = None,
     returned: bool = False,
     keepdims: bool = False,
@@ -498,13 +515,15 @@ def average(
     Array(2., dtype=float32)
     """
     if weights is None:
-        x = operand(a, "average: a")
+        x = as_operand(a, "average: a")
         out = mean(x, axis, keepdims=keepdims)
         if not returned:
             return out
         count = math.prod([x.aval.shape[i] for i in axes("average", axis, x.aval.ndim)])
-        return out, full(ShapedArray(out.aval.shape, out.aval.dtype), float(count))
-    x, w = [retyped(v, inexact_dtype(v.aval.dtype), v.aval.weak_type) for v in converted("average", a, weights)]
+        return out, full_like_aval(ShapedArray(out.aval.shape, out.aval.dtype), float(count))
+    x, w = [
+        convert_dtype(v, inexact_dtype(v.aval.dtype), v.aval.weak_type) for v in promote_dtypes("average", a, weights)
+    ]
     over = axes("average", axis, x.aval.ndim)
     if w.aval.shape != x.aval.shape:
         if axis is None or w.aval.shape != tuple([x.aval.shape[i] for i in over]):
@@ -528,8 +547,8 @@ def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None
     >>> cumsum(np.arange(4)).tolist()
     [0, 1, 3, 6]
     """
-    no_out("cumsum", out)
-    return _so_far("cumsum", a, axis, dtype, cumulative.cumsum)
+    reject_out("cumsum", out)
+    return _cumulative("cumsum", a, axis, dtype, cumulative.cumsum)
 
 
 @by_numpy()
@@ -539,25 +558,25 @@ def cumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = Non
     >>> cumprod(np.arange(1, 5)).tolist()
     [1, 2, 6, 24]
     """
-    no_out("cumprod", out)
-    return _so_far("cumprod", a, axis, dtype, cumulative.cumprod)
+    reject_out("cumprod", out)
+    return _cumulative("cumprod", a, axis, dtype, cumulative.cumprod)
 
 
-def _so_far(
+def _cumulative(
     name: str, a: ArrayLike, axis: int | None, dtype: DTypeLike | None, fold: Callable[[ArrayLike, int], Array]
 ) -> Array:
-    x = operand(a, f"{name}: a")
+    x = as_operand(a, f"{name}: a")
     if axis is None or not x.aval.shape:
         x = reshape(x, (x.aval.size,))
-    along = axis_of(name, 0 if axis is None else axis, x.aval.ndim)
+    along = canonicalize_axis(name, 0 if axis is None else axis, x.aval.ndim)
     if dtype is not None:
-        x = retyped(x, dtypes.as_dtype(dtype, f"{name}: dtype"))
+        x = convert_dtype(x, dtypes.as_dtype(dtype, f"{name}: dtype"))
     elif dtypes.is_bool(x.aval.dtype):
-        x = retyped(x, dtypes.default_int())
+        x = convert_dtype(x, dtypes.default_int())
     if dtypes.is_bool(x.aval.dtype):  # sums are logical or, products logical and: extremes of 0 and 1
         extreme = cumulative.cummax if fold is cumulative.cumsum else cumulative.cummin
-        return as_array(retyped(extreme(retyped(x, dtypes.int8), along), dtypes.bool_))
-    return fold(retyped(x, x.aval.dtype), along)
+        return as_array(convert_dtype(extreme(convert_dtype(x, dtypes.int8), along), dtypes.bool_))
+    return fold(convert_dtype(x, x.aval.dtype), along)
 
 
 amax = max

@@ -19,7 +19,7 @@ _ROOMS: Final[Mapping[str, str]] = MappingProxyType(
             "c_ diag_indices diag_indices_from index_exp indices ix_ mask_indices mgrid ogrid r_ "
             "ravel_multi_index s_ tril_indices tril_indices_from triu_indices triu_indices_from unravel_index"
         ),
-        "questions": "broadcast_shapes can_cast iscomplexobj isrealobj isscalar iterable ndim shape size",
+        "static_queries": "broadcast_shapes can_cast iscomplexobj isrealobj isscalar iterable ndim shape size",
         "printing": "array_repr array_str get_printoptions printoptions set_printoptions",
         "interchange": "from_dlpack frombuffer fromfile fromfunction fromiter fromstring load save savez",
         "float_parts": "frexp ldexp modf spacing",
@@ -27,26 +27,26 @@ _ROOMS: Final[Mapping[str, str]] = MappingProxyType(
         "integers": "bitwise_count gcd lcm packbits unpackbits",
         "differences": "cumulative_prod cumulative_sum diff ediff1d gradient trapezoid unwrap",
         "editing": "delete fill_diagonal insert put_along_axis resize trim_zeros",
-        "turning": "fliplr flipud rollaxis rot90",
-        "choosing": "choose piecewise select",
-        "convolving": "convolve correlate",
+        "rotation": "fliplr flipud rollaxis rot90",
+        "selection": "choose piecewise select",
+        "convolution": "convolve correlate",
         "products": "cross einsum_path kron matvec vecdot vecmat",
         "sequences": "diagflat geomspace logspace vander",
-        "correlations": "corrcoef cov",
-        "vectorizing": "apply_along_axis apply_over_axes frompyfunc ufunc vectorize",
+        "covariance": "corrcoef cov",
+        "vectorization": "apply_along_axis apply_over_axes frompyfunc ufunc vectorize",
         "window_functions": "bartlett blackman hamming hanning i0 kaiser",
         "polynomials": "polyadd polyder polydiv polyint polymul polysub polyval",
-        "fits": "poly polyfit roots",
+        "polynomial_fitting": "poly polyfit roots",
         "sorting": "argpartition argsort lexsort partition sort sort_complex",
         "searching": "digitize interp searchsorted",
-        "places": "argwhere compress extract flatnonzero nonzero place put",
+        "mask_selection": "argwhere compress extract flatnonzero nonzero place put",
         "sets": (
             "intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse unique_values"
         ),
         "quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
         "histograms": "bincount histogram histogram2d histogram_bin_edges histogramdd",
         "nan_reductions": "nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum nanvar",
-        "inspection": "__array_namespace_info__",
+        "array_api_info": "__array_namespace_info__",
         "views": "byteswap view",
     }
 )

@@ -15,21 +15,21 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import Tracer, as_array, evaluating
-from tracefx.core.kernels import quietly
+from tracefx.core.kernel_context import call_kernel
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.numpy.evaluated import NUMBERS, Kernel, by_numpy
 from tracefx.numpy.indexing import getitem, take
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.logic import greater, isnan, less
-from tracefx.numpy.promoting import converted, inexact, inexact_dtype, operand, retyped
+from tracefx.numpy.operand_promotion import as_operand, convert_dtype, inexact_dtype, promote_dtypes, to_inexact
 from tracefx.numpy.reductions import sum
-from tracefx.numpy.sorting import place_dtype
+from tracefx.numpy.sorting import index_dtype
 from tracefx.numpy.ufuncs import (
     absolute,
     add,
-    choose,
+    broadcast_select,
     clip,
-    like,
+    literal_like,
     maximum,
     multiply,
     remainder,
@@ -38,32 +38,35 @@ from tracefx.numpy.ufuncs import (
     where,
 )
 from tracefx.numpy.updates import at
-from tracefx.ops import arithmetic, basis, bitwise, comparison, elementwise, filling, selection, shape, sorting
-from tracefx.ops import complex as complex_numbers
+from tracefx.ops import structural
+from tracefx.ops.elementwise import arithmetic, bitwise, comparison, elementwise, selection
+from tracefx.ops.elementwise import complex as complex_numbers
+from tracefx.ops.indexing import sorting
+from tracefx.ops.shape import array_creation, shape
 from tracefx.transforms.at_once import at_once
 from tracefx.transforms.evaluations import Number
 from tracefx.transforms.loops import fori_loop
 
-Bounds: TypeAlias = tuple[Array, Array]
-Step: TypeAlias = Callable[[ArrayLike, Bounds], Bounds]
-Loop: TypeAlias = Callable[[int, Step, Bounds], Bounds]
-Search: TypeAlias = Callable[[Array, Array, bool, DType], Array]
-FEW: Final = 16
+SearchBounds: TypeAlias = tuple[Array, Array]
+SearchStep: TypeAlias = Callable[[ArrayLike, SearchBounds], SearchBounds]
+SearchLoop: TypeAlias = Callable[[int, SearchStep, SearchBounds], SearchBounds]
+SearchFunction: TypeAlias = Callable[[Array, Array, bool, DType], Array]
+COMPARE_ALL_LIMIT: Final = 16
 """Up to how many elements comparing all takes no longer than a loop."""
-_NUMPYS: Final = frozenset(map(np.dtype, ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")))
+_NUMPY_DTYPES: Final = frozenset(map(np.dtype, ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")))
 """The dtypes whose arrays NumPy searches as we do."""
 
 # ------------------------------------------------------------------ order, as sorting has it
 
 
-def _keys(x: Value) -> list[Value]:
+def _sort_keys(x: Value) -> list[Value]:
     return [complex_numbers.real(x), complex_numbers.imag(x)] if dtypes.is_complex(x.aval.dtype) else [x]
 
 
-def _before(x: Value, y: Value, strictly: bool) -> Array:
+def _precedes(x: Value, y: Value, strictly: bool) -> Array:
     """Whether `x` stands before `y` in sorted order, or may; NaN is greater than all numbers and equal to itself."""
     found: Array | None = None
-    for a, b in zip(reversed(_keys(x)), reversed(_keys(y)), strict=True):
+    for a, b in zip(reversed(_sort_keys(x)), reversed(_sort_keys(y)), strict=True):
         floats = dtypes.is_float(a.aval.dtype)
         if found is None and not strictly:
             less = comparison.le(a, b)
@@ -85,17 +88,17 @@ def _before(x: Value, y: Value, strictly: bool) -> Array:
 # ------------------------------------------------------------------ searchsorted
 
 
-def _searching(
+def _searchsorted_kernel(
     a: ShapedArray, v: ShapedArray | Number, side: Exactly["left", "right"] = "left", *given: object, **options: object
 ) -> Kernel | None:
     """`searchsorted` in NumPy's arrays."""
     if given or options:
         return None
-    places = place_dtype(a.size)
+    places = index_dtype(a.size)
     return lambda x, y: x.searchsorted(y, side).astype(places)
 
 
-@by_numpy(_searching, arrays=2, numbers=True, among=NUMBERS, replays=False)
+@by_numpy(_searchsorted_kernel, arrays=2, numbers=True, among=NUMBERS, replays=False)
 def searchsorted(
     a: ArrayLike,
     v: ArrayLike,
@@ -116,100 +119,103 @@ def searchsorted(
     >>> searchsorted(np.array([1, 3, 5]), np.array([0, 3, 9]))
     Array([0, 1, 3], dtype=int32)
     """
-    values = converted("searchsorted", a, v)
+    values = promote_dtypes("searchsorted", a, v)
     if sorter is not None:
-        values[0] = getitem(as_array(values[0]), as_array(operand(sorter, "searchsorted: sorter")))
+        values[0] = getitem(as_array(values[0]), as_array(as_operand(sorter, "searchsorted: sorter")))
     x, y = values
     if x.aval.ndim != 1:
         raise ValueError(f"searchsorted: a must be a vector, got {x.aval}")
     if side not in ("left", "right"):
         raise ValueError(f"searchsorted: side must be 'left' or 'right', got {side!r}")
-    search = _METHODS.get(method)
+    search = _SEARCH_FUNCTIONS.get(method)
     if search is None:
-        raise ValueError(f"searchsorted: method must be one of {', '.join(_METHODS)}, got {method!r}")
+        raise ValueError(f"searchsorted: method must be one of {', '.join(_SEARCH_FUNCTIONS)}, got {method!r}")
     n = x.aval.size
-    dtype = place_dtype(n)
+    dtype = index_dtype(n)
     if not n:
-        return basis.full(ShapedArray(y.aval.shape, dtype), 0)
+        return structural.full_like_aval(ShapedArray(y.aval.shape, dtype), 0)
     if evaluating() and type(x) is ConcreteArray and not isinstance(y, Tracer):
-        if x.aval.dtype in _NUMPYS:
-            return quietly(_known, x.numpy(), to_numpy(y), side, dtype)
-        search = _METHODS["scan_unrolled"]
-    elif method == "scan" and n <= FEW:
-        search = _METHODS["compare_all"]
+        if x.aval.dtype in _NUMPY_DTYPES:
+            return call_kernel(_searchsorted_by_numpy, x.numpy(), to_numpy(y), side, dtype)
+        search = _SEARCH_FUNCTIONS["scan_unrolled"]
+    elif method == "scan" and n <= COMPARE_ALL_LIMIT:
+        search = _SEARCH_FUNCTIONS["compare_all"]
     # Places have no derivative, which loops need not find out.
     return search(selection.stop_gradient(x), selection.stop_gradient(y), side == "left", dtype)
 
 
-def _known(x: NDArray, y: NDArray, side: str, dtype: DType) -> Array:
+def _searchsorted_by_numpy(x: NDArray, y: NDArray, side: str, dtype: DType) -> Array:
     found = np.asarray(np.searchsorted(x, y, "left" if side == "left" else "right")).astype(dtype)
     return ConcreteArray(ShapedArray(found.shape, dtype), found)
 
 
-def _halved(loop: Loop, x: Array, y: Array, left: bool, dtype: DType) -> Array:
+def _binary_search(loop: SearchLoop, x: Array, y: Array, left: bool, dtype: DType) -> Array:
     """The place is above `low`, unless it is 0, and at most `high`; elements in the middle are asked on which side."""
     n = x.aval.size
 
-    def narrowed(_: ArrayLike, bounds: Bounds) -> Bounds:
+    def narrowed(_: ArrayLike, bounds: SearchBounds) -> SearchBounds:
         low, high = bounds
-        middle = arithmetic.div(elementwise.add(low, high), like(low, 2))
-        lower = _before(y, take(x, middle, mode="clip"), strictly=not left)
-        return choose(lower, low, middle), choose(lower, middle, high)
+        middle = arithmetic.div(elementwise.add(low, high), literal_like(low, 2))
+        lower = _precedes(y, take(x, middle, mode="clip"), strictly=not left)
+        return broadcast_select(lower, low, middle), broadcast_select(lower, middle, high)
 
-    start = basis.full(ShapedArray(y.aval.shape, dtype), 0), basis.full(ShapedArray(y.aval.shape, dtype), n)
+    start = (
+        structural.full_like_aval(ShapedArray(y.aval.shape, dtype), 0),
+        structural.full_like_aval(ShapedArray(y.aval.shape, dtype), n),
+    )
     return loop(n.bit_length(), narrowed, start)[1]
 
 
-def _in_a_loop(times: int, step: Step, start: Bounds) -> Bounds:
+def _run_as_loop(times: int, step: SearchStep, start: SearchBounds) -> SearchBounds:
     return fori_loop(0, times, step, start)
 
 
-def _one_by_one(times: int, step: Step, start: Bounds) -> Bounds:
+def _run_unrolled(times: int, step: SearchStep, start: SearchBounds) -> SearchBounds:
     for _ in range(times):
         start = step(0, start)
     return start
 
 
-def _among_all(x: Array, y: Array, left: bool, dtype: DType) -> Array:
+def _compare_all(x: Array, y: Array, left: bool, dtype: DType) -> Array:
     """How many elements stand before."""
     shape = (x.aval.size, *y.aval.shape)
-    rows, columns = basis.broadcast_in_dim(x, shape, (0,)), basis.broadcast_to(y, shape)
-    return sum(_before(rows, columns, strictly=left), 0, dtype)
+    rows, columns = structural.broadcast_in_dim(x, shape, (0,)), structural.broadcast_to(y, shape)
+    return sum(_precedes(rows, columns, strictly=left), 0, dtype)
 
 
-def _sorted_together(x: Array, y: Array, left: bool, dtype: DType) -> Array:
+def _search_by_sorting(x: Array, y: Array, left: bool, dtype: DType) -> Array:
     """The rank among all, less that among the elements of `y`."""
-    flat = basis.reshape(y, (y.aval.size,))
+    flat = structural.reshape(y, (y.aval.size,))
     n, m = x.aval.size, y.aval.size
     if left:
         among = shape.slice_axis(_ranks(concatenate([flat, x]), dtype), 0, m, 0)
     else:
         among = shape.slice_axis(_ranks(concatenate([x, flat]), dtype), n, n + m, 0)
-    return basis.reshape(arithmetic.sub(among, _ranks(flat, dtype)), y.aval.shape)
+    return structural.reshape(arithmetic.sub(among, _ranks(flat, dtype)), y.aval.shape)
 
 
 def _ranks(x: Array, dtype: DType) -> Array:
-    numbers = filling.iota(dtype, x.aval.size)
+    numbers = array_creation.iota(dtype, x.aval.size)
     _, order = sorting.sort_key_val(x, numbers)
     return at(numbers)[order].set(numbers, unique_indices=True)
 
 
-_METHODS: Final[Mapping[str, Search]] = MappingProxyType(
+_SEARCH_FUNCTIONS: Final[Mapping[str, SearchFunction]] = MappingProxyType(
     {
-        "scan": functools.partial(_halved, _in_a_loop),
-        "scan_unrolled": functools.partial(_halved, _one_by_one),
-        "sort": _sorted_together,
-        "compare_all": _among_all,
+        "scan": functools.partial(_binary_search, _run_as_loop),
+        "scan_unrolled": functools.partial(_binary_search, _run_unrolled),
+        "sort": _search_by_sorting,
+        "compare_all": _compare_all,
     }
 )
 
 
-def _binning(
+def _digitize_kernel(
     x: ShapedArray | Number, bins: ShapedArray, right: bool = False, *, method: str | None = None
 ) -> Kernel | None:
     """`digitize` of NumPy's arrays."""
     side: Exactly["left", "right"] = "left" if right else "right"
-    n, places = bins.size, place_dtype(bins.size)
+    n, places = bins.size, index_dtype(bins.size)
     if not isinstance(x, ShapedArray) or not n:
         return None
 
@@ -222,7 +228,7 @@ def _binning(
     return kernel
 
 
-@by_numpy(_binning, arrays=2, among=NUMBERS, replays=False)
+@by_numpy(_digitize_kernel, arrays=2, among=NUMBERS, replays=False)
 def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None) -> Array:
     """The number of the bin that every element of `x` falls into: 0 before the first edge, `len(bins)` after the last.
 
@@ -232,22 +238,22 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
     >>> digitize(np.array([0.5, 1.0, 9.0]), np.array([1.0, 2.0]))
     Array([0, 1, 2], dtype=int32)
     """
-    value, edges = as_array(operand(x, "digitize: x")), as_array(operand(bins, "digitize: bins"))
+    value, edges = as_array(as_operand(x, "digitize: x")), as_array(as_operand(bins, "digitize: bins"))
     if edges.aval.ndim != 1:
         raise ValueError(f"digitize: bins must be a vector, got {edges.aval}")
     n = edges.aval.size
     if not n:
-        return basis.full(ShapedArray(value.aval.shape, dtypes.default_int()), 0)
+        return structural.full_like_aval(ShapedArray(value.aval.shape, dtypes.default_int()), 0)
     side, how = "left" if right else "right", method or "scan"
 
     def descending() -> Array:
         found = searchsorted(shape.rev(edges, (0,)), value, side, method=how)
-        return arithmetic.sub(like(found, n), found)
+        return arithmetic.sub(literal_like(found, n), found)
 
-    ascends = _before(getitem(edges, 0), getitem(edges, -1), strictly=False)
+    ascends = _precedes(getitem(edges, 0), getitem(edges, -1), strictly=False)
     if type(ascends) is ConcreteArray:
         return searchsorted(edges, value, side, method=how) if ascends else descending()
-    return choose(ascends, searchsorted(edges, value, side, method=how), descending())
+    return broadcast_select(ascends, searchsorted(edges, value, side, method=how), descending())
 
 
 # ------------------------------------------------------------------ interpolation
@@ -271,8 +277,8 @@ def interp(
     >>> interp(np.array([0.5, 3.0]), np.array([0.0, 1.0]), np.array([10.0, 20.0])).tolist()
     [15.0, 20.0]
     """
-    places, points = all_inexact_apart("interp", x, xp)
-    values = inexact(fp, "interp: fp")
+    places, points = promote_dtypes_inexact("interp", x, xp)
+    values = to_inexact(fp, "interp: fp")
     for name, end in (("left", left), ("right", right)):
         if isinstance(end, str) and end != "extrapolate":
             raise ValueError(f"interp: {name} must be a value or 'extrapolate', got {end!r}")
@@ -282,16 +288,20 @@ def interp(
         )
     if dtypes.is_complex(places.aval.dtype):
         raise ValueError(f"interp: x must be of real numbers, got {places.aval}")
-    length = None if period is None else as_array(retyped(operand(period, "interp: period"), places.aval.dtype))
+    length = (
+        None if period is None else as_array(convert_dtype(as_operand(period, "interp: period"), places.aval.dtype))
+    )
     if length is not None and length.shape:
         raise ValueError(f"interp: period must be a number, got {length.aval}")
-    first, last = [None if e is None or isinstance(e, str) else as_array(operand(e, "interp")) for e in (left, right)]
+    first, last = [
+        None if e is None or isinstance(e, str) else as_array(as_operand(e, "interp")) for e in (left, right)
+    ]
     open_ends = isinstance(left, str), isinstance(right, str)
-    return _between(as_array(places), as_array(points), as_array(values), first, last, length, open_ends=open_ends)
+    return _interpolate(as_array(places), as_array(points), as_array(values), first, last, length, open_ends=open_ends)
 
 
 @at_once
-def _between(
+def _interpolate(
     x: Array,
     knots: Array,
     heights: Array,
@@ -314,9 +324,9 @@ def _between(
     before = maximum(subtract(after, 1), 0)
     x0, y0 = take(knots, before, mode="clip"), take(heights, before, mode="clip")
     run, rise = subtract(take(knots, after, mode="clip"), x0), subtract(take(heights, after, mode="clip"), y0)
-    level = comparison.eq(run, basis.full(run.aval, 0))
-    slope = multiply(true_divide(subtract(x, x0), choose(level, 1, run)), rise)
-    found = choose(level, y0, add(y0, slope))
+    level = comparison.eq(run, structural.full_like_aval(run.aval, 0))
+    slope = multiply(true_divide(subtract(x, x0), broadcast_select(level, 1, run)), rise)
+    found = broadcast_select(level, y0, add(y0, slope))
     if period is not None:
         return found
     if not open_ends[0]:
@@ -326,8 +336,8 @@ def _between(
     return found
 
 
-def all_inexact_apart(name: str, *args: ArrayLike) -> list[Value]:
+def promote_dtypes_inexact(name: str, *args: ArrayLike) -> list[Value]:
     """Operands in the float or complex dtype in which they meet, each in its own shape."""
-    values = converted(name, *args)
+    values = promote_dtypes(name, *args)
     dtype, weak = values[0].aval.dtype, values[0].aval.weak_type
-    return values if dtypes.is_inexact(dtype) else [retyped(v, inexact_dtype(dtype), weak) for v in values]
+    return values if dtypes.is_inexact(dtype) else [convert_dtype(v, inexact_dtype(dtype), weak) for v in values]

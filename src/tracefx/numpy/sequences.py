@@ -8,13 +8,13 @@ from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.numpy.creation import linspace
 from tracefx.numpy.diagonals import diag
-from tracefx.numpy.kinds import result_type
-from tracefx.numpy.promoting import inexact_dtype, operand, retyped, to_type
+from tracefx.numpy.dtype_routines import result_type
+from tracefx.numpy.operand_promotion import as_operand, convert_dtype, convert_operand, inexact_dtype
 from tracefx.numpy.shapes import moveaxis, ravel
 from tracefx.numpy.transcendentals import log10
 from tracefx.numpy.ufuncs import divide, multiply, power, sign
-from tracefx.ops import shape
-from tracefx.ops.static import static_int
+from tracefx.ops.shape import shape
+from tracefx.ops.static_integers import static_int
 from tracefx.transforms.at_once import at_once
 
 
@@ -33,12 +33,16 @@ def logspace(
     >>> logspace(0, 2, 3).tolist()
     [1.0, 10.0, 100.0]
     """
-    new = _dtype("logspace", start, stop, dtype)
+    new = _inexact_result_dtype("logspace", start, stop, dtype)
     computed = inexact_dtype(new)
     powers = linspace(
-        _as(start, computed, "logspace: start"), _as(stop, computed, "logspace: stop"), num, endpoint, axis=axis
+        _as_array_of_dtype(start, computed, "logspace: start"),
+        _as_array_of_dtype(stop, computed, "logspace: stop"),
+        num,
+        endpoint,
+        axis=axis,
     )
-    return as_array(retyped(power(operand(base, "logspace: base"), powers), new))
+    return as_array(convert_dtype(power(as_operand(base, "logspace: base"), powers), new))
 
 
 def geomspace(
@@ -54,23 +58,26 @@ def geomspace(
     >>> geomspace(1, 100, 3).tolist()
     [1.0, 10.0, 100.0]
     """
-    new = _dtype("geomspace", start, stop, dtype)
+    new = _inexact_result_dtype("geomspace", start, stop, dtype)
     computed = inexact_dtype(new)
-    first, last = _as(start, computed, "geomspace: start"), _as(stop, computed, "geomspace: stop")
+    first, last = (
+        _as_array_of_dtype(start, computed, "geomspace: start"),
+        _as_array_of_dtype(stop, computed, "geomspace: stop"),
+    )
     signs = sign(first)
     exponents = log10(divide(first, signs)), log10(divide(last, signs))
     out = multiply(signs, logspace(*exponents, num, endpoint, 10.0, computed))
-    return as_array(retyped(moveaxis(out, 0, axis), new))
+    return as_array(convert_dtype(moveaxis(out, 0, axis), new))
 
 
-def _dtype(name: str, start: ArrayLike, stop: ArrayLike, dtype: DTypeLike | None) -> dtypes.DType:
+def _inexact_result_dtype(name: str, start: ArrayLike, stop: ArrayLike, dtype: DTypeLike | None) -> dtypes.DType:
     for what, x in (("start", start), ("stop", stop)):
-        operand(x, f"{name}: {what}")  # a name of a dtype is no number, though `result_type` takes it
+        as_operand(x, f"{name}: {what}")  # a name of a dtype is no number, though `result_type` takes it
     return inexact_dtype(result_type(start, stop)) if dtype is None else dtypes.as_dtype(dtype, f"{name}: dtype")
 
 
-def _as(x: ArrayLike, dtype: dtypes.DType, what: str) -> Array:
-    return as_array(to_type(x, dtype, what=what))
+def _as_array_of_dtype(x: ArrayLike, dtype: dtypes.DType, what: str) -> Array:
+    return as_array(convert_operand(x, dtype, what=what))
 
 
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:
@@ -81,7 +88,7 @@ def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Arra
     >>> vander(np.array([1, 2, 3])).tolist()
     [[1, 1, 1], [4, 2, 1], [9, 3, 1]]
     """
-    value = operand(x, "vander: x")
+    value = as_operand(x, "vander: x")
     if value.aval.ndim != 1:
         raise ValueError(f"vander: x must be a vector, got {value.aval}")
     count = value.aval.size if N is None else static_int("vander", N, "N")
@@ -105,4 +112,4 @@ def diagflat(v: ArrayLike, k: int = 0) -> Array:
     >>> diagflat(np.array([[1, 2]])).tolist()
     [[1, 0], [0, 2]]
     """
-    return diag(ravel(operand(v, "diagflat: v")), k)
+    return diag(ravel(as_operand(v, "diagflat: v")), k)

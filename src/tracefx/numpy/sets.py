@@ -18,26 +18,30 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.handler import as_array, evaluating
-from tracefx.core.kernels import quietly
+from tracefx.core.kernel_context import call_kernel
 from tracefx.core.values import ConcreteArray, from_numpy, to_numpy
 from tracefx.numpy.creation import zeros
 from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.indexing import getitem, take
 from tracefx.numpy.joining import concatenate
 from tracefx.numpy.logic import isnan
-from tracefx.numpy.places import filled_up, flat_places, known, static_size
-from tracefx.numpy.promoting import converted, operand, retyped
+from tracefx.numpy.mask_selection import concrete_values, fill_tail, flat_nonzero_indices, static_size
+from tracefx.numpy.operand_promotion import as_operand, convert_dtype, promote_dtypes
 from tracefx.numpy.reductions import any, cumsum
 from tracefx.numpy.searching import searchsorted
 from tracefx.numpy.shapes import moveaxis
 from tracefx.numpy.sorting import lexsort
-from tracefx.numpy.ufuncs import choose, like
+from tracefx.numpy.ufuncs import broadcast_select, literal_like
 from tracefx.numpy.updates import at
-from tracefx.ops import arithmetic, basis, bitwise, comparison, cumulative, elementwise, filling, shape, sorting
-from tracefx.ops.basis import full
-from tracefx.ops.static import axis_of
+from tracefx.ops import structural
+from tracefx.ops.elementwise import arithmetic, bitwise, comparison, elementwise
+from tracefx.ops.indexing import sorting
+from tracefx.ops.reductions import cumulative
+from tracefx.ops.shape import array_creation, shape
+from tracefx.ops.static_integers import canonicalize_axis
+from tracefx.ops.structural import full_like_aval
 
-COMPARED: Final = 64
+ISIN_COMPARE_ALL_LIMIT: Final = 64
 """Up to how many elements a set is searched by comparing with all of them."""
 
 
@@ -118,7 +122,7 @@ def unique(
     [[1, 3], [1, 0], [1, 0, 1], [1, 2]]
     """
     del sorted  # they always are
-    runs = _runs("unique", ar, axis, equal_nan, size, return_index or return_inverse)
+    runs = _sorted_runs("unique", ar, axis, equal_nan, size, return_index or return_inverse)
     outs = [runs.values(fill_value)]
     outs += [runs.indices()] if return_index else []
     outs += [runs.inverse()] if return_inverse else []
@@ -128,7 +132,7 @@ def unique(
 
 @final
 @frozen(eq=False)
-class Runs:
+class SortedRuns:
     """An array along one axis, sorted, so that what is equal stands together."""
 
     rows: Array
@@ -152,12 +156,14 @@ class Runs:
             elif fill is None:
                 raise ValueError(f"unique of no elements with size {self.places.size}: give fill_value")
             else:
-                value = basis.convert(operand(fill, "unique: fill_value"), self.rows.aval.dtype)
-                out = basis.broadcast_to(value, (self.places.size, *self.rows.aval.shape[1:]))
+                value = structural.convert(as_operand(fill, "unique: fill_value"), self.rows.aval.dtype)
+                out = structural.broadcast_to(value, (self.places.size, *self.rows.aval.shape[1:]))
         else:
             out = getitem(self.rows, self.places)
             if self.count is not None and fill is not None:
-                out = filled_up(out, basis.convert(operand(fill, "unique: fill_value"), out.aval.dtype), self.count)
+                out = fill_tail(
+                    out, structural.convert(as_operand(fill, "unique: fill_value"), out.aval.dtype), self.count
+                )
         return out if not self.axis else moveaxis(out, 0, self.axis)
 
     def indices(self) -> Array:
@@ -174,58 +180,58 @@ class Runs:
         found = zeros(n, dtype)
         if self.first.size == n:
             numbers = cumsum(self.first, dtype=dtype)
-            found = at(found)[self.order].set(arithmetic.sub(numbers, like(numbers, 1)), unique_indices=True)
-        return basis.reshape(found, shape)
+            found = at(found)[self.order].set(arithmetic.sub(numbers, literal_like(numbers, 1)), unique_indices=True)
+        return structural.reshape(found, shape)
 
     def counts(self) -> Array:
         n, dtype = self.shape[self.axis] if self.axis is not None else math.prod(self.shape), dtypes.default_int()
         if not self.first.size:
             return zeros(self.places.size, dtype)
         if self.first.size != n:  # rows without elements, which are all equal
-            return full(ShapedArray((1,), dtype), n)
+            return full_like_aval(ShapedArray((1,), dtype), n)
         if self.count is None:
             ends = np.append(to_numpy(self.places)[1:], n)
             return arithmetic.sub(from_numpy(ends.astype(dtype), dtype), self.places)
         size = self.places.size
-        further, _ = flat_places("unique", self.first, size + 1)
-        bounds = filled_up(further, n, self.count)
+        further, _ = flat_nonzero_indices("unique", self.first, size + 1)
+        bounds = fill_tail(further, n, self.count)
         return arithmetic.sub(shape.slice_axis(bounds, 1, size + 1, 0), shape.slice_axis(bounds, 0, size, 0))
 
 
-def _runs(
+def _sorted_runs(
     name: str, ar: ArrayLike, axis: int | None, equal_nan: bool, size: SupportsIndex | None, ordered: bool
-) -> Runs:
-    x = as_array(operand(ar, f"{name}: ar"))
+) -> SortedRuns:
+    x = as_array(as_operand(ar, f"{name}: ar"))
     if size is None:
-        known(name, x)
+        concrete_values(name, x)
     else:
         size = static_size(name, size)
-    along = None if axis is None else axis_of(name, axis, x.aval.ndim)
-    rows = basis.reshape(x, (x.aval.size,)) if along is None else moveaxis(x, along, 0)
+    along = None if axis is None else canonicalize_axis(name, axis, x.aval.ndim)
+    rows = structural.reshape(x, (x.aval.size,)) if along is None else moveaxis(x, along, 0)
     if dtypes.is_complex(x.aval.dtype):  # which are NaN in several ways
-        rows = choose(isnan(rows), like(rows, math.nan), rows)
+        rows = broadcast_select(isnan(rows), literal_like(rows, math.nan), rows)
     n, width = rows.aval.shape[0], math.prod(rows.aval.shape[1:])
     order: Array | None = None
     if n and not width:
         rows = shape.slice_axis(rows, 0, 1, 0)
         order = zeros(1, dtypes.default_int())
     elif rows.aval.ndim > 1:
-        columns = basis.reshape(rows, (n, width))
+        columns = structural.reshape(rows, (n, width))
         order = lexsort([getitem(columns, (slice(None), i)) for i in reversed(range(width))])
         rows = getitem(rows, order) if n else rows
     elif ordered:
-        rows, order = sorting.sort_key_val(rows, filling.iota(dtypes.default_int(), n))
+        rows, order = sorting.sort_key_val(rows, array_creation.iota(dtypes.default_int(), n))
     else:
         rows = sorting.sort(rows)
-    first = _begins(rows, equal_nan)
-    places, count = flat_places(name, first, size)
-    return Runs(rows, order, along, x.aval.shape, first, places, count)
+    first = _run_starts(rows, equal_nan)
+    places, count = flat_nonzero_indices(name, first, size)
+    return SortedRuns(rows, order, along, x.aval.shape, first, places, count)
 
 
-def _begins(rows: Array, equal_nan: bool) -> Array:
+def _run_starts(rows: Array, equal_nan: bool) -> Array:
     """Which rows differ from the one before."""
     n = rows.aval.shape[0]
-    start = full(ShapedArray((min(n, 1),), dtypes.bool_), True)
+    start = full_like_aval(ShapedArray((min(n, 1),), dtypes.bool_), True)
     if n < 2:
         return start
     before, after = shape.slice_axis(rows, 0, n - 1, 0), shape.slice_axis(rows, 1, n, 0)
@@ -245,7 +251,7 @@ def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLik
     >>> [a.tolist() for a in unique_all(np.array([3, 1, 3]))]
     [[1, 3], [1, 0], [1, 0, 1], [1, 2]]
     """
-    runs = _runs("unique_all", x, None, False, size, True)
+    runs = _sorted_runs("unique_all", x, None, False, size, True)
     return UniqueAll(runs.values(fill_value), runs.indices(), runs.inverse(), runs.counts())
 
 
@@ -255,7 +261,7 @@ def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: Array
     >>> [a.tolist() for a in unique_counts(np.array([3, 1, 3]))]
     [[1, 3], [1, 2]]
     """
-    runs = _runs("unique_counts", x, None, False, size, False)
+    runs = _sorted_runs("unique_counts", x, None, False, size, False)
     return UniqueCounts(runs.values(fill_value), runs.counts())
 
 
@@ -266,7 +272,7 @@ def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: Arra
     >>> [a.tolist() for a in unique_inverse(np.array([3, 1, 3]))]
     [[1, 3], [1, 0, 1]]
     """
-    runs = _runs("unique_inverse", x, None, False, size, True)
+    runs = _sorted_runs("unique_inverse", x, None, False, size, True)
     return UniqueInverse(runs.values(fill_value), runs.inverse())
 
 
@@ -276,26 +282,28 @@ def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: Array
     >>> unique_values(np.array([3, 1, 3]))
     Array([1, 3], dtype=int32)
     """
-    return _runs("unique_values", x, None, False, size, False).values(fill_value)
+    return _sorted_runs("unique_values", x, None, False, size, False).values(fill_value)
 
 
 # ------------------------------------------------------------------ two sets
 
 
-def _two(name: str, ar1: ArrayLike, ar2: ArrayLike, size: SupportsIndex | None) -> tuple[Array, Array, int | None]:
-    operands = operand(ar1, f"{name}: ar1"), operand(ar2, f"{name}: ar2")
+def _flat_operands(
+    name: str, ar1: ArrayLike, ar2: ArrayLike, size: SupportsIndex | None
+) -> tuple[Array, Array, int | None]:
+    operands = as_operand(ar1, f"{name}: ar1"), as_operand(ar2, f"{name}: ar2")
     if size is None:
         for value in operands:
-            known(name, value)
-    x, y = [basis.reshape(v, (v.aval.size,)) for v in operands]
+            concrete_values(name, value)
+    x, y = [structural.reshape(v, (v.aval.size,)) for v in operands]
     return x, y, None if size is None else static_size(name, size)
 
 
-def _selected(
+def _select_by_mask(
     name: str, x: Array, mask: Array, size: int | None, fill: ArrayLike | None
 ) -> tuple[Array, Array, Array | None]:
     """The elements where a mask holds, where that is, and how often, given `size`."""
-    places, count = flat_places(name, mask, size)
+    places, count = flat_nonzero_indices(name, mask, size)
     if count is None:
         return getitem(x, places), places, None
     if not x.aval.size or not size:
@@ -303,9 +311,9 @@ def _selected(
     else:
         out = getitem(x, places)
     if fill is None:
-        least = getitem(out, 0) if size and x.aval.size else like(out, 0)
-        fill = choose(comparison.gt(count, like(count, 0)), least, like(out, 0))
-    return filled_up(out, as_array(fill) if isinstance(fill, Array) else fill, count), places, count
+        least = getitem(out, 0) if size and x.aval.size else literal_like(out, 0)
+        fill = broadcast_select(comparison.gt(count, literal_like(count, 0)), least, literal_like(out, 0))
+    return fill_tail(out, as_array(fill) if isinstance(fill, Array) else fill, count), places, count
 
 
 def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
@@ -314,8 +322,10 @@ def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_val
     >>> union1d(np.array([3, 1]), np.array([1, 2]))
     Array([1, 2, 3], dtype=int32)
     """
-    x, y, _ = _two("union1d", ar1, ar2, size)
-    return _runs("union1d", concatenate(converted("union1d", x, y)), None, True, size, False).values(fill_value)
+    x, y, _ = _flat_operands("union1d", ar1, ar2, size)
+    return _sorted_runs("union1d", concatenate(promote_dtypes("union1d", x, y)), None, True, size, False).values(
+        fill_value
+    )
 
 
 @overload
@@ -355,36 +365,36 @@ def intersect1d(
     Array([3], dtype=int32)
     """
     del assume_unique
-    x, y, count = _two("intersect1d", ar1, ar2, size)
-    together, order = _merged(x, y)
+    x, y, count = _flat_operands("intersect1d", ar1, ar2, size)
+    together, order = _merge_sorted(x, y)
     n = together.aval.size
     if n < 2:
         same = zeros(0, dtypes.bool_)
     else:
         equal = comparison.eq(shape.slice_axis(together, 0, n - 1, 0), shape.slice_axis(together, 1, n, 0))
-        second = comparison.ge(order, basis.full(order.aval, x.aval.size))
+        second = comparison.ge(order, structural.full_like_aval(order.aval, x.aval.size))
         crosses = comparison.lt(shape.slice_axis(second, 0, n - 1, 0), shape.slice_axis(second, 1, n, 0))
         same = bitwise.bitwise_and(equal, crosses)
-    found, places, held = _selected("intersect1d", together, same, count, fill_value)
+    found, places, held = _select_by_mask("intersect1d", together, same, count, fill_value)
     if not return_indices:
         return found
     if not n:
-        return found, *[basis.full(places.aval, v.aval.size) for v in (x, y)]  # type: ignore[return-value]  # two
-    first = _begins(together, equal_nan=False)
-    numbers = filling.iota(order.aval.dtype, n)
-    starts = cumulative.cummax(choose(first, numbers, 0))
+        return found, *[structural.full_like_aval(places.aval, v.aval.size) for v in (x, y)]  # type: ignore[return-value]  # two
+    first = _run_starts(together, equal_nan=False)
+    numbers = array_creation.iota(order.aval.dtype, n)
+    starts = cumulative.cummax(broadcast_select(first, numbers, 0))
     in_x = take(order, take(starts, places, mode="clip"), mode="clip")
-    later = take(order, elementwise.add(places, like(places, 1)), mode="clip")
-    in_y = arithmetic.sub(later, like(later, x.aval.size))
+    later = take(order, elementwise.add(places, literal_like(places, 1)), mode="clip")
+    in_y = arithmetic.sub(later, literal_like(later, x.aval.size))
     if held is not None:
-        in_x, in_y = filled_up(in_x, x.aval.size, held), filled_up(in_y, y.aval.size, held)
+        in_x, in_y = fill_tail(in_x, x.aval.size, held), fill_tail(in_y, y.aval.size, held)
     return found, in_x, in_y
 
 
-def _merged(x: Array, y: Array) -> tuple[Array, Array]:
+def _merge_sorted(x: Array, y: Array) -> tuple[Array, Array]:
     """The elements of both in order, and where they stand in the one array that both make."""
-    both = concatenate(converted("x1", x, y))
-    return sorting.sort_key_val(both, filling.iota(dtypes.default_int(), both.aval.size))
+    both = concatenate(promote_dtypes("x1", x, y))
+    return sorting.sort_key_val(both, array_creation.iota(dtypes.default_int(), both.aval.size))
 
 
 def setxor1d(
@@ -401,21 +411,23 @@ def setxor1d(
     Array([1, 2], dtype=int32)
     """
     del assume_unique
-    x, y, count = _two("setxor1d", ar1, ar2, size)
-    together, order = _merged(x, y)
+    x, y, count = _flat_operands("setxor1d", ar1, ar2, size)
+    together, order = _merge_sorted(x, y)
     n = together.aval.size
-    second = comparison.ge(order, basis.full(order.aval, x.aval.size))
+    second = comparison.ge(order, structural.full_like_aval(order.aval, x.aval.size))
     begins = bitwise.bitwise_and(
-        _begins(together, equal_nan=False),
-        bitwise.bitwise_or(_begins(together, equal_nan=True), _begins(second, False)),
+        _run_starts(together, equal_nan=False),
+        bitwise.bitwise_or(_run_starts(together, equal_nan=True), _run_starts(second, False)),
     )  # NaN equals NaN of the same array only
     if n:
-        ends = shape.concatenate([shape.slice_axis(begins, 1, n, 0), full(ShapedArray((1,), dtypes.bool_), True)], 0)
-        numbers = filling.iota(order.aval.dtype, n)
-        last = cumulative.cummin(choose(ends, numbers, n), reverse=True)
+        ends = shape.concatenate(
+            [shape.slice_axis(begins, 1, n, 0), full_like_aval(ShapedArray((1,), dtypes.bool_), True)], 0
+        )
+        numbers = array_creation.iota(order.aval.dtype, n)
+        last = cumulative.cummin(broadcast_select(ends, numbers, n), reverse=True)
         alone = comparison.eq(second, take(second, last, mode="clip"))
         begins = bitwise.bitwise_and(begins, alone)
-    return _selected("setxor1d", together, begins, count, fill_value)[0]
+    return _select_by_mask("setxor1d", together, begins, count, fill_value)[0]
 
 
 def setdiff1d(
@@ -432,13 +444,13 @@ def setdiff1d(
     >>> setdiff1d(np.array([3, 1, 3]), np.array([3, 2]))
     Array([1], dtype=int32)
     """
-    x, y, count = _two("setdiff1d", ar1, ar2, size)
-    rest = bitwise.bitwise_not(_held("setdiff1d", x, y, "auto"))
+    x, y, count = _flat_operands("setdiff1d", ar1, ar2, size)
+    rest = bitwise.bitwise_not(_contains("setdiff1d", x, y, "auto"))
     if not assume_unique:
         x, moved = sorting.sort_key_val(x, rest)
-        rest = bitwise.bitwise_and(_begins(x, equal_nan=True), moved)
-    filler = retyped(operand(0 if fill_value is None else fill_value, "setdiff1d: fill_value"), x.aval.dtype)
-    return _selected("setdiff1d", x, rest, count, filler)[0]
+        rest = bitwise.bitwise_and(_run_starts(x, equal_nan=True), moved)
+    filler = convert_dtype(as_operand(0 if fill_value is None else fill_value, "setdiff1d: fill_value"), x.aval.dtype)
+    return _select_by_mask("setdiff1d", x, rest, count, filler)[0]
 
 
 # ------------------------------------------------------------------ membership
@@ -462,23 +474,23 @@ def isin(
     Array([ True, False,  True], dtype=bool)
     """
     del assume_unique
-    x, y = operand(element, "isin: element"), operand(test_elements, "isin: test_elements")
-    found = _held("isin", basis.reshape(x, (x.aval.size,)), basis.reshape(y, (y.aval.size,)), method)
-    return basis.reshape(bitwise.bitwise_not(found) if invert else found, x.aval.shape)
+    x, y = as_operand(element, "isin: element"), as_operand(test_elements, "isin: test_elements")
+    found = _contains("isin", structural.reshape(x, (x.aval.size,)), structural.reshape(y, (y.aval.size,)), method)
+    return structural.reshape(bitwise.bitwise_not(found) if invert else found, x.aval.shape)
 
 
-def _held(name: str, elements: Array, among: Array, method: str) -> Array:
+def _contains(name: str, elements: Array, among: Array, method: str) -> Array:
     if method not in _METHODS:
         raise ValueError(f"{name}: method must be one of {', '.join(_METHODS)}, got {method!r}")
-    x, y = [as_array(v) for v in converted(name, elements, among)]
+    x, y = [as_array(v) for v in promote_dtypes(name, elements, among)]
     n, m = x.aval.size, y.aval.size
     if not n or not m:
-        return full(ShapedArray((n,), dtypes.bool_), False)
+        return full_like_aval(ShapedArray((n,), dtypes.bool_), False)
     if type(x) is ConcreteArray and type(y) is ConcreteArray and evaluating() and x.aval.dtype.kind in "biuf":
-        found = quietly(np.isin, x.numpy(), y.numpy())
+        found = call_kernel(np.isin, x.numpy(), y.numpy())
         return ConcreteArray(ShapedArray((n,), dtypes.bool_), found)
-    if method == "compare_all" or (method == "auto" and m <= COMPARED):
-        rows, columns = basis.broadcast_in_dim(x, (n, m), (0,)), basis.broadcast_in_dim(y, (n, m), (1,))
+    if method == "compare_all" or (method == "auto" and m <= ISIN_COMPARE_ALL_LIMIT):
+        rows, columns = structural.broadcast_in_dim(x, (n, m), (0,)), structural.broadcast_in_dim(y, (n, m), (1,))
         return any(comparison.eq(rows, columns), 1)
     y = sorting.sort(y)
     place = searchsorted(y, x, method="sort" if method == "sort" else "scan")

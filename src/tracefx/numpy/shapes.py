@@ -13,18 +13,19 @@ from typing import SupportsIndex, overload
 import numpy as np
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, Axes
+from tracefx.core.array import Array, ArrayLike, AxisLike
 from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
-from tracefx.core.shardings import Place
+from tracefx.core.shardings import DeviceOrSharding
 from tracefx.core.values import ConcreteArray, Value
+from tracefx.numpy.device_placement import place_on_device
 from tracefx.numpy.evaluated import by_numpy
-from tracefx.numpy.placing import placed
-from tracefx.numpy.promoting import broadcast_shapes, operand, retyped
-from tracefx.ops import basis, shape
+from tracefx.numpy.operand_promotion import as_operand, broadcast_operand_shapes, convert_dtype
+from tracefx.ops import structural
 from tracefx.ops.operation import static_shape
-from tracefx.ops.static import AxisError, axes_of, axis_of, is_several, read
+from tracefx.ops.shape import shape
+from tracefx.ops.static_integers import AxisError, canonicalize_axes, canonicalize_axis, concretize, is_sequence_like
 
 ShapeLike = SupportsIndex | Sequence[SupportsIndex]
 
@@ -41,11 +42,11 @@ def sizes_of(name: str, sizes: ShapeLike, argument: str = "shape") -> Shape:
     return static_shape(name, (sizes,), argument)  # type: ignore[arg-type]  # as above
 
 
-def some_axes(name: str, axis: Axes, ndim: int, argument: str = "axis") -> tuple[int, ...]:
+def normalize_axes(name: str, axis: AxisLike, ndim: int, argument: str = "axis") -> tuple[int, ...]:
     """Axes, counted from 0, from an argument that is one axis or a sequence of them."""
-    if is_several(axis):
-        return axes_of(name, axis, ndim, argument)  # type: ignore[arg-type]  # as just asked
-    return (axis_of(name, axis, ndim, argument),)  # type: ignore[arg-type]  # None is refused there
+    if is_sequence_like(axis):
+        return canonicalize_axes(name, axis, ndim, argument)  # type: ignore[arg-type]  # as just asked
+    return (canonicalize_axis(name, axis, ndim, argument),)  # type: ignore[arg-type]  # None is refused there
 
 
 # ------------------------------------------------------------------ reshaping
@@ -62,22 +63,22 @@ def reshape(a: ArrayLike, shape: ShapeLike, order: str = "C", *, copy: bool | No
     (2, 3)
     """
     del copy  # arrays never change, so that they share memory does not show
-    x = operand(a, "reshape: a")
-    sizes = _with_rest(x, shape)
+    x = as_operand(a, "reshape: a")
+    sizes = _infer_size(x, shape)
     if order == "C":
-        return basis.reshape(x, sizes)
+        return structural.reshape(x, sizes)
     if order != "F":
         raise ValueError(f"reshape: order must be 'C' or 'F', got {order!r}")
-    backwards = basis.reshape(basis.transpose(x, range(x.aval.ndim)[::-1]), sizes[::-1])
-    return basis.transpose(backwards, range(len(sizes))[::-1])
+    backwards = structural.reshape(structural.transpose(x, range(x.aval.ndim)[::-1]), sizes[::-1])
+    return structural.transpose(backwards, range(len(sizes))[::-1])
 
 
-def _with_rest(x: Value, sizes: ShapeLike) -> Shape:
+def _infer_size(x: Value, sizes: ShapeLike) -> Shape:
     """The sizes with -1 filled in."""
     if type(sizes) is tuple and -1 not in [n if type(n) is int else -1 for n in sizes]:
         return static_shape("reshape", sizes)
-    parts: list[SupportsIndex] = list(read(sizes)) if is_several(sizes) else [sizes]  # type: ignore[arg-type, list-item]  # as asked
-    places = [i for i, n in enumerate(parts) if _is_rest(n)]
+    parts: list[SupportsIndex] = list(concretize(sizes)) if is_sequence_like(sizes) else [sizes]  # type: ignore[arg-type, list-item]  # as asked
+    places = [i for i, n in enumerate(parts) if _is_inferred(n)]
     if not places:
         return sizes_of("reshape", sizes)
     known = static_shape("reshape", [n for i, n in enumerate(parts) if i not in places])  # type: ignore[misc]  # as above
@@ -90,7 +91,7 @@ def _with_rest(x: Value, sizes: ShapeLike) -> Shape:
     return (*known[: places[0]], rest, *known[places[0] :])
 
 
-def _is_rest(n: SupportsIndex) -> bool:
+def _is_inferred(n: SupportsIndex) -> bool:
     """Whether a size is -1, as far as it is known."""
     if isinstance(n, np.ndarray | ConcreteArray):
         return n.ndim == 0 and n.dtype.kind == "i" and n.__index__() == -1
@@ -104,20 +105,20 @@ def ravel(a: ArrayLike, order: str = "C") -> Array:
     >>> ravel(np.zeros((2, 3))).shape
     (6,)
     """
-    return reshape(a, -1 if operand(a, "ravel: a").aval.size else 0, order)
+    return reshape(a, -1 if as_operand(a, "ravel: a").aval.size else 0, order)
 
 
 @by_numpy()
-def squeeze(a: ArrayLike, axis: Axes = None) -> Array:
+def squeeze(a: ArrayLike, axis: AxisLike = None) -> Array:
     """`a` without the axes given, which must have size 1, or without all axes of size 1. ValueError otherwise.
 
     >>> squeeze(np.zeros((1, 3, 1))).shape
     (3,)
     """
-    x = operand(a, "squeeze: a")
+    x = as_operand(a, "squeeze: a")
     if axis is None:
         return shape.squeeze(x, [i for i, n in enumerate(x.aval.shape) if n == 1])
-    return shape.squeeze(x, some_axes("squeeze", axis, x.aval.ndim))
+    return shape.squeeze(x, normalize_axes("squeeze", axis, x.aval.ndim))
 
 
 @by_numpy()
@@ -127,13 +128,15 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int] = 0) -> Array:
     >>> expand_dims(np.zeros(3), (0, 2)).shape
     (1, 3, 1)
     """
-    x = operand(a, "expand_dims: a")
-    count = len(axis) if is_several(axis) else 1  # type: ignore[arg-type]  # as just asked
-    return shape.expand_dims(x, some_axes("expand_dims", axis, x.aval.ndim + count))
+    x = as_operand(a, "expand_dims: a")
+    count = len(axis) if is_sequence_like(axis) else 1  # type: ignore[arg-type]  # as just asked
+    return shape.expand_dims(x, normalize_axes("expand_dims", axis, x.aval.ndim + count))
 
 
 @by_numpy()
-def astype(x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = False, device: Place | None = None) -> Array:
+def astype(
+    x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = False, device: DeviceOrSharding | None = None
+) -> Array:
     """`x` with its elements converted to `dtype`, None meaning the default float, on a device.
 
     Complex numbers lose their imaginary part, floats out of an integer's range become its nearest end and NaN 0.
@@ -143,7 +146,7 @@ def astype(x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = False, devi
     """
     del copy  # arrays never change, so that they share memory does not show
     new = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype, "astype: dtype")
-    return placed(as_array(retyped(operand(x, "astype: x"), new)), device)
+    return place_on_device(as_array(convert_dtype(as_operand(x, "astype: x"), new)), device)
 
 
 # ------------------------------------------------------------------ axes
@@ -156,11 +159,11 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     >>> transpose(np.zeros((2, 3, 5)), (2, 0, 1)).shape
     (5, 2, 3)
     """
-    x = operand(a, "transpose: a")
-    order = range(x.aval.ndim)[::-1] if axes is None else axes_of("transpose", axes, x.aval.ndim, "axes")
+    x = as_operand(a, "transpose: a")
+    order = range(x.aval.ndim)[::-1] if axes is None else canonicalize_axes("transpose", axes, x.aval.ndim, "axes")
     if len(order) != x.aval.ndim:
         raise AxisError(f"transpose: axes {axes} must name each of the {x.aval.ndim} axes of {x.aval} once")
-    return basis.transpose(x, order)
+    return structural.transpose(x, order)
 
 
 @by_numpy()
@@ -180,7 +183,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
     >>> matrix_transpose(np.zeros((5, 2, 3))).shape
     (5, 3, 2)
     """
-    value = operand(x, "matrix_transpose: x")
+    value = as_operand(x, "matrix_transpose: x")
     if value.aval.ndim < 2:
         raise ValueError(f"matrix_transpose: x must have at least two axes, got {value.aval}")
     return swapaxes(value, -1, -2)
@@ -193,11 +196,14 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     >>> swapaxes(np.zeros((2, 3, 5)), 0, 2).shape
     (5, 3, 2)
     """
-    x = operand(a, "swapaxes: a")
-    i, j = axis_of("swapaxes", axis1, x.aval.ndim, "axis1"), axis_of("swapaxes", axis2, x.aval.ndim, "axis2")
+    x = as_operand(a, "swapaxes: a")
+    i, j = (
+        canonicalize_axis("swapaxes", axis1, x.aval.ndim, "axis1"),
+        canonicalize_axis("swapaxes", axis2, x.aval.ndim, "axis2"),
+    )
     order = list(range(x.aval.ndim))
     order[i], order[j] = j, i
-    return basis.transpose(x, order)
+    return structural.transpose(x, order)
 
 
 @by_numpy()
@@ -207,27 +213,27 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
     >>> moveaxis(np.zeros((2, 3, 5)), 0, -1).shape
     (3, 5, 2)
     """
-    x = operand(a, "moveaxis: a")
+    x = as_operand(a, "moveaxis: a")
     ndim = x.aval.ndim
-    sources = some_axes("moveaxis", source, ndim, "source")
-    places = some_axes("moveaxis", destination, ndim, "destination")
+    sources = normalize_axes("moveaxis", source, ndim, "source")
+    places = normalize_axes("moveaxis", destination, ndim, "destination")
     if len(sources) != len(places):
         raise ValueError(f"moveaxis: source {source} and destination {destination} must name equally many axes")
     order = [i for i in range(ndim) if i not in sources]
     for place, i in sorted(zip(places, sources, strict=True)):
         order.insert(place, i)
-    return basis.transpose(x, order)
+    return structural.transpose(x, order)
 
 
 @by_numpy()
-def flip(m: ArrayLike, axis: Axes = None) -> Array:
+def flip(m: ArrayLike, axis: AxisLike = None) -> Array:
     """`m` with its elements in reverse order along `axis`, by default all of them.
 
     >>> flip(np.arange(3)).tolist()
     [2, 1, 0]
     """
-    x = operand(m, "flip: m")
-    return shape.rev(x, range(x.aval.ndim) if axis is None else some_axes("flip", axis, x.aval.ndim))
+    x = as_operand(m, "flip: m")
+    return shape.rev(x, range(x.aval.ndim) if axis is None else normalize_axes("flip", axis, x.aval.ndim))
 
 
 # ------------------------------------------------------------------ broadcasting
@@ -240,11 +246,11 @@ def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Array:
     >>> broadcast_to(np.arange(3), (2, 3)).tolist()
     [[0, 1, 2], [0, 1, 2]]
     """
-    x = operand(array, "broadcast_to: array")
+    x = as_operand(array, "broadcast_to: array")
     sizes = sizes_of("broadcast_to", shape)
-    if broadcast_shapes("broadcast_to", x.aval.shape, sizes) != sizes:
+    if broadcast_operand_shapes("broadcast_to", x.aval.shape, sizes) != sizes:
         raise ValueError(f"broadcast_to: {x.aval} does not fit {sizes}: it has more axes or larger sizes")
-    return basis.broadcast_to(x, sizes)
+    return structural.broadcast_to(x, sizes)
 
 
 def broadcast_arrays(*args: ArrayLike) -> tuple[Array, ...]:
@@ -253,9 +259,9 @@ def broadcast_arrays(*args: ArrayLike) -> tuple[Array, ...]:
     >>> [a.shape for a in broadcast_arrays(np.zeros((2, 1)), np.zeros(3))]
     [(2, 3), (2, 3)]
     """
-    values = [operand(a, f"broadcast_arrays: argument {i}") for i, a in enumerate(args)]
-    sizes = broadcast_shapes("broadcast_arrays", *[v.aval.shape for v in values])
-    return tuple([basis.broadcast_to(v, sizes) for v in values])
+    values = [as_operand(a, f"broadcast_arrays: argument {i}") for i, a in enumerate(args)]
+    sizes = broadcast_operand_shapes("broadcast_arrays", *[v.aval.shape for v in values])
+    return tuple([structural.broadcast_to(v, sizes) for v in values])
 
 
 @overload
@@ -268,7 +274,7 @@ def atleast_1d(*arys: ArrayLike) -> Array | tuple[Array, ...]:
     >>> atleast_1d(2.0).shape
     (1,)
     """
-    return _one_or_all([_at_least(1, operand(x, "atleast_1d: x")) for x in arys])
+    return _unwrap_single([_at_least(1, as_operand(x, "atleast_1d: x")) for x in arys])
 
 
 @overload
@@ -281,7 +287,7 @@ def atleast_2d(*arys: ArrayLike) -> Array | tuple[Array, ...]:
     >>> atleast_2d(np.zeros(3)).shape
     (1, 3)
     """
-    return _one_or_all([_at_least(2, operand(x, "atleast_2d: x")) for x in arys])
+    return _unwrap_single([_at_least(2, as_operand(x, "atleast_2d: x")) for x in arys])
 
 
 @overload
@@ -296,8 +302,8 @@ def atleast_3d(*arys: ArrayLike) -> Array | tuple[Array, ...]:
     >>> atleast_3d(np.zeros(3)).shape
     (1, 3, 1)
     """
-    values = [operand(x, "atleast_3d: x") for x in arys]
-    return _one_or_all(
+    values = [as_operand(x, "atleast_3d: x") for x in arys]
+    return _unwrap_single(
         [_at_least(3, shape.expand_dims(x, [x.aval.ndim]) if 0 < x.aval.ndim < 3 else x) for x in values]
     )
 
@@ -306,5 +312,5 @@ def _at_least(ndim: int, x: Value) -> Array:
     return shape.expand_dims(x, range(max(0, ndim - x.aval.ndim)))
 
 
-def _one_or_all(found: list[Array]) -> Array | tuple[Array, ...]:
+def _unwrap_single(found: list[Array]) -> Array | tuple[Array, ...]:
     return found[0] if len(found) == 1 else tuple(found)

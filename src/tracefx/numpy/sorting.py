@@ -15,31 +15,33 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array, bind, evaluating
-from tracefx.core.kernels import quietly
+from tracefx.core.kernel_context import call_kernel
 from tracefx.core.literal import Literal
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.numpy.evaluated import NUMBERS, Kernel, by_numpy
-from tracefx.numpy.promoting import operand, retyped
-from tracefx.ops import basis, filling, shape, sorting
-from tracefx.ops.static import axis_of
+from tracefx.numpy.operand_promotion import as_operand, convert_dtype
+from tracefx.ops import structural
+from tracefx.ops.indexing import sorting
+from tracefx.ops.shape import array_creation, shape
+from tracefx.ops.static_integers import canonicalize_axis
 
 
-def _lines(name: str, a: ArrayLike, axis: int | None) -> tuple[Value, int]:
+def _sort_operand(name: str, a: ArrayLike, axis: int | None) -> tuple[Value, int]:
     """What is sorted, and along which axis; without one it is flattened."""
-    x = operand(a, f"{name}: a")
+    x = as_operand(a, f"{name}: a")
     if axis is None:
-        return basis.reshape(x, (x.aval.size,)), 0
-    return x, axis_of(name, axis, x.aval.ndim)
+        return structural.reshape(x, (x.aval.size,)), 0
+    return x, canonicalize_axis(name, axis, x.aval.ndim)
 
 
-def _no_kind(name: str, kind: object, order: object) -> None:
+def _reject_kind_and_order(name: str, kind: object, order: object) -> None:
     if kind is not None:
         raise TypeError(f"{name}: kind must be None, got {kind!r}; say stable=True or stable=False")
     if order is not None:
         raise TypeError(f"{name}: order must be None, since arrays have no named fields, got {order!r}")
 
 
-def place_dtype(size: int) -> DType:
+def index_dtype(size: int) -> DType:
     """The dtype of places along an axis."""
     return dtypes.default_int() if size <= 2**31 else dtypes.int64
 
@@ -61,24 +63,24 @@ def sort(
     >>> sort(np.array([3, 1, 2]))
     Array([1, 2, 3], dtype=int32)
     """
-    _no_kind("sort", kind, order)
-    x, along = _lines("sort", a, axis)
+    _reject_kind_and_order("sort", kind, order)
+    x, along = _sort_operand("sort", a, axis)
     out = sorting.sort(x, along, stable)
     return shape.rev(out, (along,)) if descending else out
 
 
-def _ordering(
+def _argsort_kernel(
     a: ShapedArray, axis: int | None = -1, *, descending: bool = False, dtype: None = None, **_: object
 ) -> Kernel | None:
     """`argsort` of NumPy's arrays."""
     if descending or dtype is not None:
         return None
     count = a.size if axis is None else a.shape[axis]
-    places = place_dtype(count)
+    places = index_dtype(count)
     return lambda v: v.argsort(axis, "stable").astype(places)
 
 
-@by_numpy(_ordering, among=NUMBERS, replays=False)
+@by_numpy(_argsort_kernel, among=NUMBERS, replays=False)
 def argsort(
     a: ArrayLike,
     axis: int | None = -1,
@@ -96,23 +98,23 @@ def argsort(
     >>> argsort(np.array([3, 1, 2]))
     Array([1, 2, 0], dtype=int32)
     """
-    _no_kind("argsort", kind, order)
-    x, along = _lines("argsort", a, axis)
-    places = place_dtype(x.aval.shape[along]) if dtype is None else dtypes.as_dtype(dtype, "argsort: dtype")
+    _reject_kind_and_order("argsort", kind, order)
+    x, along = _sort_operand("argsort", a, axis)
+    places = index_dtype(x.aval.shape[along]) if dtype is None else dtypes.as_dtype(dtype, "argsort: dtype")
     if type(x) is ConcreteArray and evaluating() and dtypes.itemsize_bits(places) >= 32:
-        return quietly(_known_order, [x.numpy()], along, stable and descending, descending, places)
-    numbers = filling.broadcasted_iota(places, x.aval.shape, along)
+        return call_kernel(_argsort_by_numpy, [x.numpy()], along, stable and descending, descending, places)
+    numbers = array_creation.broadcasted_iota(places, x.aval.shape, along)
     if descending and stable:
         x, numbers = shape.rev(x, (along,)), shape.rev(numbers, (along,))
     _, found = bind(sorting.Sort(along, stable, 1), x, numbers)
     return shape.rev(found, (along,)) if descending else as_array(found)
 
 
-def _known_order(keys: Sequence[NDArray], axis: int, backwards: bool, descending: bool, dtype: DType) -> Array:
+def _argsort_by_numpy(keys: Sequence[NDArray], axis: int, backwards: bool, descending: bool, dtype: DType) -> Array:
     """The order of numbers that are known: `Sort`'s, without moving the numbers."""
     n = keys[0].shape[axis]
     turned = [np.flip(key, axis) for key in keys] if backwards else keys
-    out = sorting.Sort(axis, True, len(keys)).order(*turned)
+    out = sorting.Sort(axis, True, len(keys)).argsort(*turned)
     if backwards:
         out = n - 1 - out
     found = np.ascontiguousarray(np.flip(out, axis) if descending else out).astype(dtype, copy=False)
@@ -129,7 +131,7 @@ def lexsort(keys: Array | NDArray | Sequence[ArrayLike], axis: int = -1) -> Arra
     """
     if isinstance(keys, Array | np.ndarray) and not keys.ndim:
         raise TypeError(f"lexsort: keys must be a sequence of arrays, or an array with axes, got {keys!r}")
-    values = [operand(key, f"lexsort: key {i}") for i, key in enumerate(keys)]
+    values = [as_operand(key, f"lexsort: key {i}") for i, key in enumerate(keys)]
     if not values:
         raise TypeError("lexsort: keys must be at least one")
     sizes = values[0].aval.shape
@@ -138,12 +140,12 @@ def lexsort(keys: Array | NDArray | Sequence[ArrayLike], axis: int = -1) -> Arra
             raise ValueError(f"lexsort: keys must have one shape, but key 0 is {values[0].aval} and {i} {value.aval}")
     if not sizes:
         return as_array(Literal(0, ShapedArray((), dtypes.default_int())))
-    along = axis_of("lexsort", axis, len(sizes))
-    dtype = place_dtype(sizes[along])
+    along = canonicalize_axis("lexsort", axis, len(sizes))
+    dtype = index_dtype(sizes[along])
     if evaluating() and all(type(v) is ConcreteArray for v in values):
         known = [v.numpy() for v in reversed(values) if type(v) is ConcreteArray]
-        return quietly(_known_order, known, along, False, False, dtype)
-    numbers = filling.broadcasted_iota(dtype, sizes, along)
+        return call_kernel(_argsort_by_numpy, known, along, False, False, dtype)
+    numbers = array_creation.broadcasted_iota(dtype, sizes, along)
     return sorting.sort([*reversed(values), numbers], along, num_keys=len(values))[-1]
 
 
@@ -153,21 +155,21 @@ def sort_complex(a: ArrayLike) -> Array:
     >>> sort_complex(np.array([3, 1, 2]))
     Array([1.+0.j, 2.+0.j, 3.+0.j], dtype=complex64)
     """
-    out = sorting.sort(operand(a, "sort_complex: a"))
+    out = sorting.sort(as_operand(a, "sort_complex: a"))
     if dtypes.is_complex(out.aval.dtype):
         return out
-    return as_array(retyped(out, dtypes.complex128 if out.aval.dtype == dtypes.float64 else dtypes.complex64))
+    return as_array(convert_dtype(out, dtypes.complex128 if out.aval.dtype == dtypes.float64 else dtypes.complex64))
 
 
 # ------------------------------------------------------------------ around one place
 
 
-def _around(name: str, a: ArrayLike, kth: int, axis: int) -> tuple[Value, int, int]:
-    x = operand(a, f"{name}: a")
+def _partition_operand(name: str, a: ArrayLike, kth: int, axis: int) -> tuple[Value, int, int]:
+    x = as_operand(a, f"{name}: a")
     if dtypes.is_complex(x.aval.dtype):
         raise NotImplementedError(f"{name} of complex numbers: sort them")
-    along = axis_of(name, axis, x.aval.ndim)
-    return x, axis_of(name, kth, x.aval.shape[along], "kth"), along
+    along = canonicalize_axis(name, axis, x.aval.ndim)
+    return x, canonicalize_axis(name, kth, x.aval.shape[along], "kth"), along
 
 
 def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
@@ -177,7 +179,7 @@ def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     >>> partition(np.array([5, 1, 4, 2, 3]), 2)[2]
     Array(3, dtype=int32)
     """
-    x, place, along = _around("partition", a, kth, axis)
+    x, place, along = _partition_operand("partition", a, kth, axis)
     out = sorting.sort(x, along, is_stable=False)
     n = out.aval.shape[along]
     rest = shape.rev(shape.slice_axis(out, place + 1, n, along), (along,))
@@ -190,7 +192,7 @@ def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
     >>> argpartition(np.array([5, 1, 4, 2, 3]), 2).tolist()
     [1, 3, 4, 0, 2]
     """
-    x, place, along = _around("argpartition", a, kth, axis)
+    x, place, along = _partition_operand("argpartition", a, kth, axis)
     n = x.aval.shape[along]
     order = argsort(x, along, dtype=dtypes.int32)
     rest = sorting.sort(shape.slice_axis(order, place + 1, n, along), along)

@@ -14,13 +14,20 @@ from tracefx.core.handler import as_array
 from tracefx.core.values import Value
 from tracefx.numpy.evaluated import NUMBERS, Kernel, always, by_numpy
 from tracefx.numpy.logic import greater, isnan, isneginf, isposinf, less
-from tracefx.numpy.promoting import all_inexact, inexact, operand, pair, retyped, to_type
-from tracefx.numpy.transcendentals import apart, rad2deg, wrapped
-from tracefx.numpy.ufuncs import choose, imag, like, real, where
-from tracefx.numpy.universal import binary
-from tracefx.ops import arithmetic, bitwise, comparison, pairs, powers, transcendental
-from tracefx.ops import complex as complex_numbers
-from tracefx.ops.elementwise import add
+from tracefx.numpy.operand_promotion import (
+    as_operand,
+    convert_dtype,
+    convert_operand,
+    promote_args_inexact,
+    promote_pair,
+    to_inexact,
+)
+from tracefx.numpy.transcendentals import larger_and_difference, rad2deg, wrap_imaginary
+from tracefx.numpy.ufunc_methods import binary_ufunc
+from tracefx.numpy.ufuncs import broadcast_select, imag, literal_like, real, where
+from tracefx.ops.elementwise import arithmetic, atan2_nextafter, bitwise, comparison, powers, transcendental
+from tracefx.ops.elementwise import complex as complex_numbers
+from tracefx.ops.elementwise.elementwise import add
 
 
 def angle(z: ArrayLike, deg: bool = False) -> Array:
@@ -29,12 +36,12 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
     >>> angle(1j, deg=True)
     Array(90., dtype=float32, weak_type=True)
     """
-    value = operand(z, "angle: z")
+    value = as_operand(z, "angle: z")
     dtype = dtypes.real_dtype(value.aval.dtype)
     if not dtypes.is_inexact(dtype):
         dtype = dtypes.default_float()
-    x, y = [retyped(part, dtype, value.aval.weak_type) for part in (real(value), imag(value))]
-    out = pairs.atan2(y, x)
+    x, y = [convert_dtype(part, dtype, value.aval.weak_type) for part in (real(value), imag(value))]
+    out = atan2_nextafter.atan2(y, x)
     return rad2deg(out) if deg else out
 
 
@@ -44,8 +51,8 @@ def isreal(x: ArrayLike) -> Array:
     >>> isreal(np.array([1, 1j])).tolist()
     [True, False]
     """
-    part = imag(operand(x, "isreal: x"))
-    return comparison.eq(part, like(part, _zero(part)))
+    part = imag(as_operand(x, "isreal: x"))
+    return comparison.eq(part, literal_like(part, _zero(part)))
 
 
 def iscomplex(x: ArrayLike) -> Array:
@@ -54,8 +61,8 @@ def iscomplex(x: ArrayLike) -> Array:
     >>> iscomplex(np.array([1, 1j])).tolist()
     [False, True]
     """
-    part = imag(operand(x, "iscomplex: x"))
-    return comparison.ne(part, like(part, _zero(part)))
+    part = imag(as_operand(x, "iscomplex: x"))
+    return comparison.ne(part, literal_like(part, _zero(part)))
 
 
 def _zero(x: Value) -> bool | int | float:
@@ -70,13 +77,15 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> heaviside(np.array([-1, 0, 2]), 0.5).tolist()
     [0.0, 0.5, 1.0]
     """
-    x, y = all_inexact("heaviside", x1, x2)
-    zero = like(x, 0.0)
-    at_zero = choose(comparison.ne(x, x), x, y)
-    return choose(comparison.lt(x, zero), zero, choose(comparison.gt(x, zero), like(x, 1.0), at_zero))
+    x, y = promote_args_inexact("heaviside", x1, x2)
+    zero = literal_like(x, 0.0)
+    at_zero = broadcast_select(comparison.ne(x, x), x, y)
+    return broadcast_select(
+        comparison.lt(x, zero), zero, broadcast_select(comparison.gt(x, zero), literal_like(x, 1.0), at_zero)
+    )
 
 
-def _sinc(x: ShapedArray) -> Kernel:
+def _sinc_kernel(x: ShapedArray) -> Kernel:
     """`sinc` of NumPy's arrays."""
     pi, one = np.asarray(math.pi, x.dtype), np.asarray(1, x.dtype)
 
@@ -88,24 +97,24 @@ def _sinc(x: ShapedArray) -> Kernel:
     return kernel
 
 
-@by_numpy(_sinc, patient=False)
+@by_numpy(_sinc_kernel, patient=False)
 def sinc(x: ArrayLike, /) -> Array:
     """`sin(pi x) / (pi x)`, and 1 at 0, where all derivatives are right too.
 
     >>> sinc(np.array([0, 0.5])).round(4).tolist()
     [1.0, 0.6366000175476074]
     """
-    value = inexact(x, "sinc: x")
-    scaled = arithmetic.mul(value, like(value, math.pi))
-    at_zero = comparison.eq(value, like(value, 0.0))
-    safe = choose(at_zero, like(value, 1.0), scaled)
+    value = to_inexact(x, "sinc: x")
+    scaled = arithmetic.mul(value, literal_like(value, math.pi))
+    at_zero = comparison.eq(value, literal_like(value, 0.0))
+    safe = broadcast_select(at_zero, literal_like(value, 1.0), scaled)
     quotient = arithmetic.div(transcendental.sin(safe), safe)
     # The beginning of the series, which nothing but its derivatives at 0 is taken from.
     square = powers.square(scaled)
-    series: Value = like(value, 1 / math.factorial(9))
+    series: Value = literal_like(value, 1 / math.factorial(9))
     for k in (3, 2, 1, 0):
-        series = add(arithmetic.mul(series, square), like(value, (-1) ** k / math.factorial(2 * k + 1)))
-    return choose(at_zero, series, quotient)
+        series = add(arithmetic.mul(series, square), literal_like(value, (-1) ** k / math.factorial(2 * k + 1)))
+    return broadcast_select(at_zero, series, quotient)
 
 
 def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
@@ -114,7 +123,7 @@ def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
     >>> float_power(2, -1)
     Array(0.5, dtype=float32, weak_type=True)
     """
-    return powers.pow(*all_inexact("float_power", x, y))
+    return powers.pow(*promote_args_inexact("float_power", x, y))
 
 
 @by_numpy(always(np.fmax), arrays=2, numbers=True, patient=False, among=NUMBERS)
@@ -124,8 +133,8 @@ def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
     >>> fmax(np.array([1, np.nan]), 0.5).tolist()
     [1.0, 0.5]
     """
-    x, y = pair("fmax", x1, x2)
-    return choose(bitwise.bitwise_or(greater(x, y), isnan(y)), x, y)
+    x, y = promote_pair("fmax", x1, x2)
+    return broadcast_select(bitwise.bitwise_or(greater(x, y), isnan(y)), x, y)
 
 
 @by_numpy(always(np.fmin), arrays=2, numbers=True, patient=False, among=NUMBERS)
@@ -135,11 +144,11 @@ def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
     >>> fmin(np.array([1, np.nan]), 0.5).tolist()
     [0.5, 0.5]
     """
-    x, y = pair("fmin", x1, x2)
-    return choose(bitwise.bitwise_or(less(x, y), isnan(y)), x, y)
+    x, y = promote_pair("fmin", x1, x2)
+    return broadcast_select(bitwise.bitwise_or(less(x, y), isnan(y)), x, y)
 
 
-@binary(-math.inf)
+@binary_ufunc(-math.inf)
 @by_numpy(always(np.logaddexp2), arrays=2, numbers=True, patient=False)
 def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`log2(2**x1 + 2**x2)` without overflow on the way; the imaginary part is at most `pi / log(2)` from 0.
@@ -147,14 +156,14 @@ def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> logaddexp2(3.0, 3.0)
     Array(4., dtype=float32, weak_type=True)
     """
-    x, y = all_inexact("logaddexp2", x1, x2)
-    larger, difference, same = apart(x, y)
+    x, y = promote_args_inexact("logaddexp2", x1, x2)
+    larger, difference, same = larger_and_difference(x, y)
     rest = transcendental.log1p(transcendental.exp2(difference))
-    out = choose(same, larger, add(larger, arithmetic.div(rest, like(x, math.log(2)))))
-    return wrapped(out, math.pi / math.log(2))
+    out = broadcast_select(same, larger, add(larger, arithmetic.div(rest, literal_like(x, math.log(2)))))
+    return wrap_imaginary(out, math.pi / math.log(2))
 
 
-def _replacing(
+def _nan_to_num_kernel(
     x: ShapedArray, copy: bool = True, nan: object = 0.0, posinf: object = None, neginf: object = None
 ) -> Kernel | None:
     """`nan_to_num` of NumPy's arrays."""
@@ -165,7 +174,7 @@ def _replacing(
     return lambda v: np.where(v == v, np.minimum(np.maximum(v, least), most), fill)
 
 
-@by_numpy(_replacing)
+@by_numpy(_nan_to_num_kernel)
 def nan_to_num(
     x: ArrayLike,
     copy: bool = True,
@@ -179,7 +188,7 @@ def nan_to_num(
     [1.0, 0.0, 9.0]
     """
     del copy  # arrays never change
-    value = operand(x, "nan_to_num: x")
+    value = as_operand(x, "nan_to_num: x")
     dtype = value.aval.dtype
     if not dtypes.is_inexact(dtype):
         return as_array(value)
@@ -188,7 +197,7 @@ def nan_to_num(
         return complex_numbers.complex(*parts)
     info = dtypes.finfo(dtype)
     numbers = [
-        to_type(number, dtype, what=f"nan_to_num: {what}")
+        convert_operand(number, dtype, what=f"nan_to_num: {what}")
         for number, what in (
             (nan, "nan"),
             (float(info.max) if posinf is None else posinf, "posinf"),

@@ -8,14 +8,14 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.numpy.evaluated import by_numpy
-from tracefx.numpy.joining import Arrays, Cuts, arrays_of, concatenate, split
-from tracefx.numpy.promoting import operand
+from tracefx.numpy.joining import Arrays, SplitPoints, concatenate, promote_sequence, split
+from tracefx.numpy.operand_promotion import as_operand
 from tracefx.numpy.shapes import atleast_3d
-from tracefx.ops import shape
-from tracefx.ops.basis import reshape
-from tracefx.ops.static import axis_of
+from tracefx.ops.shape import shape
+from tracefx.ops.static_integers import canonicalize_axis
+from tracefx.ops.structural import reshape
 
-Blocks: TypeAlias = "ArrayLike | list[Blocks]"
+NestedBlocks: TypeAlias = "ArrayLike | list[NestedBlocks]"
 
 
 @by_numpy()
@@ -38,7 +38,7 @@ def column_stack(tup: Arrays) -> Array:
     >>> column_stack([np.arange(3), np.zeros((3, 2))]).shape
     (3, 3)
     """
-    columns = [as_array(v) for v in arrays_of("column_stack", tup)]
+    columns = [as_array(v) for v in promote_sequence("column_stack", tup)]
     return concatenate([x if x.ndim > 1 else reshape(x, (x.size, 1)) for x in columns], 1)
 
 
@@ -50,10 +50,10 @@ def dstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
     >>> dstack([np.arange(3), np.arange(3)]).shape
     (1, 3, 2)
     """
-    return concatenate([atleast_3d(v) for v in arrays_of("dstack", tup)], 2, dtype)
+    return concatenate([atleast_3d(v) for v in promote_sequence("dstack", tup)], 2, dtype)
 
 
-def block(arrays: Blocks) -> Array:
+def block(arrays: NestedBlocks) -> Array:
     """One array of blocks: lists in lists of arrays, the innermost joined along the last axis.
 
     ValueError for empty lists, for tuples, and for lists that are not equally deep.
@@ -62,10 +62,10 @@ def block(arrays: Blocks) -> Array:
     >>> block([[np.eye(2), np.zeros((2, 1))], [np.ones((1, 2)), 5]]).shape
     (3, 3)
     """
-    return _joined(arrays, _depth(arrays))[0]
+    return _join_blocks(arrays, _depth(arrays))[0]
 
 
-def _depth(x: Blocks) -> int:
+def _depth(x: NestedBlocks) -> int:
     if isinstance(x, tuple):
         raise ValueError(f"block takes lists and arrays, got the tuple {x!r}; make it a list")
     if not isinstance(x, list):
@@ -78,17 +78,17 @@ def _depth(x: Blocks) -> int:
     return 1 + depths.pop()
 
 
-def _joined(x: Blocks, depth: int) -> tuple[Array, int]:
+def _join_blocks(x: NestedBlocks, depth: int) -> tuple[Array, int]:
     """The blocks joined along the last `depth` axes, and the least rank that they have together."""
     if not isinstance(x, list):
-        value = as_array(operand(x, "block: a block"))
+        value = as_array(as_operand(x, "block: a block"))
         return value, max(value.ndim, depth)
-    parts = [_joined(each, depth - 1 if isinstance(each, list) else depth) for each in x]
+    parts = [_join_blocks(each, depth - 1 if isinstance(each, list) else depth) for each in x]
     rank = max(depth, *[rank for _, rank in parts])
-    return concatenate([_of_rank(part, rank) for part, _ in parts], rank - depth), rank
+    return concatenate([_expand_to_rank(part, rank) for part, _ in parts], rank - depth), rank
 
 
-def _of_rank(x: Array, rank: int) -> Array:
+def _expand_to_rank(x: Array, rank: int) -> Array:
     return shape.expand_dims(x, range(rank - x.ndim))
 
 
@@ -100,14 +100,14 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     >>> [part.tolist() for part in unstack(np.ones((2, 3)), axis=1)]
     [[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]
     """
-    value = operand(x, "unstack: x")
-    along = axis_of("unstack", axis, value.aval.ndim)
+    value = as_operand(x, "unstack: x")
+    along = canonicalize_axis("unstack", axis, value.aval.ndim)
     parts = shape.split(value, [1] * value.aval.shape[along], along)
     return tuple([shape.squeeze(part, (along,)) for part in parts])
 
 
 @by_numpy()
-def vsplit(ary: ArrayLike, indices_or_sections: Cuts) -> list[Array]:
+def vsplit(ary: ArrayLike, indices_or_sections: SplitPoints) -> list[Array]:
     """`ary` cut along its first axis, as `split` does.
 
     >>> import numpy as np
@@ -118,18 +118,18 @@ def vsplit(ary: ArrayLike, indices_or_sections: Cuts) -> list[Array]:
 
 
 @by_numpy()
-def hsplit(ary: ArrayLike, indices_or_sections: Cuts) -> list[Array]:
+def hsplit(ary: ArrayLike, indices_or_sections: SplitPoints) -> list[Array]:
     """`ary` cut along its second axis, or the only one of a vector.
 
     >>> import numpy as np
     >>> [part.tolist() for part in hsplit(np.arange(4).reshape(2, 2), 2)]
     [[[0], [2]], [[1], [3]]]
     """
-    return split(ary, indices_or_sections, min(1, max(0, operand(ary, "hsplit: ary").aval.ndim - 1)))
+    return split(ary, indices_or_sections, min(1, max(0, as_operand(ary, "hsplit: ary").aval.ndim - 1)))
 
 
 @by_numpy()
-def dsplit(ary: ArrayLike, indices_or_sections: Cuts) -> list[Array]:
+def dsplit(ary: ArrayLike, indices_or_sections: SplitPoints) -> list[Array]:
     """`ary` cut along its third axis.
 
     >>> import numpy as np

@@ -13,8 +13,8 @@ from attrs import frozen
 from tracefx.core import dtypes
 from tracefx.core.array import Array, Index
 from tracefx.core.values import ConcreteArray, Value
-from tracefx.numpy.promoting import broadcast_shapes
-from tracefx.ops import basis
+from tracefx.numpy.operand_promotion import broadcast_operand_shapes
+from tracefx.ops import structural
 
 
 @final
@@ -22,13 +22,13 @@ from tracefx.ops import basis
 class TracedMask:
     """`everywhere` is the mask for each element of an array; it has the axes from `axis` to before `end` of it."""
 
-    everywhere: Array
+    full_mask: Array
     axis: int
     end: int
 
-    def spread(self, name: str, values: Value) -> Array:
+    def broadcast_values(self, name: str, values: Value) -> Array:
         """The values for each element of the array. Along the axis of the elements named there must be one."""
-        whole = self.everywhere.aval.shape
+        whole = self.full_mask.aval.shape
         after = len(whole) - self.end
         shape = values.aval.shape
         place = len(shape) - after - 1  # of the axis of the elements that the mask names
@@ -39,9 +39,9 @@ class TracedMask:
                     f"so that their number isn't known; use where(mask, new, old), with an element for each of the mask"
                 )
             shape = (*shape[:place], *(1,) * (self.end - self.axis), *shape[place + 1 :])
-        if len(shape) > len(whole) or broadcast_shapes(name, shape, whole) != whole:
+        if len(shape) > len(whole) or broadcast_operand_shapes(name, shape, whole) != whole:
             raise ValueError(f"{name}: values {values.aval} do not fit what a mask names of an array of shape {whole}")
-        return basis.broadcast_to(basis.reshape(values, shape), whole)
+        return structural.broadcast_to(structural.reshape(values, shape), whole)
 
 
 def traced_mask(x: Array, index: Index) -> TracedMask | None:
@@ -67,7 +67,7 @@ def traced_mask(x: Array, index: Index) -> TracedMask | None:
         raise IndexError(
             f"a mask of shape {mask.aval.shape} selects from axes of sizes {x.aval.shape[start:end]} at axis {start}"
         )
-    return TracedMask(basis.broadcast_in_dim(mask, x.aval.shape, range(start, end)), start, end)
+    return TracedMask(structural.broadcast_in_dim(mask, x.aval.shape, range(start, end)), start, end)
 
 
 def is_traced_mask(part: object) -> bool:

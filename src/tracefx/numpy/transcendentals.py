@@ -15,21 +15,27 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.values import Value
 from tracefx.numpy.evaluated import always, by_numpy
-from tracefx.numpy.promoting import all_inexact, dtype_of, inexact, literal, retyped
-from tracefx.numpy.ufuncs import choose, like
-from tracefx.numpy.universal import binary
-from tracefx.ops import (
+from tracefx.numpy.operand_promotion import (
+    convert_dtype,
+    dtype_and_weak_type,
+    promote_args_inexact,
+    rounded_literal,
+    to_inexact,
+)
+from tracefx.numpy.ufunc_methods import binary_ufunc
+from tracefx.numpy.ufuncs import broadcast_select, literal_like
+from tracefx.ops.elementwise import (
+    abs_sign,
     arithmetic,
+    atan2_nextafter,
     bitwise,
     comparison,
     elementwise,
-    magnitude,
-    pairs,
     powers,
     rounding,
     transcendental,
 )
-from tracefx.ops import complex as complex_numbers
+from tracefx.ops.elementwise import complex as complex_numbers
 
 
 def exp(x: ArrayLike, /) -> Array:
@@ -38,7 +44,7 @@ def exp(x: ArrayLike, /) -> Array:
     >>> exp(0.0)
     Array(1., dtype=float32, weak_type=True)
     """
-    return transcendental.exp(inexact(x, "exp: x"))
+    return transcendental.exp(to_inexact(x, "exp: x"))
 
 
 def exp2(x: ArrayLike, /) -> Array:
@@ -47,7 +53,7 @@ def exp2(x: ArrayLike, /) -> Array:
     >>> exp2(3.0)
     Array(8., dtype=float32, weak_type=True)
     """
-    return transcendental.exp2(inexact(x, "exp2: x"))
+    return transcendental.exp2(to_inexact(x, "exp2: x"))
 
 
 def expm1(x: ArrayLike, /) -> Array:
@@ -56,7 +62,7 @@ def expm1(x: ArrayLike, /) -> Array:
     >>> expm1(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return transcendental.expm1(inexact(x, "expm1: x"))
+    return transcendental.expm1(to_inexact(x, "expm1: x"))
 
 
 def log(x: ArrayLike, /) -> Array:
@@ -65,7 +71,7 @@ def log(x: ArrayLike, /) -> Array:
     >>> log(1.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return transcendental.log(inexact(x, "log: x"))
+    return transcendental.log(to_inexact(x, "log: x"))
 
 
 def log1p(x: ArrayLike, /) -> Array:
@@ -74,7 +80,7 @@ def log1p(x: ArrayLike, /) -> Array:
     >>> log1p(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return transcendental.log1p(inexact(x, "log1p: x"))
+    return transcendental.log1p(to_inexact(x, "log1p: x"))
 
 
 def sqrt(x: ArrayLike, /) -> Array:
@@ -83,7 +89,7 @@ def sqrt(x: ArrayLike, /) -> Array:
     >>> sqrt(9)
     Array(3., dtype=float32, weak_type=True)
     """
-    return transcendental.sqrt(inexact(x, "sqrt: x"))
+    return transcendental.sqrt(to_inexact(x, "sqrt: x"))
 
 
 def cbrt(x: ArrayLike, /) -> Array:
@@ -92,7 +98,7 @@ def cbrt(x: ArrayLike, /) -> Array:
     >>> cbrt(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return transcendental.cbrt(inexact(x, "cbrt: x"))
+    return transcendental.cbrt(to_inexact(x, "cbrt: x"))
 
 
 def sin(x: ArrayLike, /) -> Array:
@@ -101,7 +107,7 @@ def sin(x: ArrayLike, /) -> Array:
     >>> sin(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return transcendental.sin(inexact(x, "sin: x"))
+    return transcendental.sin(to_inexact(x, "sin: x"))
 
 
 def cos(x: ArrayLike, /) -> Array:
@@ -110,7 +116,7 @@ def cos(x: ArrayLike, /) -> Array:
     >>> cos(0.0)
     Array(1., dtype=float32, weak_type=True)
     """
-    return transcendental.cos(inexact(x, "cos: x"))
+    return transcendental.cos(to_inexact(x, "cos: x"))
 
 
 def tan(x: ArrayLike, /) -> Array:
@@ -119,7 +125,7 @@ def tan(x: ArrayLike, /) -> Array:
     >>> tan(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return transcendental.tan(inexact(x, "tan: x"))
+    return transcendental.tan(to_inexact(x, "tan: x"))
 
 
 def arcsin(x: ArrayLike, /) -> Array:
@@ -128,7 +134,7 @@ def arcsin(x: ArrayLike, /) -> Array:
     >>> arcsin(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return transcendental.asin(inexact(x, "arcsin: x"))
+    return transcendental.asin(to_inexact(x, "arcsin: x"))
 
 
 def arccos(x: ArrayLike, /) -> Array:
@@ -137,7 +143,7 @@ def arccos(x: ArrayLike, /) -> Array:
     >>> arccos(1.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return transcendental.acos(inexact(x, "arccos: x"))
+    return transcendental.acos(to_inexact(x, "arccos: x"))
 
 
 def arctan(x: ArrayLike, /) -> Array:
@@ -146,7 +152,7 @@ def arctan(x: ArrayLike, /) -> Array:
     >>> arctan(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return transcendental.atan(inexact(x, "arctan: x"))
+    return transcendental.atan(to_inexact(x, "arctan: x"))
 
 
 def sinh(x: ArrayLike, /) -> Array:
@@ -155,7 +161,7 @@ def sinh(x: ArrayLike, /) -> Array:
     >>> sinh(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return transcendental.sinh(inexact(x, "sinh: x"))
+    return transcendental.sinh(to_inexact(x, "sinh: x"))
 
 
 def cosh(x: ArrayLike, /) -> Array:
@@ -164,7 +170,7 @@ def cosh(x: ArrayLike, /) -> Array:
     >>> cosh(0.0)
     Array(1., dtype=float32, weak_type=True)
     """
-    return transcendental.cosh(inexact(x, "cosh: x"))
+    return transcendental.cosh(to_inexact(x, "cosh: x"))
 
 
 def tanh(x: ArrayLike, /) -> Array:
@@ -173,7 +179,7 @@ def tanh(x: ArrayLike, /) -> Array:
     >>> tanh(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return transcendental.tanh(inexact(x, "tanh: x"))
+    return transcendental.tanh(to_inexact(x, "tanh: x"))
 
 
 def arcsinh(x: ArrayLike, /) -> Array:
@@ -182,7 +188,7 @@ def arcsinh(x: ArrayLike, /) -> Array:
     >>> arcsinh(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return transcendental.asinh(inexact(x, "arcsinh: x"))
+    return transcendental.asinh(to_inexact(x, "arcsinh: x"))
 
 
 def arccosh(x: ArrayLike, /) -> Array:
@@ -191,7 +197,7 @@ def arccosh(x: ArrayLike, /) -> Array:
     >>> arccosh(1.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return transcendental.acosh(inexact(x, "arccosh: x"))
+    return transcendental.acosh(to_inexact(x, "arccosh: x"))
 
 
 def arctanh(x: ArrayLike, /) -> Array:
@@ -200,7 +206,7 @@ def arctanh(x: ArrayLike, /) -> Array:
     >>> arctanh(0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return transcendental.atanh(inexact(x, "arctanh: x"))
+    return transcendental.atanh(to_inexact(x, "arctanh: x"))
 
 
 @by_numpy(always(np.arctan2), arrays=2, numbers=True)
@@ -210,7 +216,7 @@ def arctan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> arctan2(0.0, 1.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    return pairs.atan2(*all_inexact("arctan2", x1, x2))
+    return atan2_nextafter.atan2(*promote_args_inexact("arctan2", x1, x2))
 
 
 def log2(x: ArrayLike, /) -> Array:
@@ -219,9 +225,9 @@ def log2(x: ArrayLike, /) -> Array:
     >>> log2(1.0)
     Array(0., dtype=float32)
     """
-    value = inexact(x, "log2: x")
-    two = literal(2.0, ShapedArray((), dtypes.real_dtype(value.aval.dtype)))
-    return _part_by_part(arithmetic.div, transcendental.log(value), transcendental.log(two))
+    value = to_inexact(x, "log2: x")
+    two = rounded_literal(2.0, ShapedArray((), dtypes.real_dtype(value.aval.dtype)))
+    return _scale_complex_parts(arithmetic.div, transcendental.log(value), transcendental.log(two))
 
 
 def log10(x: ArrayLike, /) -> Array:
@@ -230,12 +236,12 @@ def log10(x: ArrayLike, /) -> Array:
     >>> log10(1.0)
     Array(0., dtype=float32)
     """
-    value = inexact(x, "log10: x")
-    scale = literal(1 / math.log(10), ShapedArray((), dtypes.real_dtype(value.aval.dtype)))
-    return _part_by_part(arithmetic.mul, transcendental.log(value), scale)
+    value = to_inexact(x, "log10: x")
+    scale = rounded_literal(1 / math.log(10), ShapedArray((), dtypes.real_dtype(value.aval.dtype)))
+    return _scale_complex_parts(arithmetic.mul, transcendental.log(value), scale)
 
 
-def _part_by_part(scaled: Callable[[Value, Value], Array], x: Array, by: Value) -> Array:
+def _scale_complex_parts(scaled: Callable[[Value, Value], Array], x: Array, by: Value) -> Array:
     """Complex numbers scaled by their parts: a product of complex numbers makes NaN of an infinite part."""
     if not dtypes.is_complex(x.aval.dtype):
         return scaled(x, by)
@@ -248,8 +254,8 @@ def deg2rad(x: ArrayLike, /) -> Array:
     >>> deg2rad(0)
     Array(0., dtype=float32, weak_type=True)
     """
-    value = inexact(x, "deg2rad: x")
-    return arithmetic.mul(value, like(value, math.pi / 180))
+    value = to_inexact(x, "deg2rad: x")
+    return arithmetic.mul(value, literal_like(value, math.pi / 180))
 
 
 def rad2deg(x: ArrayLike, /) -> Array:
@@ -258,8 +264,8 @@ def rad2deg(x: ArrayLike, /) -> Array:
     >>> rad2deg(0)
     Array(0., dtype=float32, weak_type=True)
     """
-    value = inexact(x, "rad2deg: x")
-    return arithmetic.mul(value, like(value, 180 / math.pi))
+    value = to_inexact(x, "rad2deg: x")
+    return arithmetic.mul(value, literal_like(value, 180 / math.pi))
 
 
 def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -268,21 +274,21 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> hypot(3, 4)
     Array(5., dtype=float32, weak_type=True)
     """
-    weak = [dtype_of(a, f"hypot: {name}")[1] for name, a in (("x1", x1), ("x2", x2))]
-    given = all_inexact("hypot", x1, x2)
+    weak = [dtype_and_weak_type(a, f"hypot: {name}")[1] for name, a in (("x1", x1), ("x2", x2))]
+    given = promote_args_inexact("hypot", x1, x2)
     if dtypes.is_complex(given[0].aval.dtype):
         raise TypeError(f"hypot is not defined for complex numbers, got {given[0].aval} and {given[1].aval}")
-    x, y = [magnitude.abs(retyped(v, v.aval.dtype, all(weak))) for v in given]
-    inf = like(x, math.inf)
+    x, y = [abs_sign.abs(convert_dtype(v, v.aval.dtype, all(weak))) for v in given]
+    inf = literal_like(x, math.inf)
     infinite = bitwise.bitwise_or(comparison.eq(x, inf), comparison.eq(y, inf))
     larger, smaller = arithmetic.max(x, y), arithmetic.min(x, y)
-    zero = comparison.eq(larger, like(x, 0.0))
-    ratio = arithmetic.div(smaller, choose(zero, like(x, 1.0), larger))
-    length = arithmetic.mul(larger, transcendental.sqrt(elementwise.add(like(x, 1.0), powers.square(ratio))))
-    return choose(infinite, inf, choose(zero, larger, length))
+    zero = comparison.eq(larger, literal_like(x, 0.0))
+    ratio = arithmetic.div(smaller, broadcast_select(zero, literal_like(x, 1.0), larger))
+    length = arithmetic.mul(larger, transcendental.sqrt(elementwise.add(literal_like(x, 1.0), powers.square(ratio))))
+    return broadcast_select(infinite, inf, broadcast_select(zero, larger, length))
 
 
-@binary(-math.inf)
+@binary_ufunc(-math.inf)
 @by_numpy(always(np.logaddexp), arrays=2, numbers=True, patient=False)
 def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`log(exp(x1) + exp(x2))` without overflow on the way. The imaginary part of a complex result is from -pi to pi.
@@ -290,33 +296,33 @@ def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> logaddexp(-math.inf, 0.0)
     Array(0., dtype=float32, weak_type=True)
     """
-    x, y = all_inexact("logaddexp", x1, x2)
-    larger, difference, same = apart(x, y)
+    x, y = promote_args_inexact("logaddexp", x1, x2)
+    larger, difference, same = larger_and_difference(x, y)
     rest = transcendental.log1p(transcendental.exp(difference))
-    return wrapped(choose(same, larger, elementwise.add(larger, rest)), math.pi)
+    return wrap_imaginary(broadcast_select(same, larger, elementwise.add(larger, rest)), math.pi)
 
 
-def apart(x: Value, y: Value) -> tuple[Array, Array, Array]:
+def larger_and_difference(x: Value, y: Value) -> tuple[Array, Array, Array]:
     """The larger of two numbers, how much smaller the other is, and where both are the same infinity."""
     # By choices rather than `max` and `abs`: those halve tangents at ties, and what adds up again for first derivatives
     # does not for second ones.
     one, other = [complex_numbers.real(v) if dtypes.is_complex(v.aval.dtype) else v for v in (x, y)]
     above = comparison.gt(one, other)
-    larger, smaller = choose(above, x, y), choose(above, y, x)
+    larger, smaller = broadcast_select(above, x, y), broadcast_select(above, y, x)
     # Where both are the same infinity there is no difference.
-    same = bitwise.bitwise_and(comparison.eq(x, y), comparison.eq(magnitude.abs(one), like(one, math.inf)))
-    return larger, choose(same, like(x, 0.0), arithmetic.sub(smaller, larger)), same
+    same = bitwise.bitwise_and(comparison.eq(x, y), comparison.eq(abs_sign.abs(one), literal_like(one, math.inf)))
+    return larger, broadcast_select(same, literal_like(x, 0.0), arithmetic.sub(smaller, larger)), same
 
 
-def wrapped(x: Array, half: float) -> Array:
+def wrap_imaginary(x: Array, half: float) -> Array:
     """A complex `x` with its imaginary part moved to between `-half` and `half` by multiples of twice `half`."""
     if not dtypes.is_complex(x.dtype):
         return x
     real, imag = complex_numbers.real(x), complex_numbers.imag(x)
-    turns = rounding.round(arithmetic.div(imag, like(imag, 2 * half)), rounding.RoundingMethod.TO_NEAREST_EVEN)
-    inside = comparison.le(magnitude.abs(imag), like(imag, half))
-    moved = arithmetic.sub(imag, arithmetic.mul(turns, like(imag, 2 * half)))
-    return complex_numbers.complex(real, choose(inside, imag, moved))
+    turns = rounding.round(arithmetic.div(imag, literal_like(imag, 2 * half)), rounding.RoundingMethod.TO_NEAREST_EVEN)
+    inside = comparison.le(abs_sign.abs(imag), literal_like(imag, half))
+    moved = arithmetic.sub(imag, arithmetic.mul(turns, literal_like(imag, 2 * half)))
+    return complex_numbers.complex(real, broadcast_select(inside, imag, moved))
 
 
 radians = deg2rad

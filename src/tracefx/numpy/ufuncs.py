@@ -15,41 +15,60 @@ from typing import Final, overload
 import numpy as np
 
 from tracefx.core import dtypes
-from tracefx.core.array import METHODS, Array, ArrayLike
+from tracefx.core.array import ARRAY_METHODS, Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.literal import Literal
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.numpy.evaluated import NUMBERS, always, by_numpy
 from tracefx.numpy.kernels import clipping, extreme_by, raising
-from tracefx.numpy.promoting import (
-    all_inexact,
-    all_numeric,
-    broadcast_shapes,
-    inexact,
-    literal,
-    no_out,
-    numeric,
-    operand,
-    pair,
-    retyped,
+from tracefx.numpy.operand_promotion import (
+    as_operand,
+    broadcast_operand_shapes,
+    convert_dtype,
+    promote_args_inexact,
+    promote_args_numeric,
+    promote_pair,
+    reject_out,
+    rounded_literal,
+    to_inexact,
+    to_numeric,
 )
-from tracefx.numpy.universal import binary, greatest, least, products, products_so_far, sums, sums_so_far, unary
-from tracefx.ops import arithmetic, bitwise, comparison, elementwise, magnitude, ordering, powers, rounding, selection
-from tracefx.ops import complex as complex_numbers
-from tracefx.ops.basis import broadcast_to, convert, full
+from tracefx.numpy.ufunc_methods import (
+    binary_ufunc,
+    least,
+    max_reduction,
+    product_accumulation,
+    product_reduction,
+    sum_accumulation,
+    sum_reduction,
+    unary_ufunc,
+)
+from tracefx.ops.elementwise import (
+    abs_sign,
+    arithmetic,
+    bitwise,
+    comparison,
+    elementwise,
+    min_max,
+    powers,
+    rounding,
+    selection,
+)
+from tracefx.ops.elementwise import complex as complex_numbers
+from tracefx.ops.structural import broadcast_to, convert, full_like_aval
 
 _BOOL: Final = dtypes.bool_
 
 
-def like(x: Value, fill: bool | int | float) -> Literal:
+def literal_like(x: Value, fill: bool | int | float) -> Literal:
     """A scalar literal of the dtype of `x`."""
-    return literal(fill, ShapedArray((), x.aval.dtype, x.aval.weak_type))
+    return rounded_literal(fill, ShapedArray((), x.aval.dtype, x.aval.weak_type))
 
 
-def choose(condition: Value, x: ArrayLike, y: ArrayLike) -> Array:
+def broadcast_select(condition: Value, x: ArrayLike, y: ArrayLike) -> Array:
     """`x` where the condition holds and `y` elsewhere; scalars stand for arrays."""
-    x, y = pair("where", x, y)
+    x, y = promote_pair("where", x, y)
     shape = x.aval.shape or y.aval.shape or condition.aval.shape
     if not shape:  # literals stay literals
         return selection.select_n(condition, y, x)
@@ -77,20 +96,20 @@ def where(
     [0.0, 0.0, 1.0, 1.0]
     """
     if x is None and y is None:
-        return METHODS.value.nonzero(operand(condition, "where: condition"), size=size, fill_value=fill_value)
+        return ARRAY_METHODS.value.nonzero(as_operand(condition, "where: condition"), size=size, fill_value=fill_value)
     if size is not None or fill_value is not None:
         raise ValueError("where: size and fill_value are for the places of a condition; leave them or x and y out")
     if x is None or y is None:
         raise TypeError(f"where: x and y are given together or not at all, got {x!r} and {y!r}")
-    test = operand(condition, "where: condition")
+    test = as_operand(condition, "where: condition")
     if test.aval.dtype is not _BOOL:
-        test = comparison.ne(test, like(test, python_zero(test)))
-    a, b = pair("where", x, y)
-    if evaluating() and (found := selection.evaluated(test, a, b)) is not None:
+        test = comparison.ne(test, literal_like(test, python_zero(test)))
+    a, b = promote_pair("where", x, y)
+    if evaluating() and (found := selection.select_eagerly(test, a, b)) is not None:
         return found
     if test.aval.shape == a.aval.shape == b.aval.shape:
         return selection.select_n(test, b, a)
-    shape = broadcast_shapes("where", test.aval.shape, a.aval.shape, b.aval.shape)
+    shape = broadcast_operand_shapes("where", test.aval.shape, a.aval.shape, b.aval.shape)
     if test.aval.shape:
         test = broadcast_to(test, shape)
     return selection.select_n(test, broadcast_to(b, shape), broadcast_to(a, shape))
@@ -99,47 +118,47 @@ def where(
 # ------------------------------------------------------------------ sums and products
 
 
-@binary(0, sums, sums_so_far, "add")
+@binary_ufunc(0, sum_reduction, sum_accumulation, "add")
 def add(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 + x2`. Bools are combined with `or`.
 
     >>> add(np.arange(3), 1)
     Array([1, 2, 3], dtype=int32)
     """
-    x, y = pair("add", x1, x2)
+    x, y = promote_pair("add", x1, x2)
     return bitwise.bitwise_or(x, y) if x.aval.dtype.kind == "b" else bind1(elementwise.ADD, x, y)
 
 
-@binary(update="subtract")
+@binary_ufunc(update="subtract")
 def subtract(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 - x2`. TypeError for bools.
 
     >>> subtract(np.arange(3), 1)
     Array([-1,  0,  1], dtype=int32)
     """
-    x, y = pair("subtract", x1, x2)
+    x, y = promote_pair("subtract", x1, x2)
     return bind1(arithmetic.SUB, x, y)
 
 
-@binary(1, products, products_so_far, "multiply")
+@binary_ufunc(1, product_reduction, product_accumulation, "multiply")
 def multiply(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """`x1 * x2`. Bools are combined with `and`.
 
     >>> multiply(np.arange(3), 2)
     Array([0, 2, 4], dtype=int32)
     """
-    x, y = pair("multiply", x1, x2)
+    x, y = promote_pair("multiply", x1, x2)
     return bitwise.bitwise_and(x, y) if x.aval.dtype.kind == "b" else bind1(arithmetic.MUL, x, y)
 
 
-@unary
+@unary_ufunc
 def negative(x: ArrayLike, /) -> Array:
     """`-x`. TypeError for bools.
 
     >>> negative(2.0)
     Array(-2., dtype=float32, weak_type=True)
     """
-    return arithmetic.neg(operand(x, "negative: x"))
+    return arithmetic.neg(as_operand(x, "negative: x"))
 
 
 def positive(x: ArrayLike, /) -> Array:
@@ -148,7 +167,7 @@ def positive(x: ArrayLike, /) -> Array:
     >>> positive(2)
     Array(2, dtype=int32, weak_type=True)
     """
-    return as_array(operand(x, "positive: x"))
+    return as_array(as_operand(x, "positive: x"))
 
 
 def absolute(x: ArrayLike, /) -> Array:
@@ -157,8 +176,8 @@ def absolute(x: ArrayLike, /) -> Array:
     >>> absolute(-2)
     Array(2, dtype=int32, weak_type=True)
     """
-    value = operand(x, "absolute: x")
-    return as_array(value) if value.aval.dtype.kind in "bu" else magnitude.abs(value)
+    value = as_operand(x, "absolute: x")
+    return as_array(value) if value.aval.dtype.kind in "bu" else abs_sign.abs(value)
 
 
 def fabs(x: ArrayLike, /) -> Array:
@@ -167,7 +186,7 @@ def fabs(x: ArrayLike, /) -> Array:
     >>> fabs(-2)
     Array(2., dtype=float32, weak_type=True)
     """
-    return magnitude.abs(_real("fabs", inexact(x, "fabs: x")))
+    return abs_sign.abs(_require_real("fabs", to_inexact(x, "fabs: x")))
 
 
 @by_numpy(always(np.sign), among=NUMBERS)
@@ -177,11 +196,11 @@ def sign(x: ArrayLike, /) -> Array:
     >>> sign(np.float32([-3, 0, 2])).tolist()
     [-1.0, 0.0, 1.0]
     """
-    value = operand(x, "sign: x")
-    out = magnitude.sign(value)
+    value = as_operand(x, "sign: x")
+    out = abs_sign.sign(value)
     if not dtypes.is_float(value.aval.dtype):
         return out
-    return choose(comparison.eq(value, like(value, 0.0)), like(value, 0.0), out)
+    return broadcast_select(comparison.eq(value, literal_like(value, 0.0)), literal_like(value, 0.0), out)
 
 
 def square(x: ArrayLike, /) -> Array:
@@ -190,7 +209,7 @@ def square(x: ArrayLike, /) -> Array:
     >>> square(3)
     Array(9, dtype=int32, weak_type=True)
     """
-    return powers.square(numeric(x, "square: x"))
+    return powers.square(to_numeric(x, "square: x"))
 
 
 # ------------------------------------------------------------------ quotients
@@ -202,7 +221,7 @@ def true_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> true_divide(1, 2)
     Array(0.5, dtype=float32, weak_type=True)
     """
-    x, y = all_inexact("true_divide", x1, x2)
+    x, y = promote_args_inexact("true_divide", x1, x2)
     return arithmetic.div(x, y)
 
 
@@ -216,31 +235,33 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> floor_divide(-7, 2)
     Array(-4, dtype=int32, weak_type=True)
     """
-    x, y = _real_pair("floor_divide", *all_numeric("floor_divide", x1, x2))
+    x, y = _require_real_pair("floor_divide", *promote_args_numeric("floor_divide", x1, x2))
     dtype = x.aval.dtype
     if dtype.kind == "u":
         return arithmetic.div(x, y)
     if dtypes.is_integer(dtype):
         quotient = arithmetic.div(x, y)
-        opposite = comparison.ne(magnitude.sign(x), magnitude.sign(y))
-        inexact_ = comparison.ne(arithmetic.rem(x, y), like(x, 0))
-        return choose(bitwise.bitwise_and(opposite, inexact_), arithmetic.sub(quotient, like(x, 1)), quotient)
+        opposite = comparison.ne(abs_sign.sign(x), abs_sign.sign(y))
+        inexact_ = comparison.ne(arithmetic.rem(x, y), literal_like(x, 0))
+        return broadcast_select(
+            bitwise.bitwise_and(opposite, inexact_), arithmetic.sub(quotient, literal_like(x, 1)), quotient
+        )
     return _float_divmod(x, y)
 
 
 def _float_divmod(x: Value, y: Value) -> Array:
     """The quotient from a dividend that divides without rest, so that rounding can't push it over an integer."""
     rest = arithmetic.rem(x, y)
-    by_zero = comparison.eq(y, like(y, 0.0))
-    quotient = arithmetic.div(choose(by_zero, x, arithmetic.sub(x, rest)), y)
-    has_rest = comparison.ne(rest, like(x, 0.0))
-    opposite = comparison.ne(magnitude.sign(y), magnitude.sign(rest))
-    lowered = arithmetic.sub(quotient, like(x, 1.0))
-    quotient = rounding.round(choose(bitwise.bitwise_and(has_rest, opposite), lowered, quotient))
+    by_zero = comparison.eq(y, literal_like(y, 0.0))
+    quotient = arithmetic.div(broadcast_select(by_zero, x, arithmetic.sub(x, rest)), y)
+    has_rest = comparison.ne(rest, literal_like(x, 0.0))
+    opposite = comparison.ne(abs_sign.sign(y), abs_sign.sign(rest))
+    lowered = arithmetic.sub(quotient, literal_like(x, 1.0))
+    quotient = rounding.round(broadcast_select(bitwise.bitwise_and(has_rest, opposite), lowered, quotient))
     # A zero has the sign of the quotient before it was rounded.
     exact = selection.stop_gradient(arithmetic.div(x, y))
-    zero = arithmetic.mul(like(x, 0.0), exact)
-    return choose(comparison.eq(quotient, like(x, 0.0)), zero, quotient)
+    zero = arithmetic.mul(literal_like(x, 0.0), exact)
+    return broadcast_select(comparison.eq(quotient, literal_like(x, 0.0)), zero, quotient)
 
 
 @by_numpy(always(np.remainder), arrays=2, numbers=True, among=NUMBERS, replays=False, patient=False)
@@ -250,18 +271,18 @@ def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> remainder(-7, 2)
     Array(1, dtype=int32, weak_type=True)
     """
-    x, y = _real_pair("remainder", *all_numeric("remainder", x1, x2))
-    y = _no_integer_zero(y)
+    x, y = _require_real_pair("remainder", *promote_args_numeric("remainder", x1, x2))
+    y = _replace_integer_zeros(y)
     rest = arithmetic.rem(x, y)
-    zero = like(rest, python_zero(rest))
+    zero = literal_like(rest, python_zero(rest))
     below, some = comparison.lt(y, zero), comparison.ne(rest, zero)
     off = bitwise.bitwise_and(comparison.ne(comparison.lt(rest, zero), below), some)
-    out = choose(off, elementwise.add(rest, y), rest)
+    out = broadcast_select(off, elementwise.add(rest, y), rest)
     if not dtypes.is_float(rest.aval.dtype):
         return out
     # A zero has the sign of the divisor, and the derivatives of the rest.
     nothing = arithmetic.sub(selection.stop_gradient(rest), rest)
-    return choose(some, out, arithmetic.sub(choose(below, like(rest, -0.0), zero), nothing))
+    return broadcast_select(some, out, arithmetic.sub(broadcast_select(below, literal_like(rest, -0.0), zero), nothing))
 
 
 def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
@@ -270,8 +291,8 @@ def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> fmod(-7, 2)
     Array(-1, dtype=int32, weak_type=True)
     """
-    x, y = _real_pair("fmod", *all_numeric("fmod", x1, x2))
-    return arithmetic.rem(x, _no_integer_zero(y))
+    x, y = _require_real_pair("fmod", *promote_args_numeric("fmod", x1, x2))
+    return arithmetic.rem(x, _replace_integer_zeros(y))
 
 
 @by_numpy(
@@ -296,25 +317,25 @@ def reciprocal(x: ArrayLike, /) -> Array:
     >>> reciprocal(4)
     Array(0.25, dtype=float32, weak_type=True)
     """
-    return powers.integer_pow(inexact(x, "reciprocal: x"), -1)
+    return powers.integer_pow(to_inexact(x, "reciprocal: x"), -1)
 
 
 def python_zero(x: Value) -> int | float:
     return 0 if dtypes.is_integer(x.aval.dtype) else 0.0
 
 
-def _no_integer_zero(y: Value) -> Value:
+def _replace_integer_zeros(y: Value) -> Value:
     """Integer divisors with 1 in place of 0, so that the rest is 0 there."""
     if not dtypes.is_integer(y.aval.dtype):
         return y
-    return choose(comparison.eq(y, like(y, 0)), like(y, 1), y)
+    return broadcast_select(comparison.eq(y, literal_like(y, 0)), literal_like(y, 1), y)
 
 
-def _real_pair(name: str, x: Value, y: Value) -> tuple[Value, Value]:
-    return _real(name, x), _real(name, y)
+def _require_real_pair(name: str, x: Value, y: Value) -> tuple[Value, Value]:
+    return _require_real(name, x), _require_real(name, y)
 
 
-def _real(name: str, x: Value) -> Value:
+def _require_real(name: str, x: Value) -> Value:
     if dtypes.is_complex(x.aval.dtype):
         raise TypeError(f"{name} is not defined for complex numbers, got {x.aval}; take their real or absolute part")
     return x
@@ -334,18 +355,18 @@ def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """
     exponent = _static_exponent(x2)
     if exponent is not None:
-        base = numeric(x1, "power: x1")
+        base = to_numeric(x1, "power: x1")
         if exponent < 0 and dtypes.is_integer(base.aval.dtype):
             raise TypeError(
                 f"power: integers have no negative powers, got {base.aval} to the power {exponent}; "
                 "convert the base to a float first"
             )
         return powers.integer_pow(base, exponent)
-    x, y = all_numeric("power", x1, x2)
-    base, to = operand(x1, "power: x1"), operand(x2, "power: x2")
+    x, y = promote_args_numeric("power", x1, x2)
+    base, to = as_operand(x1, "power: x1"), as_operand(x2, "power: x2")
     if dtypes.is_integer(x.aval.dtype):
         if x.aval.weak_type and _BOOL in (base.aval.dtype, to.aval.dtype):  # bools are taken for integers first
-            x, y = retyped(x, x.aval.dtype), retyped(y, y.aval.dtype)
+            x, y = convert_dtype(x, x.aval.dtype), convert_dtype(y, y.aval.dtype)
         return _integer_power(x, y)
     if dtypes.is_inexact(base.aval.dtype) and dtypes.is_integer(to.aval.dtype):
         # Integer powers are not differentiated, so the derivative by the base is right at 0 too.
@@ -367,14 +388,16 @@ def _static_exponent(x: ArrayLike) -> int | None:
 
 def _integer_power(x: Value, y: Value) -> Array:
     """By repeated squaring, one bit of the exponent at a time; 0 for negative powers of 0."""
-    one, zero = like(x, 1), like(x, 0)
+    one, zero = literal_like(x, 1), literal_like(x, 0)
     bits = dtypes.itemsize_bits(y.aval.dtype)
     undefined = bitwise.bitwise_and(comparison.eq(x, zero), comparison.ne(y, zero))
     shape = x.aval.shape or y.aval.shape
-    result: Array = choose(undefined, full(ShapedArray(shape, x.aval.dtype, x.aval.weak_type), 0), like(x, 1))
+    result: Array = broadcast_select(
+        undefined, full_like_aval(ShapedArray(shape, x.aval.dtype, x.aval.weak_type), 0), literal_like(x, 1)
+    )
     for bit in range(builtins.min(bits, 6)):
         odd = comparison.ne(bitwise.bitwise_and(y, one), zero)
-        result = choose(odd, arithmetic.mul(result, x), result)
+        result = broadcast_select(odd, arithmetic.mul(result, x), result)
         if bit < 5:
             x, y = arithmetic.mul(x, x), bitwise.shift_right_logical(y, one)
     return result
@@ -383,27 +406,27 @@ def _integer_power(x: Value, y: Value) -> Array:
 # ------------------------------------------------------------------ extremes
 
 
-@binary(None, greatest, update="max")
-@by_numpy(extreme_by(np.maximum, ordering.maximum), arrays=2, numbers=True, among=NUMBERS)
+@binary_ufunc(None, max_reduction, update="max")
+@by_numpy(extreme_by(np.maximum, min_max.maximum), arrays=2, numbers=True, among=NUMBERS)
 def maximum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The greater of the two; NaN where either is.
 
     >>> maximum(np.arange(3), 1)
     Array([1, 1, 2], dtype=int32)
     """
-    x, y = pair("maximum", x1, x2)
+    x, y = promote_pair("maximum", x1, x2)
     return arithmetic.max(x, y)
 
 
-@binary(None, least, update="min")
-@by_numpy(extreme_by(np.minimum, ordering.minimum), arrays=2, numbers=True, among=NUMBERS)
+@binary_ufunc(None, least, update="min")
+@by_numpy(extreme_by(np.minimum, min_max.minimum), arrays=2, numbers=True, among=NUMBERS)
 def minimum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     """The lesser of the two; NaN where either is.
 
     >>> minimum(np.arange(3), 1)
     Array([0, 1, 1], dtype=int32)
     """
-    x, y = pair("minimum", x1, x2)
+    x, y = promote_pair("minimum", x1, x2)
     return arithmetic.min(x, y)
 
 
@@ -414,9 +437,9 @@ def clip(arr: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None 
     >>> clip(np.arange(5), 1, 3)
     Array([1, 1, 2, 3, 3], dtype=int32)
     """
-    out = as_array(operand(arr, "clip: arr"))
+    out = as_array(as_operand(arr, "clip: arr"))
     for bound, what in ((min, "min"), (max, "max")):
-        if bound is not None and dtypes.is_complex(operand(bound, f"clip: {what}").aval.dtype):
+        if bound is not None and dtypes.is_complex(as_operand(bound, f"clip: {what}").aval.dtype):
             raise ValueError(f"clip: {what} is complex, and complex numbers have no order; clip real parts")
     if dtypes.is_complex(out.aval.dtype):
         raise ValueError(f"clip: arr is {out.aval}, and complex numbers have no order; clip its real or absolute part")
@@ -436,7 +459,7 @@ def floor(x: ArrayLike, /) -> Array:
     >>> floor(-1.5)
     Array(-2., dtype=float32, weak_type=True)
     """
-    value = _real("floor", operand(x, "floor: x"))
+    value = _require_real("floor", as_operand(x, "floor: x"))
     return rounding.floor(value) if dtypes.is_float(value.aval.dtype) else as_array(value)
 
 
@@ -446,7 +469,7 @@ def ceil(x: ArrayLike, /) -> Array:
     >>> ceil(-1.5)
     Array(-1., dtype=float32, weak_type=True)
     """
-    value = _real("ceil", operand(x, "ceil: x"))
+    value = _require_real("ceil", as_operand(x, "ceil: x"))
     return rounding.ceil(value) if dtypes.is_float(value.aval.dtype) else as_array(value)
 
 
@@ -456,11 +479,11 @@ def trunc(x: ArrayLike) -> Array:
     >>> trunc(-1.5)
     Array(-1., dtype=float32, weak_type=True)
     """
-    value = _real("trunc", operand(x, "trunc: x"))
+    value = _require_real("trunc", as_operand(x, "trunc: x"))
     if not dtypes.is_float(value.aval.dtype):
         return as_array(value)
-    below = comparison.lt(value, like(value, 0.0))
-    return choose(below, rounding.ceil(value), rounding.floor(value))
+    below = comparison.lt(value, literal_like(value, 0.0))
+    return broadcast_select(below, rounding.ceil(value), rounding.floor(value))
 
 
 def rint(x: ArrayLike, /) -> Array:
@@ -469,7 +492,7 @@ def rint(x: ArrayLike, /) -> Array:
     >>> rint(2.5)
     Array(2., dtype=float32, weak_type=True)
     """
-    value = operand(x, "rint: x")
+    value = as_operand(x, "rint: x")
     return round(value) if dtypes.is_inexact(value.aval.dtype) else convert(value, dtypes.default_float())
 
 
@@ -484,55 +507,58 @@ def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
     >>> round(np.array([1250, 1350, -49]), -2).tolist()
     [1200, 1400, 0]
     """
-    no_out("round", out)
-    value = operand(a, "round: a")
+    reject_out("round", out)
+    value = as_operand(a, "round: a")
     dtype = value.aval.dtype
     decimals = operator.index(decimals)
     if not dtypes.is_inexact(dtype):
-        return _rounded_integers(value, 10**-decimals) if decimals < 0 else as_array(value)
+        return _round_integers(value, 10**-decimals) if decimals < 0 else as_array(value)
     if dtypes.is_complex(dtype):
-        parts = [_rounded(complex_numbers.real(value), decimals), _rounded(complex_numbers.imag(value), decimals)]
+        parts = [
+            _round_decimals(complex_numbers.real(value), decimals),
+            _round_decimals(complex_numbers.imag(value), decimals),
+        ]
         return complex_numbers.complex(*parts)
-    return _rounded(value, decimals)
+    return _round_decimals(value, decimals)
 
 
 around = round
 
 
-def _rounded(x: Value, decimals: int) -> Array:
+def _round_decimals(x: Value, decimals: int) -> Array:
     if decimals == 0:
         return rounding.round(x, rounding.RoundingMethod.TO_NEAREST_EVEN)
     dtype, weak = x.aval.dtype, x.aval.weak_type
     if decimals > math.log10(float(dtypes.finfo(dtype).max)):
         return as_array(x)  # no number has so many
     if dtype == dtypes.float16:  # in which products soon are infinite
-        x = retyped(x, dtypes.float32)
-    factor = like(x, 10.0**decimals)
+        x = convert_dtype(x, dtypes.float32)
+    factor = literal_like(x, 10.0**decimals)
     scaled = rounding.round(arithmetic.mul(x, factor), rounding.RoundingMethod.TO_NEAREST_EVEN)
-    return as_array(retyped(arithmetic.div(scaled, factor), dtype, weak))
+    return as_array(convert_dtype(arithmetic.div(scaled, factor), dtype, weak))
 
 
-def _rounded_integers(x: Value, unit: int) -> Array:
+def _round_integers(x: Value, unit: int) -> Array:
     """The nearest multiple of `unit`, of two the even one."""
     if dtypes.is_bool(x.aval.dtype):
-        return full(x.aval, False)
+        return full_like_aval(x.aval, False)
     info = dtypes.iinfo(x.aval.dtype)
     low, high = int(info.min), int(info.max)
     if unit > high:  # the dtype doesn't hold it, but may hold more than half of it
         wrapped = [(n - low) % (high - low + 1) + low for n in (unit, -unit)]
-        out = full(x.aval, 0)
+        out = full_like_aval(x.aval, 0)
         if unit // 2 < high:
-            out = choose(comparison.gt(x, like(x, unit // 2)), like(x, wrapped[0]), out)
+            out = broadcast_select(comparison.gt(x, literal_like(x, unit // 2)), literal_like(x, wrapped[0]), out)
         if unit // 2 < -low:
-            out = choose(comparison.lt(x, like(x, -(unit // 2))), like(x, wrapped[1]), out)
+            out = broadcast_select(comparison.lt(x, literal_like(x, -(unit // 2))), literal_like(x, wrapped[1]), out)
         return out
-    step, zero = like(x, unit), like(x, 0)
+    step, zero = literal_like(x, unit), literal_like(x, 0)
     rest = remainder(x, step)  # from 0 to before `unit`
     below = arithmetic.sub(x, rest)
     other = arithmetic.sub(step, rest)
-    odd = comparison.ne(remainder(floor_divide(x, step), like(x, 2)), zero)
+    odd = comparison.ne(remainder(floor_divide(x, step), literal_like(x, 2)), zero)
     up = bitwise.bitwise_or(comparison.gt(rest, other), bitwise.bitwise_and(comparison.eq(rest, other), odd))
-    return choose(up, elementwise.add(below, step), below)
+    return broadcast_select(up, elementwise.add(below, step), below)
 
 
 # ------------------------------------------------------------------ complex numbers
@@ -544,7 +570,7 @@ def conjugate(x: ArrayLike, /) -> Array:
     >>> conjugate(1 + 2j).item()
     (1-2j)
     """
-    value = operand(x, "conjugate: x")
+    value = as_operand(x, "conjugate: x")
     return complex_numbers.conj(value) if dtypes.is_complex(value.aval.dtype) else as_array(value)
 
 
@@ -557,7 +583,7 @@ def real(val: ArrayLike, /) -> Array:
     >>> real(1 + 2j).item()
     1.0
     """
-    value = operand(val, "real: val")
+    value = as_operand(val, "real: val")
     return complex_numbers.real(value) if dtypes.is_complex(value.aval.dtype) else as_array(value)
 
 
@@ -567,8 +593,8 @@ def imag(val: ArrayLike, /) -> Array:
     >>> imag(1 + 2j).item()
     2.0
     """
-    value = operand(val, "imag: val")
-    return complex_numbers.imag(value) if dtypes.is_complex(value.aval.dtype) else full(value.aval, False)
+    value = as_operand(val, "imag: val")
+    return complex_numbers.imag(value) if dtypes.is_complex(value.aval.dtype) else full_like_aval(value.aval, False)
 
 
 abs = absolute

@@ -25,27 +25,48 @@ from tracefx.core.array import Array, ArrayLike, Index, UpdateMode
 from tracefx.core.avals import Shape
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array, bind1, evaluating
-from tracefx.core.kernels import quietly
+from tracefx.core.kernel_context import call_kernel
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.promotion import promote
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
-from tracefx.lax.applying import applied_at
+from tracefx.lax.indexed_apply import apply_at_indices
 from tracefx.numpy.creation import ones_like
-from tracefx.numpy.indexing import IndexArray, Positions, Window, getitem, index_vectors, layout_of, numpys, read_index
-from tracefx.numpy.promoting import broadcast_shapes, dtype_of, retyped, to_type
+from tracefx.numpy.indexing import (
+    AdvancedIndex,
+    IndexArray,
+    SliceIndex,
+    as_numpy_index,
+    getitem,
+    index_vectors,
+    parse_index,
+    result_layout,
+)
+from tracefx.numpy.operand_promotion import (
+    broadcast_operand_shapes,
+    convert_dtype,
+    convert_operand,
+    dtype_and_weak_type,
+)
 from tracefx.numpy.traced_masks import traced_mask
-from tracefx.numpy.ufuncs import choose, power, true_divide
-from tracefx.ops import arithmetic, basis, elementwise
-from tracefx.ops.indexing import GatherDimensionNumbers, ScatterAdd, ScatterDimensionNumbers, Scattering, gather
-from tracefx.ops.scattering import Scatter, ScatterMax, ScatterMin, ScatterMul, ScatterSub
-from tracefx.ops.windows import GatherScatterMode, mode_of
+from tracefx.numpy.ufuncs import broadcast_select, power, true_divide
+from tracefx.ops import structural
+from tracefx.ops.elementwise import arithmetic, elementwise
+from tracefx.ops.indexing.gather_scatter_add import (
+    GatherDimensionNumbers,
+    ScatterAdd,
+    ScatterDimensionNumbers,
+    ScatterOperation,
+    gather,
+)
+from tracefx.ops.indexing.indexed_windows import GatherScatterMode, canonicalize_mode
+from tracefx.ops.indexing.scatter import Scatter, ScatterMax, ScatterMin, ScatterMul, ScatterSub
 
-S = TypeVar("S", bound=Scattering)
+S = TypeVar("S", bound=ScatterOperation)
 
 
 @final
 @frozen
-class How:
+class UpdateOptions:
     """The options of an update that errors call `name`."""
 
     name: str
@@ -56,32 +77,32 @@ class How:
 
     def __attrs_post_init__(self) -> None:
         if self.mode is not None:
-            mode_of(self.name, self.mode)  # or it is refused
+            canonicalize_mode(self.name, self.mode)  # or it is refused
 
     @property
     def gather_mode(self) -> GatherScatterMode:
         assert self.mode is not None
-        return mode_of(self.name, self.mode)
+        return canonicalize_mode(self.name, self.mode)
 
     @property
     def scatter_mode(self) -> GatherScatterMode:
-        return GatherScatterMode.FILL_OR_DROP if self.mode is None else mode_of(self.name, self.mode)
+        return GatherScatterMode.FILL_OR_DROP if self.mode is None else canonicalize_mode(self.name, self.mode)
 
 
 @final
 @frozen(eq=False)
-class At:
+class IndexUpdateHelper:
     """`x.at`."""
 
     array: Array
 
-    def __getitem__(self, index: Index) -> Updated:
-        return Updated(self.array, index)
+    def __getitem__(self, index: Index) -> IndexUpdateRef:
+        return IndexUpdateRef(self.array, index)
 
 
 @final
 @frozen(eq=False)
-class Updated:
+class IndexUpdateRef:
     """`x.at[index]`."""
 
     array: Array
@@ -104,11 +125,11 @@ class Updated:
         >>> arange(3).at[np.array([0, 5])].get(mode="fill", fill_value=-1).tolist()
         [0, -1]
         """
-        given = How("get", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        given = UpdateOptions("get", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
         if mode is None and wrap_negative_indices:
             return getitem(self.array, self.index)
         how = GatherScatterMode.CLIP if mode is None else given.gather_mode
-        target = _target(self.array, self.index, wrap_negative_indices)
+        target = _update_target(self.array, self.index, wrap_negative_indices)
         if not target.columns or 0 in target.shape:
             return getitem(self.array, self.index)
         numbers = GatherDimensionNumbers(target.windows, target.inserted, tuple(target.columns))
@@ -124,7 +145,7 @@ class Updated:
             mode=how,
             fill_value=fill_value,
         )
-        return basis.reshape(out, target.shape)
+        return structural.reshape(out, target.shape)
 
     def set(
         self,
@@ -144,8 +165,8 @@ class Updated:
         >>> zeros(4).at[1:3].set(np.array([1.0, 2.0])).tolist()
         [0.0, 1.0, 2.0, 0.0]
         """
-        how = How("set", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
-        return self._merged(Scatter, _second, values, how)
+        how = UpdateOptions("set", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return self._apply_update(Scatter, _second_argument, values, how)
 
     def add(
         self,
@@ -163,8 +184,8 @@ class Updated:
         >>> zeros(3).at[[0, 0, 2]].add(1.0).tolist()
         [2.0, 0.0, 1.0]
         """
-        how = How("add", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
-        return self._merged(ScatterAdd, elementwise.add, values, how)
+        how = UpdateOptions("add", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return self._apply_update(ScatterAdd, elementwise.add, values, how)
 
     def subtract(
         self,
@@ -182,8 +203,8 @@ class Updated:
         >>> zeros(3).at[[0, 0, 2]].subtract(1.0).tolist()
         [-2.0, 0.0, -1.0]
         """
-        how = How("subtract", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
-        return self._merged(ScatterSub, arithmetic.sub, values, how)
+        how = UpdateOptions("subtract", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return self._apply_update(ScatterSub, arithmetic.sub, values, how)
 
     def multiply(
         self,
@@ -202,8 +223,8 @@ class Updated:
         >>> ones(3).at[[0, 0, 2]].multiply(3.0).tolist()
         [9.0, 1.0, 3.0]
         """
-        how = How("multiply", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
-        return self._merged(ScatterMul, arithmetic.mul, values, how)
+        how = UpdateOptions("multiply", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return self._apply_update(ScatterMul, arithmetic.mul, values, how)
 
     mul = multiply
 
@@ -223,8 +244,8 @@ class Updated:
         >>> ones(3).at[0].divide(4.0).tolist()
         [0.25, 1.0, 1.0]
         """
-        how = How("divide", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
-        return true_divide(self.array, self._factors(values, how))
+        how = UpdateOptions("divide", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return true_divide(self.array, self._scatter_factors(values, how))
 
     def power(
         self,
@@ -242,8 +263,8 @@ class Updated:
         >>> arange(4).at[2:].power(2).tolist()
         [0, 1, 4, 9]
         """
-        how = How("power", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
-        return power(self.array, self._factors(values, how))
+        how = UpdateOptions("power", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return power(self.array, self._scatter_factors(values, how))
 
     def min(
         self,
@@ -261,8 +282,8 @@ class Updated:
         >>> arange(4).at[1:].min(2).tolist()
         [0, 1, 2, 2]
         """
-        how = How("min", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
-        return self._merged(ScatterMin, arithmetic.min, values, how)
+        how = UpdateOptions("min", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return self._apply_update(ScatterMin, arithmetic.min, values, how)
 
     def max(
         self,
@@ -280,8 +301,8 @@ class Updated:
         >>> arange(4).at[:2].max(2).tolist()
         [2, 2, 2, 3]
         """
-        how = How("max", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
-        return self._merged(ScatterMax, arithmetic.max, values, how)
+        how = UpdateOptions("max", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return self._apply_update(ScatterMax, arithmetic.max, values, how)
 
     def apply(
         self,
@@ -298,65 +319,71 @@ class Updated:
         >>> arange(3).at[[1, 2, 2]].apply(lambda y: y * 10).tolist()
         [0, 10, 200]
         """
-        x, how = self.array, How("apply", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        x, how = self.array, UpdateOptions("apply", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
         mask = traced_mask(x, self.index)
         if mask is not None:
-            new = to_type(func(x), x.aval.dtype, x.aval.weak_type, "apply: what func gives")
-            return choose(mask.everywhere, new, x)
-        target = _target(x, self.index, how.wrap)
+            new = convert_operand(func(x), x.aval.dtype, x.aval.weak_type, "apply: what func gives")
+            return broadcast_select(mask.full_mask, new, x)
+        target = _update_target(x, self.index, how.wrap)
         if 0 in target.shape:
             return x
         prim = target.scatter(Scatter, how)
 
         def retyped_func(old: Array) -> ArrayLike:
-            return to_type(func(old), x.aval.dtype, x.aval.weak_type, "apply: what func gives")
+            return convert_operand(func(old), x.aval.dtype, x.aval.weak_type, "apply: what func gives")
 
         if not target.columns:
             return as_array(retyped_func(x))
-        out = applied_at(prim, target.array, as_value(target.vectors()), retyped_func, target.sizes)
-        return basis.reshape(out, x.aval.shape)
+        out = apply_at_indices(prim, target.array, as_value(target.vectors()), retyped_func, target.sizes)
+        return structural.reshape(out, x.aval.shape)
 
-    def _factors(self, values: ArrayLike, how: How) -> Array:
+    def _scatter_factors(self, values: ArrayLike, how: UpdateOptions) -> Array:
         """`values` at the index, multiplied where places repeat, and 1 elsewhere."""
-        ones = Updated(ones_like(self.array), self.index)
-        return ones._merged(ScatterMul, arithmetic.mul, values, how)
+        ones = IndexUpdateRef(ones_like(self.array), self.index)
+        return ones._apply_update(ScatterMul, arithmetic.mul, values, how)
 
-    def _merged(
-        self, operation: type[Scattering], everywhere: Callable[[Value, Value], Array], values: ArrayLike, how: How
+    def _apply_update(
+        self,
+        operation: type[ScatterOperation],
+        everywhere: Callable[[Value, Value], Array],
+        values: ArrayLike,
+        how: UpdateOptions,
     ) -> Array:
         """The update by a scatter, or by an operation on all of `x` where the index names all of it once."""
         name, own = how.name, self.array.aval
-        dtype, weak = promote([(own.dtype, own.weak_type), dtype_of(values, f"{name}: values")])
-        given = to_type(values, dtype, weak, f"{name}: values")
+        dtype, weak = promote([(own.dtype, own.weak_type), dtype_and_weak_type(values, f"{name}: values")])
+        given = convert_operand(values, dtype, weak, f"{name}: values")
         if how.wrap and type(self.array) is ConcreteArray and dtype == own.dtype and evaluating():
-            found = _evaluated(self.array, self.index, operation, given)
+            found = _update_by_numpy(self.array, self.index, operation, given)
             if found is not None:
                 return found
         mask = traced_mask(self.array, self.index)
         if mask is not None:
-            x = as_array(retyped(self.array, dtype, weak))
-            new = everywhere(x, mask.spread(name, given))
-            return as_array(retyped(choose(mask.everywhere, new, x), own.dtype, own.weak_type))
-        target = _target(self.array, self.index, how.wrap)
+            x = as_array(convert_dtype(self.array, dtype, weak))
+            new = everywhere(x, mask.broadcast_values(name, given))
+            return as_array(convert_dtype(broadcast_select(mask.full_mask, new, x), own.dtype, own.weak_type))
+        target = _update_target(self.array, self.index, how.wrap)
         prim = target.scatter(operation, how)
-        if broadcast_shapes(name, given.aval.shape, target.shape) != target.shape:
+        if broadcast_operand_shapes(name, given.aval.shape, target.shape) != target.shape:
             raise ValueError(f"{name}: values {given.aval} do not fit what the index names, of shape {target.shape}")
         if 0 in target.shape:
             return self.array
-        updates = basis.reshape(basis.broadcast_to(given, target.shape), target.sizes)
-        x = as_array(retyped(target.array, dtype, weak))
+        updates = structural.reshape(structural.broadcast_to(given, target.shape), target.sizes)
+        x = as_array(convert_dtype(target.array, dtype, weak))
         out = bind1(prim, x, target.vectors(), updates) if target.columns else everywhere(x, updates)
-        return basis.reshape(retyped(out, own.dtype, own.weak_type), own.shape)
+        return structural.reshape(convert_dtype(out, own.dtype, own.weak_type), own.shape)
 
 
-_UFUNCS: Final[Mapping[type[Scattering], np.ufunc | None]] = MappingProxyType(
+_UFUNCS: Final[Mapping[type[ScatterOperation], np.ufunc | None]] = MappingProxyType(
     {Scatter: None, ScatterAdd: np.add, ScatterSub: np.subtract, ScatterMul: np.multiply}
 )
 
 
-def _evaluated(x: ConcreteArray, index: Index, operation: type[Scattering], values: Value) -> ConcreteArray | None:
+def _update_by_numpy(
+    x: ConcreteArray, index: Index, operation: type[ScatterOperation], values: Value
+) -> ConcreteArray | None:
     """The update by NumPy; None where it refuses it, as all out of bounds, or may understand it otherwise."""
-    places, dtype = numpys(index), x.aval.dtype
+    places, dtype = as_numpy_index(index), x.aval.dtype
     if places is None or operation not in _UFUNCS or dtype.kind not in "iufc" or not isinstance(values, _KNOWN):
         return None
     out, new = np.array(x.numpy()), to_numpy(values)
@@ -364,7 +391,7 @@ def _evaluated(x: ConcreteArray, index: Index, operation: type[Scattering], valu
         old = out[places]
         if new.ndim > old.ndim:  # which NumPy takes if they have size 1
             return None
-        quietly(_write, out, places, old, new, _UFUNCS[operation])
+        call_kernel(_write_in_place, out, places, old, new, _UFUNCS[operation])
     except (IndexError, TypeError, ValueError):
         return None
     return ConcreteArray(x.aval, out)
@@ -373,7 +400,7 @@ def _evaluated(x: ConcreteArray, index: Index, operation: type[Scattering], valu
 _KNOWN: Final = (ConcreteArray, Literal)
 
 
-def _write(out: NDArray, places: tuple[Any, ...], old: NDArray, new: NDArray, ufunc: np.ufunc | None) -> None:
+def _write_in_place(out: NDArray, places: tuple[Any, ...], old: NDArray, new: NDArray, ufunc: np.ufunc | None) -> None:
     if ufunc is None:
         out[places] = new
     elif old.base is out:  # a window, in which nothing is named twice
@@ -382,13 +409,13 @@ def _write(out: NDArray, places: tuple[Any, ...], old: NDArray, new: NDArray, uf
         ufunc.at(out, places, new)
 
 
-def _second(old: Value, new: Value) -> Array:
+def _second_argument(old: Value, new: Value) -> Array:
     return as_array(new)
 
 
 @final
 @frozen(eq=False)
-class Target:
+class UpdateTarget:
     """Where an update goes: `x` as the index sees it, and of what the index names the shape, the shape without new
     axes, which axes are windows into `x`, the axes of `x` of which they are not, and for each axis of `x` that isn't
     whole the indices along it (those of a window's first element). `unique` if nothing is named twice for sure."""
@@ -404,28 +431,28 @@ class Target:
     def vectors(self) -> ArrayLike:
         return index_vectors(list(self.columns.values()))[0]
 
-    def scatter(self, operation: Callable[..., S], how: How) -> S:
+    def scatter(self, operation: Callable[..., S], how: UpdateOptions) -> S:
         """The operation that updates these places."""
         mode = how.scatter_mode
         numbers = ScatterDimensionNumbers(self.windows, self.inserted, tuple(self.columns))
         unique = how.unique or self.unique
         if operation is ScatterMul and not unique:  # whose derivative by the updates is simple then
-            unique = _named_once(self, mode)
+            unique = _has_unique_indices(self, mode)
         return operation(numbers, how.is_sorted or self.unique, unique, mode)
 
 
-def _target(x: Array, index: Index, wrap: bool) -> Target:
-    parts, x, ellipsis = read_index(x, index, clamp=False, wrap=wrap)
+def _update_target(x: Array, index: Index, wrap: bool) -> UpdateTarget:
+    parts, x, ellipsis = parse_index(x, index, clamp=False, wrap=wrap)
     axes = [part for part in parts if part is not None]
-    arrays = {axis: part.indices for axis, part in enumerate(axes) if isinstance(part, Positions)}
-    named = broadcast_shapes("indexing", *[tuple(indices.shape) for indices in arrays.values()])
-    slices = [(axis, part) for axis, part in enumerate(axes) if isinstance(part, Window)]
+    arrays = {axis: part.indices for axis, part in enumerate(axes) if isinstance(part, AdvancedIndex)}
+    named = broadcast_operand_shapes("indexing", *[tuple(indices.shape) for indices in arrays.values()])
+    slices = [(axis, part) for axis, part in enumerate(axes) if isinstance(part, SliceIndex)]
     full: list[int] = []
     sizes: list[int] = []
     windows: list[int] = []
     inserted = set(arrays)
     columns: dict[int, tuple[int, IndexArray]] = {}  # by axis of `x`: indices, and the place in `sizes` after them
-    for item in layout_of(parts, ellipsis):
+    for item in result_layout(parts, ellipsis):
         if item == "new":
             full.append(1)
             continue
@@ -449,14 +476,14 @@ def _target(x: Array, index: Index, wrap: bool) -> Target:
     def spread(end: int, indices: IndexArray) -> IndexArray:
         """With an axis of size 1 for each later axis of the index vectors."""
         later = len([i for i in range(end, len(sizes)) if i not in windows])
-        return basis.reshape(indices, (*indices.shape, *[1] * later)) if later and indices.ndim else indices
+        return structural.reshape(indices, (*indices.shape, *[1] * later)) if later and indices.ndim else indices
 
     found = {axis: spread(end, indices) for axis, (end, indices) in columns.items()}
     unique = all(not indices.ndim and not isinstance(indices, Array) for indices in arrays.values())
-    return Target(x, tuple(full), tuple(sizes), tuple(windows), tuple(sorted(inserted)), found, unique)
+    return UpdateTarget(x, tuple(full), tuple(sizes), tuple(windows), tuple(sorted(inserted)), found, unique)
 
 
-def _named_once(target: Target, mode: GatherScatterMode) -> bool:
+def _has_unique_indices(target: UpdateTarget, mode: GatherScatterMode) -> bool:
     """Whether all indices are known, and no place is named twice."""
     columns: list[NDArray] = []
     for axis, indices in target.columns.items():
@@ -468,11 +495,11 @@ def _named_once(target: Target, mode: GatherScatterMode) -> bool:
     return len(np.unique(vectors, axis=0)) == len(vectors)
 
 
-def at(x: Array, /) -> At:
+def at(x: Array, /) -> IndexUpdateHelper:
     """`x.at`, whose `[index]` names a part of `x` to update.
 
     >>> from tracefx.numpy import arange
     >>> at(arange(3))[1:].add(10).tolist()
     [0, 11, 12]
     """
-    return At(x)
+    return IndexUpdateHelper(x)

@@ -6,10 +6,12 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
-from tracefx.numpy.promoting import operand, retyped
-from tracefx.ops import basis, comparison, filling, shape
-from tracefx.ops import complex as complex_numbers
-from tracefx.ops.representation import bitcast_convert_type
+from tracefx.numpy.operand_promotion import as_operand, convert_dtype
+from tracefx.ops import structural
+from tracefx.ops.elementwise import comparison
+from tracefx.ops.elementwise import complex as complex_numbers
+from tracefx.ops.elementwise.bit_representation import bitcast_convert_type
+from tracefx.ops.shape import array_creation, shape
 
 
 def view(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
@@ -20,15 +22,15 @@ def view(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
     >>> view(np.array([1, 256], np.int16), "uint8").tolist()
     [1, 0, 0, 1]
     """
-    value = as_array(operand(x, "view: x"))
+    value = as_array(as_operand(x, "view: x"))
     new = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype, "view: dtype")
     if value.dtype == new:
         return value
     if dtypes.is_bool(value.dtype):
-        value = as_array(retyped(value, dtypes.uint8))
+        value = as_array(convert_dtype(value, dtypes.uint8))
     if dtypes.is_bool(new):
         octets = view(value, dtypes.uint8)
-        return comparison.ne(octets, filling.zero(octets.aval.update(shape=())))
+        return comparison.ne(octets, array_creation.zero(octets.aval.update(shape=())))
     old, wide = dtypes.itemsize_bits(value.dtype), dtypes.itemsize_bits(new)
     if not value.ndim and old != wide:
         raise ValueError(
@@ -39,24 +41,24 @@ def view(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
     if dtypes.is_complex(value.dtype):
         parts = shape.stack([complex_numbers.real(value), complex_numbers.imag(value)], value.ndim)
         *before, n = value.shape
-        return view(basis.reshape(parts, (*before, 2 * n)), new)
+        return view(structural.reshape(parts, (*before, 2 * n)), new)
     if dtypes.is_complex(new):
         halves = view(value, dtypes.real_dtype(new))
         if halves.shape[-1] % 2:
             raise ValueError(f"view: the last axis of {value.aval} has half a complex number at its end")
-        pairs = basis.reshape(halves, (*halves.shape[:-1], halves.shape[-1] // 2, 2))
+        pairs = structural.reshape(halves, (*halves.shape[:-1], halves.shape[-1] // 2, 2))
         return complex_numbers.complex(pairs[..., 0], pairs[..., 1])
     if old == wide:
         return bitcast_convert_type(value, new)
     *before, n = value.shape
     if old > wide:
-        return basis.reshape(bitcast_convert_type(value, new), (*before, n * (old // wide)))
+        return structural.reshape(bitcast_convert_type(value, new), (*before, n * (old // wide)))
     ratio = wide // old
     if n % ratio:
         raise ValueError(
             f"view: the last axis of {value.aval} must be a multiple of {ratio} to be read as {dtypes.name(new)}"
         )
-    return bitcast_convert_type(basis.reshape(value, (*before, n // ratio, ratio)), new)
+    return bitcast_convert_type(structural.reshape(value, (*before, n // ratio, ratio)), new)
 
 
 def byteswap(x: ArrayLike) -> Array:
@@ -66,7 +68,7 @@ def byteswap(x: ArrayLike) -> Array:
     >>> byteswap(np.array([1, 256], np.int16)).tolist()
     [256, 1]
     """
-    value = as_array(operand(x, "byteswap: x"))
+    value = as_array(as_operand(x, "byteswap: x"))
     if dtypes.is_key(value.dtype):
         raise TypeError(f"byteswap takes numbers, got {value.aval}")
     if dtypes.is_complex(value.dtype):
@@ -75,4 +77,4 @@ def byteswap(x: ArrayLike) -> Array:
     if dtypes.itemsize_bits(value.dtype) <= 8:
         return value
     octets = bitcast_convert_type(value, dtypes.uint8)
-    return as_array(retyped(bitcast_convert_type(shape.rev(octets, (value.ndim,)), value.dtype), value.dtype))
+    return as_array(convert_dtype(bitcast_convert_type(shape.rev(octets, (value.ndim,)), value.dtype), value.dtype))

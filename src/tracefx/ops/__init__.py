@@ -8,9 +8,9 @@ Its own functions are those of `jax.ops`.
 [1, 0, 5]
 """
 
-from tracefx.ops.segments import segment_max as segment_max
-from tracefx.ops.segments import segment_min as segment_min
-from tracefx.ops.segments import segment_prod as segment_prod
-from tracefx.ops.segments import segment_sum as segment_sum
+from tracefx.ops.reductions.segment_reductions import segment_max as segment_max
+from tracefx.ops.reductions.segment_reductions import segment_min as segment_min
+from tracefx.ops.reductions.segment_reductions import segment_prod as segment_prod
+from tracefx.ops.reductions.segment_reductions import segment_sum as segment_sum
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]

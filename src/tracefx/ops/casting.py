@@ -6,7 +6,7 @@ import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType, NDArray
-from tracefx.core.kernels import quietly
+from tracefx.core.kernel_context import call_kernel
 
 
 def cast(x: NDArray, dtype: DType) -> NDArray:
@@ -33,7 +33,7 @@ def cast(x: NDArray, dtype: DType) -> NDArray:
 
 def convert_host(x: NDArray, dtype: DType) -> NDArray:
     """`cast` outside a kernel, where NumPy would warn of an overflow that gives infinity."""
-    return x if x.dtype == dtype else quietly(cast, x, dtype)
+    return x if x.dtype == dtype else call_kernel(cast, x, dtype)
 
 
 def _fits(x: NDArray, dtype: DType) -> bool:

@@ -15,17 +15,17 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Attr, Builder, Dims, Ir, Text
+from tracefx.core.builder import Attr, Builder, DenseI64Array, IrValue, MlirText
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import as_array, bind1
-from tracefx.core.primitive import Linear, MappedAxis, Tangent
+from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal
 from tracefx.core.values import Value, as_value
-from tracefx.ops.arithmetic import mul
-from tracefx.ops.basis import batch_first, broadcast_in_dim, convert
-from tracefx.ops.complex import complex_dtype, conj
-from tracefx.ops.filling import full
-from tracefx.ops.operation import LinearOperation, remembered, run_alone, static_shape
-from tracefx.ops.shape import concatenate
+from tracefx.ops.elementwise.arithmetic import mul
+from tracefx.ops.elementwise.complex import complex_dtype, conj
+from tracefx.ops.operation import LinearOperation, memoize_aval, run_compiled, static_shape
+from tracefx.ops.shape.array_creation import full
+from tracefx.ops.shape.shape import concatenate
+from tracefx.ops.structural import batch_first, broadcast_in_dim, convert
 
 
 @final
@@ -60,7 +60,7 @@ class Fft(LinearOperation):
     fft_lengths: Shape
 
     @override
-    @remembered("fft_type", "fft_lengths")
+    @memoize_aval("fft_type", "fft_lengths")
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         (x,), kind, lengths = avals, self.fft_type, self.fft_lengths
         is_real = kind is FftType.RFFT
@@ -101,14 +101,14 @@ class Fft(LinearOperation):
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return run_alone(self, args) if len(args) == 1 and args[0].aval.size > _SMALL else super().evaluate(args)
+        return run_compiled(self, args) if len(args) == 1 and args[0].aval.size > _SMALL else super().evaluate(args)
 
     @override
-    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray] | None:
+    def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., NDArray] | None:
         return self.kernel if avals[0].size <= _SMALL else None
 
     @override
-    def pullback(self, ct: Value, *args: Value | Linear) -> Sequence[Tangent | None]:
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         lengths = self.fft_lengths
         count = math.prod(lengths)
         if self.fft_type is FftType.RFFT:
@@ -127,7 +127,7 @@ class Fft(LinearOperation):
         return bind1(self, batch_first(args[0], dims[0], axis)), 0
 
     @override
-    def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+    def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
         (x,), lengths = operands, self.fft_lengths
         if not x.aval.size or not out.size:
             return builder.constant(np.zeros(out.shape, out.dtype))
@@ -146,14 +146,17 @@ class FftTypeError(ValueError, TypeError):
     """An operand of a dtype that a transform does not take: JAX raises a ValueError."""
 
 
-def _emit(builder: Builder, x: Ir, kind: FftType, lengths: Shape, out: ShapedArray) -> Ir:
-    attrs: dict[str, Attr] = {"fft_type": Text(f"#stablehlo<fft_type {kind.name}>"), "fft_length": Dims(lengths)}
+def _emit(builder: Builder, x: IrValue, kind: FftType, lengths: Shape, out: ShapedArray) -> IrValue:
+    attrs: dict[str, Attr] = {
+        "fft_type": MlirText(f"#stablehlo<fft_type {kind.name}>"),
+        "fft_length": DenseI64Array(lengths),
+    }
     return builder.emit("stablehlo.fft", [x], [out], attrs)[0]
 
 
-def _transposed(builder: Builder, x: Ir, order: tuple[int, ...]) -> Ir:
+def _transposed(builder: Builder, x: IrValue, order: tuple[int, ...]) -> IrValue:
     out = x.aval.update(shape=tuple([x.aval.shape[i] for i in order]))
-    return builder.emit("stablehlo.transpose", [x], [out], {"permutation": Dims(order)})[0]
+    return builder.emit("stablehlo.transpose", [x], [out], {"permutation": DenseI64Array(order)})[0]
 
 
 def _weights(dtype: DType, shape: Shape, length: int, weight: float) -> Array:

@@ -15,47 +15,47 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND
-from tracefx.core.builder import Builder, Ir
+from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var
-from tracefx.core.kernels import quietly
+from tracefx.core.kernel_context import call_kernel
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
-    Linear,
     Lowerable,
     MappedAxis,
     Primitive,
     Tangent,
     Transposable,
+    UndefinedPrimal,
     Zero,
 )
 from tracefx.core.values import ConcreteArray, Value, from_numpy, to_numpy
-from tracefx.ops.static import AxisError, ShapeError, read
+from tracefx.ops.static_integers import AxisError, ShapeError, concretize
 
-ANY_NUMBER: Final = -1
+VARIADIC: Final = -1
 
 
-class ByNumpy:
+class HasNumpyKernel:
     """A capability: some operands are evaluated by a function of NumPy's arrays."""
 
     __slots__ = ()
 
     @abstractmethod
-    def numpys(self, *avals: ShapedArray) -> Callable[..., Any] | None:
+    def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., Any] | None:
         """The function for operands of these types; it gives one array, or as many as the operation gives, but for
         their dtypes. None if `evaluate` has another way.
         """
         raise NotImplementedError
 
 
-class Operation(Primitive, Batchable, Lowerable, ByNumpy):
+class Operation(Primitive, Batchable, Lowerable, HasNumpyKernel):
     """An operation with one output: its rules speak of that output alone."""
 
     __slots__ = ()
     arity: ClassVar[int] = 1
-    """How many operands it takes, or `ANY_NUMBER`."""
+    """How many operands it takes, or `VARIADIC`."""
 
     @abstractmethod
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
@@ -73,38 +73,38 @@ class Operation(Primitive, Batchable, Lowerable, ByNumpy):
         raise NotImplementedError
 
     @abstractmethod
-    def emit(self, builder: Builder, out: ShapedArray, *operands: Ir) -> Ir:
+    def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
         """The output, in StableHLO."""
         raise NotImplementedError
 
     @override
     def impl(self, *args: NDArray) -> Sequence[NDArray]:
-        return [np.asarray(quietly(self.kernel, *args))]
+        return [np.asarray(call_kernel(self.kernel, *args))]
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        if len(avals) != self.arity != ANY_NUMBER:
-            raise miscounted(self.name, self.arity, len(avals))
+        if len(avals) != self.arity != VARIADIC:
+            raise arity_error(self.name, self.arity, len(avals))
         return [self.out_aval(*avals)]
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
         arity = self.arity
-        if len(args) != arity != ANY_NUMBER:
-            raise miscounted(self.name, arity, len(args))
+        if len(args) != arity != VARIADIC:
+            raise arity_error(self.name, arity, len(args))
         if arity == 1:  # written out, as every call counts
             x = args[0]
             aval = self.out_aval(x.aval)
-            out = quietly(self.kernel, x.numpy() if type(x) is ConcreteArray else to_numpy(x))
+            out = call_kernel(self.kernel, x.numpy() if type(x) is ConcreteArray else to_numpy(x))
         else:
             aval = self.out_aval(*[a.aval for a in args])
-            out = quietly(self.kernel, *[to_numpy(a) for a in args])
+            out = call_kernel(self.kernel, *[to_numpy(a) for a in args])
         if type(out) is not np.ndarray or out.dtype is not aval.dtype:
             out = np.asarray(out, aval.dtype)
         return [ConcreteArray(aval, out)]
 
     @override
-    def numpys(self, *avals: ShapedArray) -> Callable[..., NDArray] | None:
+    def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., NDArray] | None:
         return self.kernel if type(self).evaluate is Operation.evaluate else None
 
     @override
@@ -116,25 +116,27 @@ class Operation(Primitive, Batchable, Lowerable, ByNumpy):
 
     @override
     @final
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
-        return self.lower_to(builder, [self.out_aval(*[o.aval for o in operands])], operands)
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+        return self.lower_with_avals(builder, [self.out_aval(*[o.aval for o in operands])], operands)
 
     @override
     @final
-    def lower_to(self, builder: Builder, outs: Sequence[ShapedArray], operands: Sequence[Ir]) -> Sequence[Ir]:
+    def lower_with_avals(
+        self, builder: Builder, outs: Sequence[ShapedArray], operands: Sequence[IrValue]
+    ) -> Sequence[IrValue]:
         (out,) = outs
-        if dtypes.is_key(out.dtype) and isinstance(self, Moves):
-            return builder.per_word(self, outs, operands)
+        if dtypes.is_key(out.dtype) and isinstance(self, DataMovement):
+            return builder.emit_per_key_word(self, outs, operands)
         return [self.emit(builder, out, *operands)]
 
 
-class Moves:
+class DataMovement:
     """A capability: the elements are moved about and nothing is computed of them, so that they may be random keys."""
 
     __slots__ = ()
 
 
-def miscounted(name: str, takes: int, given: int) -> TypeError:
+def arity_error(name: str, takes: int, given: int) -> TypeError:
     """The error for a wrong number of operands."""
     return TypeError(f"{name} takes {takes} operand{'' if takes == 1 else 's'}, got {given}")
 
@@ -142,7 +144,7 @@ def miscounted(name: str, takes: int, given: int) -> TypeError:
 A = TypeVar("A", bound=Callable[..., ShapedArray])
 
 
-def remembered(*fields: str) -> Callable[[A], A]:
+def memoize_aval(*fields: str) -> Callable[[A], A]:
     """Decorates an `out_aval` that reads these fields: what it finds is found again without all its checks."""
     parameters = attrgetter(*fields)
 
@@ -155,7 +157,7 @@ def remembered(*fields: str) -> Callable[[A], A]:
             aval = known.get(key)
             if aval is None:
                 aval = out_aval(self, *avals)
-                if len(known) >= _REMEMBERED:
+                if len(known) >= _MEMO_SIZE:
                     known.clear()
                 known[key] = aval
             return aval
@@ -165,10 +167,10 @@ def remembered(*fields: str) -> Callable[[A], A]:
     return decorate
 
 
-_REMEMBERED: Final = 4096
+_MEMO_SIZE: Final = 4096
 
 
-class Compiled(Operation):
+class CompiledOperation(Operation):
     """An operation without a good kernel in NumPy: evaluated, it is compiled, once for all operands of one type."""
 
     __slots__ = ()
@@ -180,16 +182,16 @@ class Compiled(Operation):
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return run_alone(self, args)
+        return run_compiled(self, args)
 
 
-def run_alone(prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+def run_compiled(prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
     """The outputs of an operation compiled as a program of its own."""
-    return BACKEND.value.run(_program(prim, tuple([a.aval for a in args])), args, prim.name)
+    return BACKEND.value.run(_one_equation_jaxpr(prim, tuple([a.aval for a in args])), args, prim.name)
 
 
 @functools.lru_cache(maxsize=4096)
-def _program(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Jaxpr:
+def _one_equation_jaxpr(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Jaxpr:
     """The program of one equation; it keeps its executable."""
     inputs = tuple([Var(i, aval) for i, aval in enumerate(avals)])
     outs = tuple([Var(len(avals) + i, aval) for i, aval in enumerate(prim.abstract_eval(*avals))])
@@ -214,12 +216,12 @@ class LinearOperation(Operation, Differentiable, Transposable):
         return tangent
 
     @abstractmethod
-    def pullback(self, ct: Value, *args: Value | Linear) -> Sequence[Tangent | None]:
-        """Cotangents of the `Linear` operands from that of the output."""
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        """Cotangents of the `UndefinedPrimal` operands from that of the output."""
         raise NotImplementedError
 
     @override
-    def transpose(self, cts: Sequence[Tangent], *args: Value | Linear) -> Sequence[Tangent | None]:
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         (ct,) = cts
         assert not isinstance(ct, Zero)  # the backward pass leaves out equations all of whose cotangents are zero
         return self.pullback(ct, *args)
@@ -234,14 +236,14 @@ class Domain:
     accepts: Callable[[DType], bool]
     keys: bool = field(default=False, kw_only=True)
     """Whether random keys, which are no numbers, are taken too."""
-    mending: frozenset[DType] = field(default=frozenset(), kw_only=True)
+    kernel_fixups: frozenset[DType] = field(default=frozenset(), kw_only=True)
     """The dtypes for which a kernel mends what NumPy's function gives."""
     plain: frozenset[DType] = field(init=False, repr=False)
     """The dtypes accepted whose elements NumPy stores as XLA does, one or more bytes each, and has the function for."""
 
     def __attrs_post_init__(self) -> None:
         stored = [d for d in dtypes.ALL_DTYPES if self.accepts(d) and dtypes.itemsize_bits(d) >= 8]
-        plain = frozenset(stored) - self.mending
+        plain = frozenset(stored) - self.kernel_fixups
         object.__setattr__(self, "plain", plain)
 
     def takes(self, dtype: DType) -> bool:
@@ -286,7 +288,7 @@ def static_shape(name: str, shape: Sequence[int], argument: str = "shape") -> tu
         else:
             return shape
     sizes = []
-    for n in read(shape):
+    for n in concretize(shape):
         try:
             sizes.append(n.__index__())
         except (TypeError, AttributeError) as error:

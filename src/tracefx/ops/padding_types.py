@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tracefx.ops.static import static_ints
+from tracefx.ops.static_integers import static_ints
 
 Pads = tuple[tuple[int, int], ...]
 """For each axis, how many elements go before it and after it; negative numbers take elements away."""

@@ -5,52 +5,28 @@ from __future__ import annotations
 from typing import Final
 
 from tracefx.core.primitive import Primitive
-from tracefx.ops.along_axis import Unstack
-from tracefx.ops.arithmetic import Div, Max, Min, Mul, Neg, Rem, Sub
-from tracefx.ops.barrier import OptimizationBarrier
-from tracefx.ops.basis import BroadcastInDim, ConvertElementType, ReduceSum, Reshape, Transpose
-from tracefx.ops.bit_generator import RngBitGenerator
-from tracefx.ops.bitwise import And, Not, Or, ShiftLeft, ShiftRightArithmetic, ShiftRightLogical, Xor
-from tracefx.ops.collective import AxisIndex, PMax, PMin, PSum
-from tracefx.ops.comparison import Eq, Ge, Gt, Le, Lt, Ne
-from tracefx.ops.complex import Complex, Conj, Imag, IsFinite, Real
-from tracefx.ops.contraction import DotGeneral
-from tracefx.ops.convolution import ConvGeneralDilated
-from tracefx.ops.cumulative import CumLogSumExp, CumMax, CumMin, CumProd, CumSum
-from tracefx.ops.cutting import Pad, Rev, Slice
-from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
-from tracefx.ops.elementwise import Add
-from tracefx.ops.exchange import AllGather, AllToAll, PPermute, ReduceScatter
-from tracefx.ops.filling import Iota
-from tracefx.ops.fourier import Fft
-from tracefx.ops.greatest import ApproxTopK, TopK
-from tracefx.ops.high_product import MulHi
-from tracefx.ops.indexing import Gather, ScatterAdd
-from tracefx.ops.keys import RandomBits, RandomClone, RandomFoldIn, RandomSeed, RandomSplit, RandomUnwrap, RandomWrap
-from tracefx.ops.linalg.cholesky import Cholesky, CholeskyUpdate, SymmetricProduct
-from tracefx.ops.linalg.eigen import Eig, Eigh
-from tracefx.ops.linalg.lu import Lu, LuPivotsToPermutation
-from tracefx.ops.linalg.qr import Geqp3, Geqrf, HouseholderProduct, Ormqr, Qr
-from tracefx.ops.linalg.schur import Hessenberg, Schur, Tridiagonal
-from tracefx.ops.linalg.svd import Svd
-from tracefx.ops.linalg.triangular import TriangularSolve
-from tracefx.ops.linalg.tridiagonal import TridiagonalSolve
-from tracefx.ops.magnitude import Abs, Sign
-from tracefx.ops.pairs import Atan2, NextAfter
-from tracefx.ops.powers import IntegerPow, Pow, Square
-from tracefx.ops.ragged import RaggedDotGeneral
-from tracefx.ops.reduction import ArgMax, ArgMin, ReduceAnd, ReduceMax, ReduceMin, ReduceOr, ReduceProd, ReduceXor
-from tracefx.ops.representation import BitcastConvertType, Clz, PopulationCount, ReducePrecision
-from tracefx.ops.rounding import Ceil, Floor, Round
-from tracefx.ops.scaled import ScaledDot
-from tracefx.ops.scattering import Scatter, ScatterMax, ScatterMin, ScatterMul, ScatterSub
-from tracefx.ops.selection import Clamp, SelectN, StopGradient
-from tracefx.ops.shape import Concatenate, Split, Squeeze, Stack, Tile
-from tracefx.ops.sharding import ShardingConstraint
-from tracefx.ops.sorting import Sort
-from tracefx.ops.special import Digamma, Erf, Erfc, ErfInv, Lgamma, Polygamma, Zeta
-from tracefx.ops.threefry import Threefry2x32
-from tracefx.ops.transcendental import (
+from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
+from tracefx.ops.annotations.sharding_constraint import ShardingConstraint
+from tracefx.ops.collectives.collective import AxisIndex, PMax, PMin, PSum
+from tracefx.ops.collectives.exchange import AllGather, AllToAll, PPermute, ReduceScatter
+from tracefx.ops.contractions.contraction import DotGeneral
+from tracefx.ops.contractions.convolution import ConvGeneralDilated
+from tracefx.ops.contractions.ragged_dot import RaggedDotGeneral
+from tracefx.ops.contractions.scaled_dot import ScaledDot
+from tracefx.ops.elementwise.abs_sign import Abs, Sign
+from tracefx.ops.elementwise.arithmetic import Div, Max, Min, Mul, Neg, Rem, Sub
+from tracefx.ops.elementwise.atan2_nextafter import Atan2, NextAfter
+from tracefx.ops.elementwise.bit_representation import BitcastConvertType, Clz, PopulationCount, ReducePrecision
+from tracefx.ops.elementwise.bitwise import And, Not, Or, ShiftLeft, ShiftRightArithmetic, ShiftRightLogical, Xor
+from tracefx.ops.elementwise.comparison import Eq, Ge, Gt, Le, Lt, Ne
+from tracefx.ops.elementwise.complex import Complex, Conj, Imag, IsFinite, Real
+from tracefx.ops.elementwise.elementwise import Add
+from tracefx.ops.elementwise.mulhi import MulHi
+from tracefx.ops.elementwise.powers import IntegerPow, Pow, Square
+from tracefx.ops.elementwise.rounding import Ceil, Floor, Round
+from tracefx.ops.elementwise.selection import Clamp, SelectN, StopGradient
+from tracefx.ops.elementwise.special import Digamma, Erf, Erfc, ErfInv, Lgamma, Polygamma, Zeta
+from tracefx.ops.elementwise.transcendental import (
     Acos,
     Acosh,
     Asin,
@@ -73,8 +49,49 @@ from tracefx.ops.transcendental import (
     Tan,
     Tanh,
 )
-from tracefx.ops.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum
-from tracefx.ops.window_selection import SelectAndGatherAdd, SelectAndScatterAdd
+from tracefx.ops.fourier import Fft
+from tracefx.ops.indexing.along_axis import Unstack
+from tracefx.ops.indexing.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
+from tracefx.ops.indexing.gather_scatter_add import Gather, ScatterAdd
+from tracefx.ops.indexing.scatter import Scatter, ScatterMax, ScatterMin, ScatterMul, ScatterSub
+from tracefx.ops.indexing.sorting import Sort
+from tracefx.ops.indexing.top_k import ApproxTopK, TopK
+from tracefx.ops.linalg.cholesky import Cholesky, CholeskyUpdate, SymmetricProduct
+from tracefx.ops.linalg.eigen import Eig, Eigh
+from tracefx.ops.linalg.lu import Lu, LuPivotsToPermutation
+from tracefx.ops.linalg.qr import Geqp3, Geqrf, HouseholderProduct, Ormqr, Qr
+from tracefx.ops.linalg.schur import Hessenberg, Schur, Tridiagonal
+from tracefx.ops.linalg.svd import Svd
+from tracefx.ops.linalg.triangular_solve import TriangularSolve
+from tracefx.ops.linalg.tridiagonal_solve import TridiagonalSolve
+from tracefx.ops.random.prng import (
+    RandomBits,
+    RandomClone,
+    RandomFoldIn,
+    RandomSeed,
+    RandomSplit,
+    RandomUnwrap,
+    RandomWrap,
+)
+from tracefx.ops.random.rng_bit_generator import RngBitGenerator
+from tracefx.ops.random.threefry import Threefry2x32
+from tracefx.ops.reductions.cumulative import CumLogSumExp, CumMax, CumMin, CumProd, CumSum
+from tracefx.ops.reductions.reduction import (
+    ArgMax,
+    ArgMin,
+    ReduceAnd,
+    ReduceMax,
+    ReduceMin,
+    ReduceOr,
+    ReduceProd,
+    ReduceXor,
+)
+from tracefx.ops.reductions.select_and_scatter import SelectAndGatherAdd, SelectAndScatterAdd
+from tracefx.ops.reductions.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum
+from tracefx.ops.shape.array_creation import Iota
+from tracefx.ops.shape.shape import Concatenate, Split, Squeeze, Stack, Tile
+from tracefx.ops.shape.slicing import Pad, Rev, Slice
+from tracefx.ops.structural import BroadcastInDim, ConvertElementType, ReduceSum, Reshape, Transpose
 
 OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     # basis

@@ -7,8 +7,8 @@ from typing import Any
 
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 from tracefx.pictures.page import Page as Page
-from tracefx.pictures.page import page_of
-from tracefx.pictures.steps import stages_of
+from tracefx.pictures.page import render_page
+from tracefx.pictures.stages import build_stages
 from tracefx.transforms.stages import TracedCall
 
 
@@ -39,8 +39,8 @@ def show(
     >>> page.title, "<script" in page.html, "http://" in page.html.replace("http://www.w3.org/2000/svg", "")
     ('wave', True, False)
     """
-    name, stages = stages_of(program, args, kwargs, (steps,) if isinstance(steps, str) else tuple(steps))
-    return page_of(name if title is None else title, stages)
+    name, stages = build_stages(program, args, kwargs, (steps,) if isinstance(steps, str) else tuple(steps))
+    return render_page(name if title is None else title, stages)
 
 
 def notebook_html(program: Jaxpr | ClosedJaxpr) -> str:

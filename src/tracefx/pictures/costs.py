@@ -7,19 +7,19 @@ from typing import Final, final
 
 from tracefx.control.cond import Cond
 from tracefx.control.scan import Scan
-from tracefx.core.jaxpr import CarriesJaxprs, Eqn, Jaxpr, Var
-from tracefx.handlers.counting.bodies import Assumptions, Expansions, loop_cost, runs
-from tracefx.handlers.counting.cost import Work
-from tracefx.handlers.counting.memory import Memory
-from tracefx.handlers.counting.rules import COST_RULES, MOVED, OperationCost
+from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr, Var
+from tracefx.handlers.cost_analysis.cost import Work
+from tracefx.handlers.cost_analysis.execution_counts import CostAssumptions, Expansions, runs, scan_overhead
+from tracefx.handlers.cost_analysis.peak_memory import PeakMemoryAnalysis
+from tracefx.handlers.cost_analysis.rules import COST_RULES, DATA_MOVEMENT_COST, OperationCost
 
-NO_WORK: Final = Work(0, 0, 0, 0, 0, 0)
+ZERO_WORK: Final = Work(0, 0, 0, 0, 0, 0)
 
 
-def plus(a: Work, b: Work) -> Work:
+def add_work(a: Work, b: Work) -> Work:
     """Both together.
 
-    >>> plus(Work(1, 2, 0, 0, 8, 4), Work(1, 3, 0, 0, 8, 4)).flops
+    >>> add_work(Work(1, 2, 0, 0, 8, 4), Work(1, 3, 0, 0, 8, 4)).flops
     5
     """
     return Work(
@@ -32,7 +32,7 @@ def plus(a: Work, b: Work) -> Work:
     )
 
 
-def times(n: int, a: Work) -> Work:
+def scale_work(n: int, a: Work) -> Work:
     """The same, so many times."""
     if n == 1:
         return a
@@ -46,16 +46,16 @@ class Costs:
     """The costs of equations and programs, each found once. The largest branch of a `cond` counts."""
 
     def __init__(self) -> None:
-        self.assumed: Final = Assumptions(COST_RULES)
+        self.assumed: Final = CostAssumptions(COST_RULES)
         self._expansions = Expansions()
-        self.memory: Final = Memory(COST_RULES, self._expansions)
+        self.memory: Final = PeakMemoryAnalysis(COST_RULES, self._expansions)
         self._programs: dict[int, tuple[Jaxpr, Work]] = {}
 
-    def own(self, eqn: Eqn) -> Work:
+    def self_work(self, eqn: Eqn) -> Work:
         """One run of an equation, without the programs it runs."""
         cost = self._rule(eqn)
         if cost is None:
-            return NO_WORK
+            return ZERO_WORK
         read, written = cost.bytes_read, cost.bytes_written
         if read is None:
             read = sum([x.aval.nbytes for x in eqn.inputs if type(x) is Var])
@@ -69,8 +69,12 @@ class Costs:
         if rule is not None:
             return rule(prim, [a.aval for a in eqn.inputs], [v.aval for v in eqn.outs])
         if isinstance(prim, Scan):
-            return loop_cost(prim)
-        return None if isinstance(prim, CarriesJaxprs) or self._expansions.needed(prim, COST_RULES) else MOVED
+            return scan_overhead(prim)
+        return (
+            None
+            if isinstance(prim, HasSubjaxprs) or self._expansions.is_expanded(prim, COST_RULES)
+            else DATA_MOVEMENT_COST
+        )
 
     def runs(self, eqn: Eqn) -> Sequence[tuple[Jaxpr, int]]:
         """The programs that count in one run of an equation, with how often they run."""
@@ -87,17 +91,17 @@ class Costs:
 
     def equation(self, eqn: Eqn) -> Work:
         """One run of an equation, with what it runs."""
-        work = self.own(eqn)
+        work = self.self_work(eqn)
         for body, count in self.runs(eqn):
-            work = plus(work, times(count, self.program(body)))
+            work = add_work(work, scale_work(count, self.program(body)))
         return work
 
     def program(self, jaxpr: Jaxpr) -> Work:
         """One run of a program."""
         found = self._programs.get(id(jaxpr))
         if found is None:
-            work = NO_WORK
+            work = ZERO_WORK
             for eqn in jaxpr.eqns:
-                work = plus(work, self.equation(eqn))
+                work = add_work(work, self.equation(eqn))
             found = self._programs[id(jaxpr)] = jaxpr, work
         return found[1]

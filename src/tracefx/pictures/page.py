@@ -16,20 +16,20 @@ from typing import Final, TypeAlias, final
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core.source import Place
-from tracefx.handlers.counting.cost import si
-from tracefx.pictures.graphs import Graph, graph_of
-from tracefx.pictures.kinds import LEGEND
-from tracefx.pictures.programs import Body, Description
-from tracefx.pictures.rows import ProgramRows, percent, source_rows, text, text_rows, work_by_source
-from tracefx.pictures.sources import Sources, shown_path, sources_of
-from tracefx.pictures.steps import Stage
-from tracefx.pictures.texts import operations
+from tracefx.core.source_location import SourceLocation
+from tracefx.handlers.cost_analysis.cost import format_si
+from tracefx.pictures.compiler_text import operations
+from tracefx.pictures.descriptions import BodyDescription, ProgramDescription
+from tracefx.pictures.html_rows import ProgramRows, percent, source_rows, text, text_rows, work_by_source
+from tracefx.pictures.operation_categories import CATEGORY_DESCRIPTIONS
+from tracefx.pictures.program_graph import ProgramGraph, layout_graph
+from tracefx.pictures.source_excerpts import SourceFiles, collect_sources, display_path
+from tracefx.pictures.stages import ProgramStage
 
 Json: TypeAlias = "str | int | float | Sequence[Json] | Mapping[str, Json]"
 
 _ASSETS: Final = resources.files("tracefx.pictures") / "assets"
-_SLOT: Final = re.compile(r"\{\{(\w+)\}\}")
+_PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
 """The page may load nothing, whatever it shows."""
 
@@ -68,17 +68,17 @@ class Page:
 
     @override
     def __repr__(self) -> str:
-        size = si(len(self.html.encode()), "B")
+        size = format_si(len(self.html.encode()), "B")
         return f"Page({self.title!r}, {size}): .save(path) writes it, .open() shows it in a browser"
 
 
-def page_of(title: str, stages: Sequence[Stage]) -> Page:
+def render_page(title: str, stages: Sequence[ProgramStage]) -> Page:
     """The page of a program's steps."""
-    sources = sources_of(_places(stages))
+    sources = collect_sources(_source_locations(stages))
     panes = [_pane(i, stage, sources) for i, stage in enumerate(stages)]
     data = {
-        "steps": [_data(i, stage, sources) for i, stage in enumerate(stages)],
-        "places": [f"{shown_path(file)}:{line}" for file, line in sources.index],
+        "steps": [_script_data(i, stage, sources) for i, stage in enumerate(stages)],
+        "places": [f"{display_path(file)}:{line}" for file, line in sources.index],
     }
     tabs = [_tab(str(i), text(stage.title), f"<small>{_count(stage)}</small>") for i, stage in enumerate(stages)]
     source = ""
@@ -88,7 +88,9 @@ def page_of(title: str, stages: Sequence[Stage]) -> Page:
             '<section class="pane source" data-pane="s" aria-label="source"><div class="rows">'
             f"{source_rows(sources.files)}</div></section>"
         )
-    legend = "".join([f'<li class="k-{kind}"><u>■</u> {text(words)}</li>' for kind, words in LEGEND.items()])
+    legend = "".join(
+        [f'<li class="k-{kind}"><u>■</u> {text(words)}</li>' for kind, words in CATEGORY_DESCRIPTIONS.items()]
+    )
     # A script ends where its text says so, in whatever string that stands.
     inside = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     parts = {
@@ -102,7 +104,7 @@ def page_of(title: str, stages: Sequence[Stage]) -> Page:
         "data": inside,
     }
     # In one go: what is put in may look like a slot itself.
-    return Page(title, _SLOT.sub(lambda slot: parts[slot[1]], _asset("page.html")))
+    return Page(title, _PLACEHOLDER.sub(lambda slot: parts[slot[1]], _asset("page.html")))
 
 
 def _tab(pane: str, title: str, count: str) -> str:
@@ -113,35 +115,35 @@ def _asset(name: str) -> str:
     return (_ASSETS / name).read_text(encoding="utf-8")
 
 
-def _places(stages: Sequence[Stage]) -> Iterator[Place | None]:
+def _source_locations(stages: Sequence[ProgramStage]) -> Iterator[SourceLocation | None]:
     for stage in stages:
         if stage.program is not None:
             for line in stage.program.lines():
-                yield line.place
+                yield line.location
         for each in stage.text:
-            yield each.place
+            yield each.location
 
 
-def _count(stage: Stage) -> int:
+def _count(stage: ProgramStage) -> int:
     return operations(stage.text) if stage.program is None else stage.program.count
 
 
 # ------------------------------------------------------------------ one step
 
 
-def _pane(i: int, stage: Stage, sources: Sources) -> str:
+def _pane(i: int, stage: ProgramStage, sources: SourceFiles) -> str:
     heading = f"<h2>{text(stage.title)}</h2><p>{text(stage.about)}</p>"
     if stage.program is None:
         columns = ""
         body = f'<div class="rows code">{text_rows(str(i), stage.text, sources)}</div>'
-        heading += _totals([("operations", str(_count(stage)), "")])
+        heading += _metrics_html([("operations", str(_count(stage)), "")])
     else:
         program = stage.program
         views = (
             '<span class="views"><button data-view="code" aria-pressed="true">code</button>'
             '<button data-view="graph" aria-pressed="false">graph</button></span>'
         )
-        heading = f"{views}{heading}{_totals(_figures(program))}{_timeline(program)}"
+        heading = f"{views}{heading}{_metrics_html(_metrics(program))}{_timeline(program)}"
         columns = (
             '<div class="r cols" aria-hidden="true"><span class="n"></span><span>equation</span><span class="c">work'
             '</span><span class="m">bytes</span><span class="l">memory</span></div>'
@@ -162,46 +164,46 @@ def _pane(i: int, stage: Stage, sources: Sources) -> str:
     )
 
 
-_Figure: TypeAlias = tuple[str, str, str]
+_Metric: TypeAlias = tuple[str, str, str]
 """What it is, how much, and what to say of it where someone points."""
 
 
-def _figures(program: Description) -> list[_Figure]:
+def _metrics(program: ProgramDescription) -> list[_Metric]:
     total = program.total
-    held = f"inputs {si(program.argument_bytes, 'B')}, constants {si(program.constant_bytes, 'B')}, "
+    held = f"inputs {format_si(program.argument_bytes, 'B')}, constants {format_si(program.constant_bytes, 'B')}, "
     intensity = f"{total.flops / total.bytes_accessed:.3g} flop for each byte" if total.bytes_accessed else ""
     figures = [
         ("equations", str(program.count), "those in bodies too"),
-        ("flop", si(total.flops), f"{total.flops:,}"),
-        ("transcendental", si(total.transcendentals), f"{total.transcendentals:,} exponentials, roots, sines"),
-        ("integer", si(total.integer_ops), f"{total.integer_ops:,} operations on integers and booleans"),
-        ("read", si(total.bytes_read, "B"), f"{total.bytes_read:,} bytes; {intensity}"),
-        ("written", si(total.bytes_written, "B"), f"{total.bytes_written:,} bytes"),
+        ("flop", format_si(total.flops), f"{total.flops:,}"),
+        ("transcendental", format_si(total.transcendentals), f"{total.transcendentals:,} exponentials, roots, sines"),
+        ("integer", format_si(total.integer_ops), f"{total.integer_ops:,} operations on integers and booleans"),
+        ("read", format_si(total.bytes_read, "B"), f"{total.bytes_read:,} bytes; {intensity}"),
+        ("written", format_si(total.bytes_written, "B"), f"{total.bytes_written:,} bytes"),
         (
             "peak memory",
-            si(program.peak, "B"),
-            f"{program.peak:,} bytes; {held}results {si(program.output_bytes, 'B')}",
+            format_si(program.peak, "B"),
+            f"{program.peak:,} bytes; {held}results {format_si(program.output_bytes, 'B')}",
         ),
     ]
     return [figure for figure in figures if figure[1] != "0" or figure[0] in ("equations", "flop")]
 
 
-def _totals(figures: Sequence[_Figure]) -> str:
+def _metrics_html(figures: Sequence[_Metric]) -> str:
     parts = [
         f'<div title="{escape(more)}"><dt>{text(what)}</dt><dd>{text(much)}</dd></div>' for what, much, more in figures
     ]
     return f'<dl class="totals">{"".join(parts)}</dl>'
 
 
-_POINTS: Final = 300
+_MAX_TIMELINE_POINTS: Final = 300
 
 
-def _timeline(program: Description) -> str:
+def _timeline(program: ProgramDescription) -> str:
     """Live memory from line to line, as a curve: for many lines the most of several."""
     held = [(line.number, line.during) for line in program.lines() if not line.bodies]
     if len(held) < 2:
         return ""
-    each = -(-len(held) // _POINTS)
+    each = -(-len(held) // _MAX_TIMELINE_POINTS)
     columns = [max(held[k : k + each], key=lambda at: at[1]) for k in range(0, len(held), each)]
     most = max([size for _, size in held])
     lowest = min([program.argument_bytes + program.constant_bytes, *[size for _, size in held]])
@@ -211,8 +213,8 @@ def _timeline(program: Description) -> str:
     lines = ",".join([str(number) for number, _ in columns])
     return (
         f'<svg class="time" viewBox="0 0 {len(columns)} 40" preserveAspectRatio="none" data-lines="{lines}" role="img" '
-        f'aria-label="live memory from line to line, {si(most, "B")} at most">'
-        f"<title>live memory from line to line, {si(most, 'B')} at most; click to go there</title>"
+        f'aria-label="live memory from line to line, {format_si(most, "B")} at most">'
+        f"<title>live memory from line to line, {format_si(most, 'B')} at most; click to go there</title>"
         f'<path d="M0,40{points}V40z"/><path class="base" d="M0,{level}H{len(columns)}"/>'
         f'<path class="top" d="M{top + 0.5},0V40"/></svg>'
     )
@@ -221,7 +223,7 @@ def _timeline(program: Description) -> str:
 # ------------------------------------------------------------------ what the script needs
 
 
-def _data(i: int, stage: Stage, sources: Sources) -> dict[str, Json]:
+def _script_data(i: int, stage: ProgramStage, sources: SourceFiles) -> dict[str, Json]:
     program = stage.program
     if program is None:
         return {"text": 1}
@@ -241,16 +243,18 @@ def _data(i: int, stage: Stage, sources: Sources) -> dict[str, Json]:
     return {
         "lines": lines,
         "scopes": list(scopes),
-        "work": {str(s): [percent(work, total), si(work), count] for s, (work, count) in work_of.items()},
+        "work": {str(s): [percent(work, total), format_si(work), count] for s, (work, count) in work_of.items()},
         "graphs": graphs,
         "bodies": bodies,
         "types": list(types),
-        "kinds": [line.kind for line in program.lines()],
+        "kinds": [line.category for line in program.lines()],
     }
 
 
-def _graphs(body: Body, key: str, graphs: dict[str, Json], bodies: dict[str, Json], types: dict[str, int]) -> None:
-    graphs[key] = _graph(graph_of(body), types)
+def _graphs(
+    body: BodyDescription, key: str, graphs: dict[str, Json], bodies: dict[str, Json], types: dict[str, int]
+) -> None:
+    graphs[key] = _graph(layout_graph(body), types)
     for line in body.lines:
         shown = []
         for i, inner in enumerate(line.bodies):
@@ -263,11 +267,11 @@ def _graphs(body: Body, key: str, graphs: dict[str, Json], bodies: dict[str, Jso
             bodies[str(line.number)] = shown
 
 
-def _graph(graph: Graph, types: dict[str, int]) -> Json:
+def _graph(graph: ProgramGraph, types: dict[str, int]) -> Json:
     nodes: list[Json] = [
         [
             node.role[0],
-            node.band,
+            node.layer,
             node.x,
             node.width,
             node.label,

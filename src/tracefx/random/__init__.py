@@ -9,9 +9,9 @@ A key is split before it is used, and used once:
 False
 """
 
-from tracefx.random.choosing import categorical as categorical
-from tracefx.random.choosing import choice as choice
-from tracefx.random.choosing import permutation as permutation
+from tracefx.random.choices import categorical as categorical
+from tracefx.random.choices import choice as choice
+from tracefx.random.choices import permutation as permutation
 from tracefx.random.continuous import cauchy as cauchy
 from tracefx.random.continuous import double_sided_maxwell as double_sided_maxwell
 from tracefx.random.continuous import exponential as exponential
@@ -27,10 +27,10 @@ from tracefx.random.continuous import triangular as triangular
 from tracefx.random.continuous import truncated_normal as truncated_normal
 from tracefx.random.continuous import wald as wald
 from tracefx.random.continuous import weibull_min as weibull_min
-from tracefx.random.counts import binomial as binomial
-from tracefx.random.counts import geometric as geometric
-from tracefx.random.counts import multinomial as multinomial
-from tracefx.random.counts import poisson as poisson
+from tracefx.random.discrete import binomial as binomial
+from tracefx.random.discrete import geometric as geometric
+from tracefx.random.discrete import multinomial as multinomial
+from tracefx.random.discrete import poisson as poisson
 from tracefx.random.gammas import ball as ball
 from tracefx.random.gammas import beta as beta
 from tracefx.random.gammas import chisquare as chisquare

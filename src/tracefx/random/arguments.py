@@ -11,9 +11,9 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.values import get_aval
-from tracefx.numpy.promoting import literal
+from tracefx.numpy.operand_promotion import rounded_literal
 from tracefx.numpy.shapes import ShapeLike, sizes_of
-from tracefx.ops.basis import convert_element_type
+from tracefx.ops.structural import convert_element_type
 
 
 def float_dtype(name: str, dtype: DTypeLike | None, *, complex_too: bool = False) -> DType:
@@ -33,17 +33,17 @@ def int_dtype(name: str, dtype: DTypeLike | None) -> DType:
     return found
 
 
-def shape_of(name: str, shape: ShapeLike | None, *parameters: ArrayLike) -> Shape:
+def sample_shape(name: str, shape: ShapeLike | None, *parameters: ArrayLike) -> Shape:
     """The shape to draw: as it is given, to which parameters must broadcast, or that to which they do together."""
     shapes = [get_aval(parameter).shape for parameter in parameters]
     if shape is None:
         return np.broadcast_shapes(*shapes)
     found = sizes_of(name, shape)
-    check_shapes(name, found, *shapes)
+    check_parameter_shapes(name, found, *shapes)
     return found
 
 
-def check_shapes(name: str, shape: Shape, *parameters: Shape) -> None:
+def check_parameter_shapes(name: str, shape: Shape, *parameters: Shape) -> None:
     """ValueError unless parameters of these shapes broadcast to `shape`."""
     try:
         fits = np.broadcast_shapes(shape, *parameters) == shape
@@ -55,11 +55,11 @@ def check_shapes(name: str, shape: Shape, *parameters: Shape) -> None:
         )
 
 
-def constant(x: Scalar, dtype: DType) -> Literal:
+def scalar_literal(x: Scalar, dtype: DType) -> Literal:
     """A number of a dtype, which stands in programs as it is written."""
-    return literal(x, ShapedArray((), dtype))
+    return rounded_literal(x, ShapedArray((), dtype))
 
 
-def spread(parameter: ArrayLike, dtype: DType, shape: Shape) -> Array:
+def broadcast_parameter(parameter: ArrayLike, dtype: DType, shape: Shape) -> Array:
     """A parameter as an array of a dtype and shape."""
     return fnp.broadcast_to(convert_element_type(parameter, dtype), shape)

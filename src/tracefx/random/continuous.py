@@ -14,9 +14,9 @@ from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.values import get_aval
 from tracefx.numpy.shapes import ShapeLike, sizes_of
-from tracefx.random.arguments import constant, float_dtype, shape_of, spread
-from tracefx.random.drawing import drawing
-from tracefx.random.keys import bits, checked, split
+from tracefx.random.arguments import broadcast_parameter, float_dtype, sample_shape, scalar_literal
+from tracefx.random.keys import bits, check_key, split
+from tracefx.random.samplers import jit_sampler
 from tracefx.random.uniforms import rademacher, uniform
 
 # ------------------------------------------------------------------ normal
@@ -33,18 +33,18 @@ def normal(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
     >>> [f"{x:.2f}" for x in random.normal(random.key(0), (2,))]
     ['1.62', '2.03']
     """
-    one, _ = checked("normal", key)
+    one, _ = check_key("normal", key)
     return _normal(one, sizes_of("normal", shape), float_dtype("normal", dtype, complex_too=True))
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _normal(key: Array, shape: Shape, dtype: DType) -> Array:
     if not dtypes.is_complex(dtype):
         below = np.nextafter(np.array(-1, dtype), np.array(0, dtype), dtype=dtype)
-        u = uniform(key, shape, dtype, constant(float(below), dtype), 1.0)
-        return lax.erf_inv(u) * constant(math.sqrt(2), dtype)
+        u = uniform(key, shape, dtype, scalar_literal(float(below), dtype), 1.0)
+        return lax.erf_inv(u) * scalar_literal(math.sqrt(2), dtype)
     parts = [normal(each, shape, dtypes.real_dtype(dtype)) for each in split(key)]
-    return lax.complex(*parts) / constant(math.sqrt(2), dtype)
+    return lax.complex(*parts) / scalar_literal(math.sqrt(2), dtype)
 
 
 def truncated_normal(
@@ -64,19 +64,19 @@ def truncated_normal(
     >>> [f"{x:.2f}" for x in random.truncated_normal(random.key(0), -1.0, 1.0, (2,))]
     ['0.86', '0.94']
     """
-    one, _ = checked("truncated_normal", key)
-    sizes = shape_of("truncated_normal", shape, lower, upper)
+    one, _ = check_key("truncated_normal", key)
+    sizes = sample_shape("truncated_normal", shape, lower, upper)
     return _truncated_normal(one, lower, upper, sizes, float_dtype("truncated_normal", dtype))
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _truncated_normal(key: Array, lower: ArrayLike, upper: ArrayLike, shape: Shape, dtype: DType) -> Array:
     low, high = [lax.convert_element_type(x, dtype) for x in (lower, upper)]
-    scale = constant(math.sqrt(2), dtype)
+    scale = scalar_literal(math.sqrt(2), dtype)
     u = uniform(key, shape, dtype, lax.erf(low / scale), lax.erf(high / scale))
     # Rounding may give a bound itself, or more.
-    least = fnp.nextafter(lax.stop_gradient(low), constant(math.inf, dtype))
-    most = fnp.nextafter(lax.stop_gradient(high), constant(-math.inf, dtype))
+    least = fnp.nextafter(lax.stop_gradient(low), scalar_literal(math.inf, dtype))
+    most = fnp.nextafter(lax.stop_gradient(high), scalar_literal(-math.inf, dtype))
     return fnp.clip(scale * lax.erf_inv(u), least, most)
 
 
@@ -92,12 +92,12 @@ def lognormal(
     >>> [f"{x:.2f}" for x in random.lognormal(random.key(0), 0.5, (2,))]
     ['2.25', '2.75']
     """
-    one, _ = checked("lognormal", key)
-    sizes = shape_of("lognormal", shape, sigma)
+    one, _ = check_key("lognormal", key)
+    sizes = sample_shape("lognormal", shape, sigma)
     return _lognormal(one, sigma, sizes, float_dtype("lognormal", dtype, complex_too=True))
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _lognormal(key: Array, sigma: ArrayLike, shape: Shape, dtype: DType) -> Array:
     return lax.exp(normal(key, shape, dtype) * lax.convert_element_type(sigma, dtype))
 
@@ -109,11 +109,11 @@ def maxwell(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = Non
     >>> [f"{x:.2f}" for x in random.maxwell(random.key(0), (2,))]
     ['2.63', '0.99']
     """
-    one, _ = checked("maxwell", key)
+    one, _ = check_key("maxwell", key)
     return _maxwell(one, sizes_of("maxwell", shape), float_dtype("maxwell", dtype))
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _maxwell(key: Array, shape: Shape, dtype: DType) -> Array:
     return fnp.sqrt(fnp.sum(fnp.square(normal(key, (*shape, 3), dtype)), axis=-1))
 
@@ -133,12 +133,12 @@ def double_sided_maxwell(
     >>> random.double_sided_maxwell(random.key(0), 1.0, 0.5, (2,)).shape
     (2,)
     """
-    one, _ = checked("double_sided_maxwell", key)
+    one, _ = check_key("double_sided_maxwell", key)
     sizes = sizes_of("double_sided_maxwell", shape)
     return _double_sided_maxwell(one, loc, scale, sizes, float_dtype("double_sided_maxwell", dtype))
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _double_sided_maxwell(key: Array, loc: ArrayLike, scale: ArrayLike, shape: Shape, dtype: DType) -> Array:
     parameters = np.broadcast_shapes(get_aval(loc).shape, get_aval(scale).shape)
     sizes = (*(shape or parameters), *parameters)
@@ -156,11 +156,11 @@ def exponential(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None =
     >>> [f"{x:.2f}" for x in random.exponential(random.key(0), (2,))]
     ['2.95', '3.84']
     """
-    one, _ = checked("exponential", key)
+    one, _ = check_key("exponential", key)
     return _exponential(one, sizes_of("exponential", shape), float_dtype("exponential", dtype))
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _exponential(key: Array, shape: Shape, dtype: DType) -> Array:
     return -lax.log1p(-uniform(key, shape, dtype))
 
@@ -172,11 +172,11 @@ def pareto(key: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: 
     >>> [f"{x:.2f}" for x in random.pareto(random.key(0), 2.0, (2,))]
     ['4.37', '6.83']
     """
-    one, _ = checked("pareto", key)
-    return _pareto(one, b, shape_of("pareto", shape, b), float_dtype("pareto", dtype))
+    one, _ = check_key("pareto", key)
+    return _pareto(one, b, sample_shape("pareto", shape, b), float_dtype("pareto", dtype))
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _pareto(key: Array, b: ArrayLike, shape: Shape, dtype: DType) -> Array:
     return lax.exp(exponential(key, shape, dtype) / lax.convert_element_type(b, dtype))
 
@@ -188,11 +188,11 @@ def cauchy(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
     >>> random.cauchy(random.key(0), (2,)).dtype
     dtype('float32')
     """
-    one, _ = checked("cauchy", key)
+    one, _ = check_key("cauchy", key)
     return _cauchy(one, sizes_of("cauchy", shape), float_dtype("cauchy", dtype))
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _cauchy(key: Array, shape: Shape, dtype: DType) -> Array:
     u = uniform(key, shape, dtype, float(dtypes.finfo(dtype).eps), 1.0)
     return lax.tan((u - 0.5) * math.pi)
@@ -205,11 +205,11 @@ def laplace(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = Non
     >>> [f"{x:.2f}" for x in random.laplace(random.key(0), (2,))]
     ['-2.26', '-3.15']
     """
-    one, _ = checked("laplace", key)
+    one, _ = check_key("laplace", key)
     return _laplace(one, sizes_of("laplace", shape), float_dtype("laplace", dtype))
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _laplace(key: Array, shape: Shape, dtype: DType) -> Array:
     u = uniform(key, shape, dtype, float(dtypes.finfo(dtype).epsneg) - 1.0, 1.0)
     return fnp.sign(u) * lax.log1p(-fnp.abs(u))
@@ -222,11 +222,11 @@ def logistic(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = No
     >>> [f"{x:.2f}" for x in random.logistic(random.key(0), (2,))]
     ['2.90', '3.82']
     """
-    one, _ = checked("logistic", key)
+    one, _ = check_key("logistic", key)
     return _logistic(one, sizes_of("logistic", shape), float_dtype("logistic", dtype))
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _logistic(key: Array, shape: Shape, dtype: DType) -> Array:
     u = uniform(key, shape, dtype, float(dtypes.finfo(dtype).tiny), 1.0)
     return lax.log(u) - lax.log1p(-u)
@@ -245,12 +245,12 @@ def weibull_min(
     >>> [f"{x:.2f}" for x in random.weibull_min(random.key(0), 2.0, 1.5, (2,))]
     ['4.11', '4.91']
     """
-    one, _ = checked("weibull_min", key)
+    one, _ = check_key("weibull_min", key)
     sizes = sizes_of("weibull_min", shape)
     return _weibull_min(one, scale, concentration, sizes, float_dtype("weibull_min", dtype))
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _weibull_min(key: Array, scale: ArrayLike, concentration: ArrayLike, shape: Shape, dtype: DType) -> Array:
     power = fnp.true_divide(1.0, concentration)
     return fnp.multiply(fnp.power(exponential(key, shape, dtype), power), scale)
@@ -263,13 +263,13 @@ def rayleigh(key: ArrayLike, scale: ArrayLike, shape: ShapeLike | None = None, d
     >>> [f"{x:.2f}" for x in random.rayleigh(random.key(0), 2.0, (2,))]
     ['0.66', '0.42']
     """
-    one, _ = checked("rayleigh", key)
-    return _rayleigh(one, scale, shape_of("rayleigh", shape, scale), float_dtype("rayleigh", dtype))
+    one, _ = check_key("rayleigh", key)
+    return _rayleigh(one, scale, sample_shape("rayleigh", shape, scale), float_dtype("rayleigh", dtype))
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _rayleigh(key: Array, scale: ArrayLike, shape: Shape, dtype: DType) -> Array:
-    return spread(scale, dtype, shape) * fnp.sqrt(lax.log(uniform(key, shape, dtype)) * -2)
+    return broadcast_parameter(scale, dtype, shape) * fnp.sqrt(lax.log(uniform(key, shape, dtype)) * -2)
 
 
 def triangular(
@@ -286,14 +286,14 @@ def triangular(
     >>> [f"{x:.2f}" for x in random.triangular(random.key(0), 0.0, 1.0, 4.0, (2,))]
     ['3.21', '3.49']
     """
-    one, _ = checked("triangular", key)
-    sizes = shape_of("triangular", shape, left, mode, right)
+    one, _ = check_key("triangular", key)
+    sizes = sample_shape("triangular", shape, left, mode, right)
     return _triangular(one, left, mode, right, sizes, float_dtype("triangular", dtype))
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _triangular(key: Array, left: ArrayLike, mode: ArrayLike, right: ArrayLike, shape: Shape, dtype: DType) -> Array:
-    low, tip, high = [spread(x, dtype, shape) for x in (left, mode, right)]
+    low, tip, high = [broadcast_parameter(x, dtype, shape) for x in (left, mode, right)]
     u = uniform(key, shape, dtype)
     rising = low + fnp.sqrt(u * (high - low) * (tip - low))
     falling = high - fnp.sqrt((1 - u) * (high - low) * (high - tip))
@@ -310,14 +310,14 @@ def wald(key: ArrayLike, mean: ArrayLike, shape: ShapeLike | None = None, dtype:
     >>> random.wald(random.key(0), 2.0, (2,)).shape
     (2,)
     """
-    one, _ = checked("wald", key)
-    return _wald(one, mean, shape_of("wald", shape, mean), float_dtype("wald", dtype))
+    one, _ = check_key("wald", key)
+    return _wald(one, mean, sample_shape("wald", shape, mean), float_dtype("wald", dtype))
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _wald(key: Array, mean: ArrayLike, shape: Shape, dtype: DType) -> Array:
     first, second = split(key)
-    mu = spread(mean, dtype, shape)
+    mu = broadcast_parameter(mean, dtype, shape)
     y = fnp.square(normal(first, shape, dtype))
     square = fnp.square(mu)
     x = mu + square * y / 2 - mu / 2 * fnp.sqrt(4 * mu * y + square * fnp.square(y))
@@ -338,14 +338,14 @@ def gumbel(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None
     >>> [f"{x:.2f}" for x in random.gumbel(random.key(0), (2,))]
     ['2.92', '3.83']
     """
-    one, _ = checked("gumbel", key)
+    one, _ = check_key("gumbel", key)
     how = "low" if mode is None else mode
     if how not in ("low", "high", "highest"):
         raise ValueError(f"gumbel: mode must be 'low', 'high' or 'highest', got {mode!r}")
     return _gumbel(one, sizes_of("gumbel", shape), float_dtype("gumbel", dtype), how)
 
 
-@drawing("shape", "dtype", "mode")
+@jit_sampler("shape", "dtype", "mode")
 def _gumbel(key: Array, shape: Shape, dtype: DType, mode: str) -> Array:
     info = dtypes.finfo(dtype)
     if mode == "low":

@@ -10,10 +10,10 @@ from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.operation import static_shape
-from tracefx.random.arguments import check_shapes, float_dtype, shape_of, spread
+from tracefx.random.arguments import broadcast_parameter, check_parameter_shapes, float_dtype, sample_shape
 from tracefx.random.continuous import exponential, normal
-from tracefx.random.drawing import drawing
-from tracefx.random.keys import checked, split
+from tracefx.random.keys import check_key, split
+from tracefx.random.samplers import jit_sampler
 from tracefx.random.uniforms import rademacher, uniform
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.vmap import vmap
@@ -33,7 +33,7 @@ def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: D
     >>> random.gamma(random.key(0), 2.0, (2,)).dtype
     dtype('float32')
     """
-    return _drawn("gamma", key, a, shape, dtype, log_space=False)
+    return _sample_gamma("gamma", key, a, shape, dtype, log_space=False)
 
 
 def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
@@ -43,25 +43,25 @@ def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype
     >>> bool(random.loggamma(random.key(0), 1e-3) < -10)
     True
     """
-    return _drawn("loggamma", key, a, shape, dtype, log_space=True)
+    return _sample_gamma("loggamma", key, a, shape, dtype, log_space=True)
 
 
-def _drawn(
+def _sample_gamma(
     name: str, key: ArrayLike, a: ArrayLike, shape: ShapeLike | None, dtype: DTypeLike | None, log_space: bool
 ) -> Array:
-    one, _ = checked(name, key)
-    wanted, sizes = float_dtype(name, dtype), shape_of(name, shape, a)
-    return _gamma(one, spread(a, wanted, sizes), log_space)
+    one, _ = check_key(name, key)
+    wanted, sizes = float_dtype(name, dtype), sample_shape(name, shape, a)
+    return _gamma(one, broadcast_parameter(a, wanted, sizes), log_space)
 
 
-@drawing("log_space")
+@jit_sampler("log_space")
 def _gamma(key: Array, a: Array, log_space: bool) -> Array:
     return (_log_gammas if log_space else _gammas)(key, a)
 
 
 @custom_jvp
 def _gammas(key: Array, a: Array) -> Array:
-    return _each(key, a, log_space=False)
+    return _sample_each(key, a, log_space=False)
 
 
 @_gammas.defjvp
@@ -73,7 +73,7 @@ def _gammas_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> 
 
 @custom_jvp
 def _log_gammas(key: Array, a: Array) -> Array:
-    return _each(key, a, log_space=True)
+    return _sample_each(key, a, log_space=True)
 
 
 @_log_gammas.defjvp
@@ -85,14 +85,14 @@ def _log_gammas_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array])
     return out, t * (lax.random_gamma_grad(a, number) / number)
 
 
-def _each(key: Array, a: Array, log_space: bool) -> Array:
+def _sample_each(key: Array, a: Array, log_space: bool) -> Array:
     """One draw after another, each with a key of its own."""
     flat = a.reshape(-1)
-    drawn = vmap(lambda one, alpha: _one(one, alpha, log_space))(split(key, flat.shape[0]), flat)
+    drawn = vmap(lambda one, alpha: _sample_one(one, alpha, log_space))(split(key, flat.shape[0]), flat)
     return drawn.reshape(a.shape)
 
 
-def _one(key: Array, a: Array, log_space: bool) -> Array:
+def _sample_one(key: Array, a: Array, log_space: bool) -> Array:
     """By rejection: Marsaglia and Tsang, A simple method for generating gamma variables, ACM TOMS 26 (2000).
 
     For `a` below 1 a draw for `a + 1` is multiplied by a uniform number to the power of `1 / a`.
@@ -145,15 +145,15 @@ def beta(
     >>> bool(random.beta(random.key(0), 2.0, 3.0) < 1)
     True
     """
-    one, _ = checked("beta", key)
-    return _beta(one, a, b, shape_of("beta", shape, a, b), float_dtype("beta", dtype))
+    one, _ = check_key("beta", key)
+    return _beta(one, a, b, sample_shape("beta", shape, a, b), float_dtype("beta", dtype))
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _beta(key: Array, a: ArrayLike, b: ArrayLike, shape: Shape, dtype: DType) -> Array:
     first, second = split(key)
-    log_a = loggamma(first, spread(a, dtype, shape), shape, dtype)
-    log_b = loggamma(second, spread(b, dtype, shape), shape, dtype)
+    log_a = loggamma(first, broadcast_parameter(a, dtype, shape), shape, dtype)
+    log_b = loggamma(second, broadcast_parameter(b, dtype, shape), shape, dtype)
     largest = fnp.maximum(log_a, log_b)
     part, rest = lax.exp(log_a - largest), lax.exp(log_b - largest)
     return part / (part + rest)
@@ -175,19 +175,19 @@ def dirichlet(
     >>> random.dirichlet(random.key(0), [1.0, 2.0, 3.0], (4,)).shape
     (4, 3)
     """
-    one, _ = checked("dirichlet", key)
+    one, _ = check_key("dirichlet", key)
     parameters = fnp.asarray(alpha)
     if not parameters.ndim:
         raise ValueError("dirichlet: alpha must have at least one axis, along which are the parameters of a vector")
     *lead, n = parameters.shape
     sizes = tuple(lead) if shape is None else sizes_of("dirichlet", shape)
-    check_shapes("dirichlet", sizes, tuple(lead))
+    check_parameter_shapes("dirichlet", sizes, tuple(lead))
     if not n:  # of no elements there is no greatest
         return fnp.zeros((*sizes, 0), float_dtype("dirichlet", dtype))
     return _dirichlet(one, parameters, (*sizes, n), float_dtype("dirichlet", dtype))
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _dirichlet(key: Array, alpha: Array, shape: Shape, dtype: DType) -> Array:
     logs = loggamma(key, lax.convert_element_type(alpha, dtype), shape, dtype)
     parts = lax.exp(logs - lax.stop_gradient(fnp.max(logs, axis=-1, keepdims=True)))
@@ -201,11 +201,11 @@ def chisquare(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dty
     >>> bool(random.chisquare(random.key(0), 3.0) > 0)
     True
     """
-    one, _ = checked("chisquare", key)
-    return _chisquare(one, df, shape_of("chisquare", shape, df), float_dtype("chisquare", dtype))
+    one, _ = check_key("chisquare", key)
+    return _chisquare(one, df, sample_shape("chisquare", shape, df), float_dtype("chisquare", dtype))
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _chisquare(key: Array, df: ArrayLike, shape: Shape, dtype: DType) -> Array:
     return lax.exp(loggamma(key, lax.convert_element_type(df, dtype) / 2, shape, dtype)) * 2
 
@@ -223,11 +223,11 @@ def f(
     >>> bool(random.f(random.key(0), 3.0, 5.0) > 0)
     True
     """
-    one, _ = checked("f", key)
-    return _f(one, dfnum, dfden, shape_of("f", shape, dfnum, dfden), float_dtype("f", dtype))
+    one, _ = check_key("f", key)
+    return _f(one, dfnum, dfden, sample_shape("f", shape, dfnum, dfden), float_dtype("f", dtype))
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _f(key: Array, dfnum: ArrayLike, dfden: ArrayLike, shape: Shape, dtype: DType) -> Array:
     above, below = [lax.convert_element_type(x, dtype) for x in (dfnum, dfden)]
     first, second = split(key)
@@ -241,11 +241,11 @@ def t(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTyp
     >>> random.t(random.key(0), 3.0, (2,)).shape
     (2,)
     """
-    one, _ = checked("t", key)
-    return _t(one, df, shape_of("t", shape, df), float_dtype("t", dtype))
+    one, _ = check_key("t", key)
+    return _t(one, df, sample_shape("t", shape, df), float_dtype("t", dtype))
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _t(key: Array, df: ArrayLike, shape: Shape, dtype: DType) -> Array:
     first, second = split(key)
     half = lax.convert_element_type(df, dtype) / 2
@@ -259,12 +259,12 @@ def generalized_normal(key: ArrayLike, p: ArrayLike, shape: ShapeLike = (), dtyp
     >>> random.generalized_normal(random.key(0), 1.5, (2,)).shape
     (2,)
     """
-    one, _ = checked("generalized_normal", key)
+    one, _ = check_key("generalized_normal", key)
     sizes = sizes_of("generalized_normal", shape)
     return _generalized_normal(one, p, sizes, float_dtype("generalized_normal", dtype))
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _generalized_normal(key: Array, p: ArrayLike, shape: Shape, dtype: DType) -> Array:
     first, second = split(key)
     power = fnp.true_divide(1, p)
@@ -281,12 +281,12 @@ def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: ShapeLike = (), dtype:
     >>> random.ball(random.key(0), 3, shape=(2,)).shape
     (2, 3)
     """
-    one, _ = checked("ball", key)
+    one, _ = check_key("ball", key)
     (size,) = static_shape("ball", (d,), "d")
     return _ball(one, p, size, sizes_of("ball", shape), float_dtype("ball", dtype))
 
 
-@drawing("d", "shape", "dtype")
+@jit_sampler("d", "shape", "dtype")
 def _ball(key: Array, p: ArrayLike, d: int, shape: Shape, dtype: DType) -> Array:
     first, second = split(key)
     g = generalized_normal(first, p, (*shape, d), dtype)

@@ -14,8 +14,8 @@ from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.values import Value, as_value
 from tracefx.numpy.shapes import ShapeLike, sizes_of
-from tracefx.ops.basis import convert
-from tracefx.ops.keys import (
+from tracefx.ops.operation import static_shape
+from tracefx.ops.random.prng import (
     RandomBits,
     RandomClone,
     RandomFoldIn,
@@ -24,13 +24,13 @@ from tracefx.ops.keys import (
     random_unwrap,
     random_wrap,
 )
-from tracefx.ops.operation import static_shape
+from tracefx.ops.structural import convert
 
 IMPLEMENTATIONS: Final[Mapping[str, DType]] = MappingProxyType(
     {"threefry2x32": dtypes.key_fry, "rbg": dtypes.key_rbg, "unsafe_rbg": dtypes.key_urbg}
 )
 _NAMES: Final[Mapping[DType, str]] = MappingProxyType({dtype: name for name, dtype in IMPLEMENTATIONS.items()})
-_BY_WORDS: Final[Mapping[int, DType]] = MappingProxyType({2: dtypes.key_fry, 4: dtypes.key_rbg})
+_DTYPE_BY_WORD_COUNT: Final[Mapping[int, DType]] = MappingProxyType({2: dtypes.key_fry, 4: dtypes.key_rbg})
 """What keys are that come as their words."""
 
 
@@ -73,10 +73,10 @@ def key(seed: int | ArrayLike, *, impl: str | DType | None = None, dtype: str | 
     >>> random.key(0)
     Array(key<fry>[], words=[0, 0])
     """
-    return _seeded("key", seed, _generator("key", impl, dtype))
+    return _key_from_seed("key", seed, _resolve_impl("key", impl, dtype))
 
 
-def _generator(name: str, impl: str | DType | None, dtype: str | DType | None) -> DType:
+def _resolve_impl(name: str, impl: str | DType | None, dtype: str | DType | None) -> DType:
     if dtype is not None and impl is not None:
         raise ValueError(f"{name}: impl and dtype mean the same; give one of them")
     return key_dtype(impl if dtype is None else dtype)
@@ -92,10 +92,10 @@ def PRNGKey(seed: int | ArrayLike, *, impl: str | DType | None = None) -> Array:
     >>> random.PRNGKey(0)
     Array([0, 0], dtype=uint32)
     """
-    return random_unwrap(_seeded("PRNGKey", seed, key_dtype(impl)))
+    return random_unwrap(_key_from_seed("PRNGKey", seed, key_dtype(impl)))
 
 
-def _seeded(name: str, seed: int | ArrayLike, dtype: DType) -> Array:
+def _key_from_seed(name: str, seed: int | ArrayLike, dtype: DType) -> Array:
     if isinstance(seed, int) and not isinstance(seed, bool):
         wide = np.array(seed & ((1 << 64) - 1), np.uint64).view(np.int64)
         x = as_value(wide.astype(dtypes.default_int()))  # of larger ones, as many bits as integers have
@@ -108,9 +108,9 @@ def _seeded(name: str, seed: int | ArrayLike, dtype: DType) -> Array:
     return bind1(RandomSeed(dtype), x)
 
 
-def checked(name: str, key: ArrayLike) -> tuple[Array, bool]:
+def check_key(name: str, key: ArrayLike) -> tuple[Array, bool]:
     """A single key for function `name`, and whether it came as its words."""
-    keys, as_words = checked_keys(name, key)
+    keys, as_words = check_keys(name, key)
     if keys.ndim:
         raise ValueError(
             f"{name} takes a single key, got an array of keys, {keys.aval}; map it over them with tracefx.vmap"
@@ -118,18 +118,18 @@ def checked(name: str, key: ArrayLike) -> tuple[Array, bool]:
     return keys, as_words
 
 
-def checked_keys(name: str, key: ArrayLike) -> tuple[Array, bool]:
+def check_keys(name: str, key: ArrayLike) -> tuple[Array, bool]:
     """An array of keys for function `name`, and whether it came as the words of keys."""
     x: Value = as_value(key, "key")
     if dtypes.is_key(x.aval.dtype):
         return as_array(x), False
     words = x.aval.shape[-1] if x.aval.shape else 0
-    if x.aval.dtype != dtypes.uint32 or words not in _BY_WORDS:
+    if x.aval.dtype != dtypes.uint32 or words not in _DTYPE_BY_WORD_COUNT:
         raise TypeError(f"{name} takes a random key, got {x.aval}; make one with tracefx.random.key(seed)")
-    return random_wrap(x, _BY_WORDS[words]), True
+    return random_wrap(x, _DTYPE_BY_WORD_COUNT[words]), True
 
 
-def _as_it_came(keys: Array, as_words: bool) -> Array:
+def _wrap_like_input(keys: Array, as_words: bool) -> Array:
     return random_unwrap(keys) if as_words else keys
 
 
@@ -143,9 +143,9 @@ def split(key: ArrayLike, num: int | Sequence[int] = 2) -> Array:
     >>> first
     Array(key<fry>[], words=[1797259609, 2579123966])
     """
-    one, as_words = checked("split", key)
+    one, as_words = check_key("split", key)
     shape = static_shape("split", tuple(num) if isinstance(num, Sequence) else (num,), "num")
-    return _as_it_came(bind1(RandomSplit(shape), one), as_words)
+    return _wrap_like_input(bind1(RandomSplit(shape), one), as_words)
 
 
 def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
@@ -157,13 +157,13 @@ def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
     >>> random.fold_in(random.key(0), 7)
     Array(key<fry>[], words=[2716826189, 292468403])
     """
-    one, as_words = checked("fold_in", key)
+    one, as_words = check_key("fold_in", key)
     if isinstance(data, int) and not isinstance(data, bool):
         data = np.uint32(data & 0xFFFFFFFF)
     x = as_value(data, "data")
     if x.aval.shape or not (dtypes.is_integer(x.aval.dtype) or dtypes.is_bool(x.aval.dtype)):
         raise TypeError(f"fold_in takes a single integer as data, got {x.aval}; for several use tracefx.vmap")
-    return _as_it_came(bind1(RandomFoldIn(), one, convert(x, dtypes.uint32)), as_words)
+    return _wrap_like_input(bind1(RandomFoldIn(), one, convert(x, dtypes.uint32)), as_words)
 
 
 def key_data(keys: ArrayLike) -> Array:
@@ -173,7 +173,7 @@ def key_data(keys: ArrayLike) -> Array:
     >>> random.key_data(random.key(3))
     Array([0, 3], dtype=uint32)
     """
-    found, as_words = checked_keys("key_data", keys)
+    found, as_words = check_keys("key_data", keys)
     return as_array(as_value(keys)) if as_words else random_unwrap(found)
 
 
@@ -188,7 +188,7 @@ def wrap_key_data(
     >>> random.wrap_key_data(np.array([0, 3], np.uint32))
     Array(key<fry>[], words=[0, 3])
     """
-    return random_wrap(as_value(key_bits_array, "key_bits_array"), _generator("wrap_key_data", impl, dtype))
+    return random_wrap(as_value(key_bits_array, "key_bits_array"), _resolve_impl("wrap_key_data", impl, dtype))
 
 
 def key_impl(keys: ArrayLike) -> str:
@@ -198,7 +198,7 @@ def key_impl(keys: ArrayLike) -> str:
     >>> random.key_impl(random.key(0))
     'threefry2x32'
     """
-    return _NAMES[checked_keys("key_impl", keys)[0].aval.dtype]
+    return _NAMES[check_keys("key_impl", keys)[0].aval.dtype]
 
 
 def clone(key: ArrayLike) -> Array:
@@ -208,8 +208,8 @@ def clone(key: ArrayLike) -> Array:
     >>> random.clone(random.key(0))
     Array(key<fry>[], words=[0, 0])
     """
-    found, as_words = checked_keys("clone", key)
-    return _as_it_came(bind1(RandomClone(), found), as_words)
+    found, as_words = check_keys("clone", key)
+    return _wrap_like_input(bind1(RandomClone(), found), as_words)
 
 
 def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
@@ -221,7 +221,7 @@ def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) 
     >>> random.bits(random.key(0), (2,))
     Array([4070199207, 4202968722], dtype=uint32)
     """
-    one, _ = checked("bits", key)
+    one, _ = check_key("bits", key)
     kind = dtypes.default_uint() if dtype is None else dtypes.as_dtype(dtype)
     if kind not in (dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64):
         raise ValueError(f"bits: dtype must be an unsigned integer of 8 bits or more, got {kind}")

@@ -12,10 +12,10 @@ from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.lax import linalg
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.ops.operation import static_shape
-from tracefx.random.arguments import check_shapes, float_dtype
+from tracefx.random.arguments import check_parameter_shapes, float_dtype
 from tracefx.random.continuous import normal
-from tracefx.random.drawing import drawing
-from tracefx.random.keys import checked
+from tracefx.random.keys import check_key
+from tracefx.random.samplers import jit_sampler
 
 
 def multivariate_normal(
@@ -43,7 +43,7 @@ def multivariate_normal(
     """
     if method not in ("svd", "eigh", "cholesky"):
         raise ValueError(f"multivariate_normal: method must be 'svd', 'eigh' or 'cholesky', got {method!r}")
-    one, _ = checked("multivariate_normal", key)
+    one, _ = check_key("multivariate_normal", key)
     center, matrix = [x if dtypes.is_float(x.dtype) else x.astype(float) for x in map(fnp.asarray, (mean, cov))]
     if not center.ndim:
         raise ValueError(f"multivariate_normal: mean must have at least one axis, got {center.aval}")
@@ -55,12 +55,12 @@ def multivariate_normal(
     common = fnp.promote_types(center.dtype, matrix.dtype)
     lead = center.shape[:-1], matrix.shape[:-2]
     sizes = np.broadcast_shapes(*lead) if shape is None else sizes_of("multivariate_normal", shape)
-    check_shapes("multivariate_normal", sizes, *lead)
+    check_parameter_shapes("multivariate_normal", sizes, *lead)
     wanted = common if dtype is None else float_dtype("multivariate_normal", dtype)
     return _multivariate_normal(one, center.astype(common), matrix.astype(common), sizes, wanted, method)
 
 
-@drawing("shape", "dtype", "method")
+@jit_sampler("shape", "dtype", "method")
 def _multivariate_normal(key: Array, mean: Array, cov: Array, shape: Shape, dtype: DType, method: str) -> Array:
     if method == "cholesky":
         root = linalg.cholesky(cov)
@@ -90,13 +90,13 @@ def orthogonal(
     >>> bool(abs(q @ q.T - fnp.eye(3)).max() < 1e-5)
     True
     """
-    one, _ = checked("orthogonal", key)
+    one, _ = check_key("orthogonal", key)
     rows, columns = static_shape("orthogonal", (n, n if m is None else m), "n and m")
     wanted = float_dtype("orthogonal", dtype, complex_too=True)
     return _orthogonal(one, rows, columns, sizes_of("orthogonal", shape), wanted)
 
 
-@drawing("n", "m", "shape", "dtype")
+@jit_sampler("n", "m", "shape", "dtype")
 def _orthogonal(key: Array, n: int, m: int, shape: Shape, dtype: DType) -> Array:
     drawn = normal(key, (*shape, max(n, m), min(n, m)), dtype)
     q, r = linalg.qr(drawn, full_matrices=False)

@@ -13,10 +13,10 @@ from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array
 from tracefx.core.values import get_aval
 from tracefx.numpy.shapes import ShapeLike, sizes_of
-from tracefx.ops.keys import BIT_WIDTHS
-from tracefx.random.arguments import check_shapes, constant, float_dtype, int_dtype
-from tracefx.random.drawing import drawing
-from tracefx.random.keys import checked, random_bits, split
+from tracefx.ops.random.prng import BIT_WIDTHS
+from tracefx.random.arguments import check_parameter_shapes, float_dtype, int_dtype, scalar_literal
+from tracefx.random.keys import check_key, random_bits, split
+from tracefx.random.samplers import jit_sampler
 
 
 def uniform(
@@ -39,14 +39,14 @@ def uniform(
     >>> random.uniform(random.key(0), (2,))
     Array([0.947667 , 0.9785799], dtype=float32)
     """
-    one, _ = checked("uniform", key)
+    one, _ = check_key("uniform", key)
     return _uniform(one, minval, maxval, sizes_of("uniform", shape), float_dtype("uniform", dtype))
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _uniform(key: Array, minval: ArrayLike, maxval: ArrayLike, shape: Shape, dtype: DType) -> Array:
     low, high = [lax.convert_element_type(x, dtype) for x in (minval, maxval)]
-    check_shapes("uniform", shape, low.shape, high.shape)
+    check_parameter_shapes("uniform", shape, low.shape, high.shape)
     numbers = unit_interval(key, shape, dtype)
     return fnp.maximum(low, numbers * (high - low) + low)
 
@@ -61,9 +61,9 @@ def unit_interval(key: Array, shape: Shape, dtype: DType) -> Array:
     drawn = 8 if info.nmant < 8 else info.bits  # a byte has digits enough for bfloat16
     whole = BIT_WIDTHS[info.bits]
     bits = lax.convert_element_type(random_bits(key, drawn, shape), whole)
-    digits = lax.shift_right_logical(bits, constant(drawn - info.nmant, whole))
-    one = constant(int(np.array(1, dtype).view(whole)), whole)
-    return lax.bitcast_convert_type(lax.bitwise_or(digits, one), dtype) - constant(1.0, dtype)
+    digits = lax.shift_right_logical(bits, scalar_literal(drawn - info.nmant, whole))
+    one = scalar_literal(int(np.array(1, dtype).view(whole)), whole)
+    return lax.bitcast_convert_type(lax.bitwise_or(digits, one), dtype) - scalar_literal(1.0, dtype)
 
 
 def randint(
@@ -89,7 +89,7 @@ def randint(
     >>> random.randint(random.key(0), (4,), 0, 10).tolist()
     [9, 0, 2, 3]
     """
-    one, _ = checked("randint", key)
+    one, _ = check_key("randint", key)
     wanted, sizes = int_dtype("randint", dtype), sizes_of("randint", shape)
     info = dtypes.iinfo(wanted)
     if info.bits >= 32:
@@ -99,13 +99,13 @@ def randint(
     return _randint(one, low, high, sizes, dtypes.int32).astype(wanted)
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _randint(key: Array, minval: ArrayLike, maxval: ArrayLike, shape: Shape, dtype: DType) -> Array:
-    check_shapes("randint", shape, get_aval(minval).shape, get_aval(maxval).shape)
-    low, high = [_whole(x) for x in (minval, maxval)]
+    check_parameter_shapes("randint", shape, get_aval(minval).shape, get_aval(maxval).shape)
+    low, high = [_as_integers(x) for x in (minval, maxval)]
     info = dtypes.iinfo(dtype)
-    is_beyond = high > _within(fnp.asarray(info.max, dtype), high.dtype)  # as 256 of uint8 is
-    low, high = _within(low, dtype), _within(high, dtype)
+    is_beyond = high > _clip_to_dtype(fnp.asarray(info.max, dtype), high.dtype)  # as 256 of uint8 is
+    low, high = _clip_to_dtype(low, dtype), _clip_to_dtype(high, dtype)
     bits, unsigned = info.bits, BIT_WIDTHS[info.bits]
     first, second = [random_bits(each, bits, shape) for each in split(key)]
     span = fnp.where(high <= low, fnp.ones((), unsigned), lax.convert_element_type(high - low, unsigned))
@@ -113,18 +113,18 @@ def _randint(key: Array, minval: ArrayLike, maxval: ArrayLike, shape: Shape, dty
     span = fnp.where(is_beyond & (high > low), span + fnp.ones((), unsigned), span)
     # The remainder of a number of two parts, its first one times 2**bits, which is itself a square.
     span = fnp.broadcast_to(span, shape)
-    half = lax.rem(fnp.broadcast_to(constant(1 << bits // 2, unsigned), shape), span)
+    half = lax.rem(fnp.broadcast_to(scalar_literal(1 << bits // 2, unsigned), shape), span)
     place = lax.rem(half * half, span)
     offset = lax.rem(lax.rem(first, span) * place + lax.rem(second, span), span)
     return low + lax.convert_element_type(offset, dtype)
 
 
-def _whole(x: ArrayLike) -> Array:
+def _as_integers(x: ArrayLike) -> Array:
     numbers = fnp.asarray(x)
     return numbers if dtypes.is_integer(numbers.dtype) else numbers.astype(int)
 
 
-def _within(x: Array, dtype: DType) -> Array:
+def _clip_to_dtype(x: Array, dtype: DType) -> Array:
     """Integers of another dtype, those that it doesn't have as near as it comes."""
     ours, theirs = dtypes.iinfo(x.dtype), dtypes.iinfo(dtype)
     low, high = max(int(ours.min), int(theirs.min)), min(int(ours.max), int(theirs.max))
@@ -148,7 +148,7 @@ def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: ShapeLike | None = None
     """
     if mode not in ("high", "low"):
         raise ValueError(f"bernoulli: mode must be 'high' or 'low', got {mode!r}")
-    one, _ = checked("bernoulli", key)
+    one, _ = check_key("bernoulli", key)
     probability = as_array(p)
     if not dtypes.is_float(probability.dtype):
         raise TypeError(f"bernoulli: p must be a float or an array of floats, got {probability.aval}")
@@ -156,9 +156,9 @@ def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: ShapeLike | None = None
     return _bernoulli(one, probability, sizes, mode)
 
 
-@drawing("shape", "mode")
+@jit_sampler("shape", "mode")
 def _bernoulli(key: Array, p: Array, shape: Shape, mode: str) -> Array:
-    check_shapes("bernoulli", shape, p.shape)
+    check_parameter_shapes("bernoulli", shape, p.shape)
     dtype = p.dtype
     if mode == "low":
         return uniform(key, shape, dtype) < p
@@ -173,11 +173,11 @@ def rademacher(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = 
     >>> random.rademacher(random.key(0), (4,)).tolist()
     [-1, -1, 1, 1]
     """
-    one, _ = checked("rademacher", key)
+    one, _ = check_key("rademacher", key)
     wanted = dtypes.default_int() if dtype is None else dtypes.as_dtype(dtype)
     return _rademacher(one, sizes_of("rademacher", shape), wanted)
 
 
-@drawing("shape", "dtype")
+@jit_sampler("shape", "dtype")
 def _rademacher(key: Array, shape: Shape, dtype: DType) -> Array:
     return (2 * bernoulli(key, 0.5, shape).astype(dtype) - 1).astype(dtype)

@@ -2,7 +2,7 @@
 
 >>> import tracefx as fx
 >>> from tracefx.rewriting import Apply, rewrite, rule
->>> from tracefx.ops.arithmetic import Neg
+>>> from tracefx.ops.elementwise.arithmetic import Neg
 >>> @rule(Neg)
 ... def double_negation(term):
 ...     match term:
@@ -18,26 +18,26 @@ from __future__ import annotations
 from tracefx.core.passes import cse as cse
 from tracefx.core.passes import dce as dce
 from tracefx.core.passes import renumber as renumber
-from tracefx.rewriting.difference import Change as Change
-from tracefx.rewriting.difference import JaxprDiff as JaxprDiff
-from tracefx.rewriting.difference import Kind as Kind
-from tracefx.rewriting.difference import diff_jaxprs as diff_jaxprs
+from tracefx.rewriting.constant_folding import fold_constants as fold_constants
 from tracefx.rewriting.engine import rewrite as rewrite
-from tracefx.rewriting.equivalence import canonical as canonical
+from tracefx.rewriting.equivalence import canonicalize_jaxpr as canonicalize_jaxpr
 from tracefx.rewriting.equivalence import equivalent as equivalent
 from tracefx.rewriting.errors import RewriteError as RewriteError
 from tracefx.rewriting.errors import RewriteLoopError as RewriteLoopError
 from tracefx.rewriting.errors import RewriteTypeError as RewriteTypeError
-from tracefx.rewriting.fast_math import FAST_MATH as FAST_MATH
-from tracefx.rewriting.folding import fold_constants as fold_constants
+from tracefx.rewriting.fast_math_rules import FAST_MATH_RULES as FAST_MATH_RULES
 from tracefx.rewriting.hoisting import hoist_loop_invariants as hoist_loop_invariants
 from tracefx.rewriting.inlining import inline as inline
-from tracefx.rewriting.optimizing import optimize as optimize
+from tracefx.rewriting.jaxpr_diff import Change as Change
+from tracefx.rewriting.jaxpr_diff import ChangeKind as ChangeKind
+from tracefx.rewriting.jaxpr_diff import JaxprDiff as JaxprDiff
+from tracefx.rewriting.jaxpr_diff import diff_jaxprs as diff_jaxprs
+from tracefx.rewriting.pass_pipeline import optimize as optimize
 from tracefx.rewriting.rules import Replacement as Replacement
-from tracefx.rewriting.rules import Rule as Rule
+from tracefx.rewriting.rules import RewriteRule as RewriteRule
 from tracefx.rewriting.rules import rule as rule
-from tracefx.rewriting.simplifying import EXACT as EXACT
-from tracefx.rewriting.simplifying import simplify as simplify
+from tracefx.rewriting.simplification import EXACT_RULES as EXACT_RULES
+from tracefx.rewriting.simplification import simplify as simplify
 from tracefx.rewriting.terms import Apply as Apply
-from tracefx.rewriting.terms import Input as Input
+from tracefx.rewriting.terms import InputTerm as InputTerm
 from tracefx.rewriting.terms import Term as Term

@@ -14,20 +14,20 @@ from tracefx.core.avals import show_avals
 from tracefx.core.handler import CURRENT
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.passes import dce, in_bodies
+from tracefx.core.passes import dce, map_subjaxprs
 from tracefx.core.primitive import Primitive
-from tracefx.core.source import ORIGIN, at
+from tracefx.core.source_location import EQN_LOCATION, at_location
 from tracefx.core.values import Value
-from tracefx.rewriting.closed import J, over
+from tracefx.rewriting.closed_jaxprs import J, map_jaxpr
 from tracefx.rewriting.errors import RewriteError, RewriteLoopError, RewriteTypeError
-from tracefx.rewriting.rules import Rule
-from tracefx.rewriting.terms import Application, Apply, Input, Rewriting, Term, show
+from tracefx.rewriting.rules import RewriteRule
+from tracefx.rewriting.terms import Apply, InputTerm, OperationNode, RewriteHandler, Term, format_term
 
 LIMIT: Final = 1000
-_SHOWN: Final = 6
+_MAX_SHOWN: Final = 6
 
 
-def rewrite(jaxpr: J, rules: Iterable[Rule], *, limit: int = LIMIT) -> J:
+def rewrite(jaxpr: J, rules: Iterable[RewriteRule], *, limit: int = LIMIT) -> J:
     """The program with rules applied, in its bodies too, until none applies any more.
 
     Where several rules apply, the first does. What nobody uses afterwards is dropped (`dce`), what has effects stays.
@@ -39,7 +39,7 @@ def rewrite(jaxpr: J, rules: Iterable[Rule], *, limit: int = LIMIT) -> J:
 
     >>> import tracefx as fx
     >>> from tracefx.rewriting import Apply, rule
-    >>> from tracefx.ops.arithmetic import Mul
+    >>> from tracefx.ops.elementwise.arithmetic import Mul
     >>> @rule(Mul)
     ... def square(term):
     ...     x, y = term.operands
@@ -49,23 +49,25 @@ def rewrite(jaxpr: J, rules: Iterable[Rule], *, limit: int = LIMIT) -> J:
     """
     chosen = tuple(rules)
     for each in chosen:
-        if not isinstance(each, Rule):
+        if not isinstance(each, RewriteRule):
             raise TypeError(f"rewrite takes rules, made by Rule or the decorator rule, got {each!r}")
     if limit < 1:
         raise ValueError(f"rewrite: limit must be positive, got {limit}")
     try:
-        return over(jaxpr, lambda j: _rewritten(j, chosen, limit, ()))
+        return map_jaxpr(jaxpr, lambda j: _rewrite_memoized(j, chosen, limit, ()))
     except RecursionError as error:
         raise RewriteLoopError("programs nest in programs without end: do rules put them there?") from error
 
 
-def _rewritten(jaxpr: Jaxpr, rules: tuple[Rule, ...], limit: int, around: tuple[Jaxpr, ...]) -> Jaxpr:
+def _rewrite_memoized(jaxpr: Jaxpr, rules: tuple[RewriteRule, ...], limit: int, around: tuple[Jaxpr, ...]) -> Jaxpr:
     """`around` are programs that rules applied to, and in what came of which this one is a body."""
     key = ("rewrite", rules, limit)
-    return jaxpr.memo.get(key, lambda: _to_the_end(jaxpr, rules, limit, around))
+    return jaxpr.memo.get(key, lambda: _rewrite_to_fixed_point(jaxpr, rules, limit, around))
 
 
-def _to_the_end(jaxpr: Jaxpr, rules: tuple[Rule, ...], limit: int, around: tuple[Jaxpr, ...]) -> Jaxpr:
+def _rewrite_to_fixed_point(
+    jaxpr: Jaxpr, rules: tuple[RewriteRule, ...], limit: int, around: tuple[Jaxpr, ...]
+) -> Jaxpr:
     if jaxpr in around:
         raise RewriteLoopError(
             f"rules would go on forever: of a program they make one that carries the same program, {jaxpr}"
@@ -76,9 +78,10 @@ def _to_the_end(jaxpr: Jaxpr, rules: tuple[Rule, ...], limit: int, around: tuple
         new = walk.run()
         if new is jaxpr:
             return jaxpr
-        fired, jaxpr = walk.fired, dce(new)
+        fired, jaxpr = walk.applied_rules, dce(new)
     raise RewriteLoopError(
-        f"rules still apply after {limit} walks through the program, at last {_names(fired[-_SHOWN:])}: each walk "
+        f"rules still apply after {limit} walks through the program, at last "
+        f"{_quoted_rule_names(fired[-_MAX_SHOWN:])}: each walk "
         "drops what nobody uses, and so lets them apply again"
     )
 
@@ -89,34 +92,34 @@ class _Frame:
 
     __slots__ = ("application", "pending", "replacement", "rule")
 
-    def __init__(self, application: Application) -> None:
+    def __init__(self, application: OperationNode) -> None:
         self.application = application
-        self.rule: Rule | None = None
+        self.rule: RewriteRule | None = None
         self.replacement: Sequence[Term] = ()
-        self.pending: list[Application] = []
+        self.pending: list[OperationNode] = []
 
 
 @final
 class _Walk:
     """One walk through a program."""
 
-    def __init__(self, jaxpr: Jaxpr, rules: tuple[Rule, ...], limit: int, around: tuple[Jaxpr, ...]) -> None:
+    def __init__(self, jaxpr: Jaxpr, rules: tuple[RewriteRule, ...], limit: int, around: tuple[Jaxpr, ...]) -> None:
         self.jaxpr = jaxpr
         self.around = around
         self.rules = rules
         self.limit = limit
-        self.handler = Rewriting()
-        self.about: dict[type, tuple[Rule, ...]] = {}
+        self.handler = RewriteHandler()
+        self.matches: dict[type, tuple[RewriteRule, ...]] = {}
         """The rules about a class of operations."""
-        self.known: dict[object, Application] = {}
+        self.known: dict[object, OperationNode] = {}
         """What rules made, and what they replaced, by operation and operands."""
-        self.settled: list[Application] = []
+        self.settled: list[OperationNode] = []
         """What no rule replaces, operands first."""
-        self.fired: list[str] = []
+        self.applied_rules: list[str] = []
 
     def run(self) -> Jaxpr:
         jaxpr = self.jaxpr
-        inputs = [Input(self.handler, v) for v in jaxpr.constvars + jaxpr.invars]
+        inputs = [InputTerm(self.handler, v) for v in jaxpr.constvars + jaxpr.invars]
         env: list[Term | None] = [None] * jaxpr.var_count
         for x in inputs:
             env[x.binder.index] = x
@@ -130,31 +133,31 @@ class _Walk:
             return term
 
         changed = False
-        token, origin = CURRENT.set(self.handler), ORIGIN.set(None)
+        token, origin = CURRENT.set(self.handler), EQN_LOCATION.set(None)
         try:
             for eqn in jaxpr.eqns:
-                prim = in_bodies(eqn.prim, self.body)
+                prim = map_subjaxprs(eqn.prim, self.body)
                 changed |= prim is not eqn.prim
                 operands = tuple([read(x) for x in eqn.inputs])
-                application = Application(self.handler, prim, operands, [v.aval for v in eqn.outs], eqn.source)
+                application = OperationNode(self.handler, prim, operands, [v.aval for v in eqn.outs], eqn.source)
                 for v, term in zip(eqn.outs, self.settle(application), strict=True):
                     env[v.index] = term
         finally:
-            ORIGIN.reset(origin)
+            EQN_LOCATION.reset(origin)
             CURRENT.reset(token)
-        if not changed and not self.fired:
+        if not changed and not self.applied_rules:
             return jaxpr
         return self.program(inputs, [read(x) for x in jaxpr.outs])
 
     def body(self, jaxpr: Jaxpr) -> Jaxpr:
-        return _rewritten(jaxpr, self.rules, self.limit, self.around)
+        return _rewrite_memoized(jaxpr, self.rules, self.limit, self.around)
 
     # -------------------------------------------------------------- settling
 
-    def settle(self, application: Application) -> Sequence[Term]:
+    def settle(self, application: OperationNode) -> Sequence[Term]:
         """What stands for the outputs of an application, whose operands are settled, in the end."""
         if not self.rules_about(application.prim):
-            return self.stays(application)
+            return self.finalize(application)
         stack = [_Frame(application)]
         count = 0
         while stack:
@@ -164,43 +167,43 @@ class _Walk:
             elif frame.rule is not None:
                 frame.application.results = [self.resolved(x, stack) for x in frame.replacement]
                 stack.pop()
-            elif self.fire(frame):
+            elif self.apply_first_rule(frame):
                 count += 1
                 if count > self.limit:
-                    self.too_often(application, stack)
-                frame.pending = self.made(frame, stack)
+                    self.raise_limit_exceeded(application, stack)
+                frame.pending = self.created_nodes(frame, stack)
             else:
-                self.stays(frame.application)
+                self.finalize(frame.application)
                 stack.pop()
         assert application.results is not None
         return application.results
 
-    def rules_about(self, prim: Primitive) -> tuple[Rule, ...]:
+    def rules_about(self, prim: Primitive) -> tuple[RewriteRule, ...]:
         kind = type(prim)
-        found = self.about.get(kind)
+        found = self.matches.get(kind)
         if found is None:
-            found = self.about[kind] = tuple([r for r in self.rules if r.about(kind)])
+            found = self.matches[kind] = tuple([r for r in self.rules if r.matches(kind)])
         return found
 
-    def stays(self, application: Application) -> Sequence[Term]:
+    def finalize(self, application: OperationNode) -> Sequence[Term]:
         application.results = application.terms
         self.settled.append(application)
         return application.terms
 
-    def push(self, stack: list[_Frame], made: Application) -> None:
+    def push(self, stack: list[_Frame], made: OperationNode) -> None:
         """Settle next what a rule made, unless an equal application is settled already."""
         operands = tuple([self.resolved(x, stack) for x in made.operands])
         application = made
         if any(x is not y for x, y in zip(operands, made.operands, strict=True)):
             avals = [t.aval for t in made.terms]
-            application = Application(self.handler, made.prim, operands, avals, made.source)
+            application = OperationNode(self.handler, made.prim, operands, avals, made.source)
         known = self.known.setdefault(application.key, application)
         if known is not made:
             made.alias = known
         if known is application:
             stack.append(_Frame(application))
         elif known.results is None:
-            self.circle(stack, known)
+            self.raise_cycle(stack, known)
 
     def resolved(self, x: Term, stack: list[_Frame]) -> Term:
         """What stands for a term in the end."""
@@ -210,14 +213,14 @@ class _Walk:
         while application.alias is not None:
             application = application.alias
         if application.results is None:
-            self.circle(stack, application)
+            self.raise_cycle(stack, application)
         return application.results[x.out]
 
-    def made(self, frame: _Frame, stack: list[_Frame]) -> list[Application]:
+    def created_nodes(self, frame: _Frame, stack: list[_Frame]) -> list[OperationNode]:
         """The applications that a rule made for its result, the last first: operands come after what takes them."""
-        order: list[Application] = []
+        order: list[OperationNode] = []
         seen: set[int] = set()
-        todo: list[tuple[Application, bool]] = [
+        todo: list[tuple[OperationNode, bool]] = [
             (x.application, False) for x in reversed(frame.replacement) if isinstance(x, Apply)
         ]
         while todo:
@@ -228,7 +231,7 @@ class _Walk:
             if id(application) in seen or application.results is not None or application.alias is not None:
                 continue
             if any(f.application is application for f in stack):
-                self.circle(stack, application)
+                self.raise_cycle(stack, application)
             seen.add(id(application))
             self.require_pure(frame, application)
             if application.source is None:  # unless a rule runs a program, whose equations have lines of their own
@@ -240,7 +243,7 @@ class _Walk:
 
     # -------------------------------------------------------------- rules
 
-    def fire(self, frame: _Frame) -> bool:
+    def apply_first_rule(self, frame: _Frame) -> bool:
         """Apply the first rule that changes anything."""
         application = frame.application
         if not application.terms:
@@ -250,76 +253,79 @@ class _Walk:
             try:
                 given = each.function(term)
             except Exception as error:
-                error.add_note(f"in the rule {each.name!r} about {show(term)}{at(application.source)}")
+                error.add_note(f"in the rule {each.name!r} about {format_term(term)}{at_location(application.source)}")
                 raise
             if given is None:
                 continue
             replacement = self.replacement(each, term, given)
-            if not _is_same(application, replacement):
+            if not _is_same_operation(application, replacement):
                 frame.rule, frame.replacement = each, replacement
-                self.fired.append(each.name)
+                self.applied_rules.append(each.name)
                 self.known.setdefault(application.key, application)
                 return True
         return False
 
-    def replacement(self, each: Rule, term: Apply, given: Value | Sequence[Value]) -> Sequence[Term]:
+    def replacement(self, each: RewriteRule, term: Apply, given: Value | Sequence[Value]) -> Sequence[Term]:
         """What a rule gave, checked."""
         outputs = term.outputs
         values: Sequence[Value] = given if isinstance(given, (tuple, list)) else (given,)
         if len(values) != len(outputs):
             raise RewriteTypeError(
                 f"the rule {each.name!r} gave {len(values)} values for {term.prim.name}, which has {len(outputs)} "
-                f"outputs ({show_avals([t.aval for t in outputs])}){at(term.origin)}: it must give one for each"
+                f"outputs ({show_avals([t.aval for t in outputs])}){at_location(term.origin)}: it must give one for "
+                "each"
             )
         replacement = []
         for i, (old, new) in enumerate(zip(outputs, values, strict=True)):
             if not isinstance(new, Value):
                 raise RewriteTypeError(
-                    f"the rule {each.name!r} gave {new!r} for {show(old)}: it must give a term, an array made of "
+                    f"the rule {each.name!r} gave {new!r} for {format_term(old)}: it must give a term, an array "
+                    "made of "
                     "terms, a literal or None"
                 )
             if new.aval != old.aval:
-                which = f"output {i} of {term.prim.name}" if len(outputs) > 1 else show(old)
+                which = f"output {i} of {term.prim.name}" if len(outputs) > 1 else format_term(old)
                 raise RewriteTypeError(
                     f"the rule {each.name!r} changes a type: {which} is {old.aval!r}, what stands in its place is "
-                    f"{new.aval!r}{at(term.origin)}. Convert it, or let the rule apply where the types agree"
+                    f"{new.aval!r}{at_location(term.origin)}. Convert it, or let the rule apply where the types agree"
                 )
             replacement.append(self.handler.term(new, f"what the rule {each.name!r} gave"))
         return replacement
 
-    def require_pure(self, frame: _Frame, application: Application) -> None:
+    def require_pure(self, frame: _Frame, application: OperationNode) -> None:
         assert frame.rule is not None
         effects = application.prim.effects
         added = effects - self.jaxpr.effects if effects else ()
         if added:
             raise RewriteError(
                 f"the rule {frame.rule.name!r} brings {application.prim.name} into the program, which has an effect "
-                f"({', '.join(sorted(map(str, added)))}) that was not there{at(frame.application.source)}"
+                f"({', '.join(sorted(map(str, added)))}) that was not there{at_location(frame.application.source)}"
             )
 
     # -------------------------------------------------------------- loops
 
-    def circle(self, stack: list[_Frame], application: Application) -> NoReturn:
+    def raise_cycle(self, stack: list[_Frame], application: OperationNode) -> NoReturn:
         places = [i for i, f in enumerate(stack) if f.application is application]
         frames = stack[places[0] :] if places else stack
-        steps = [f"{show(f.application.terms[0])} by {f.rule.name!r}" for f in frames if f.rule is not None]
-        names = _names([f.rule.name for f in frames if f.rule is not None])
+        steps = [f"{format_term(f.application.terms[0])} by {f.rule.name!r}" for f in frames if f.rule is not None]
+        names = _quoted_rule_names([f.rule.name for f in frames if f.rule is not None])
         raise RewriteLoopError(
-            f"{names} would go on forever: from {'; then '.join(steps[:_SHOWN])} comes "
-            f"{show(application.terms[0])} again{at(application.source)}"
+            f"{names} would go on forever: from {'; then '.join(steps[:_MAX_SHOWN])} comes "
+            f"{format_term(application.terms[0])} again{at_location(application.source)}"
         )
 
-    def too_often(self, application: Application, stack: list[_Frame]) -> NoReturn:
-        last = self.fired[-_SHOWN:]
+    def raise_limit_exceeded(self, application: OperationNode, stack: list[_Frame]) -> NoReturn:
+        last = self.applied_rules[-_MAX_SHOWN:]
         raise RewriteLoopError(
-            f"rules applied more than {self.limit} times to what became of {show(application.terms[0])}"
-            f"{at(application.source)}, at last {_names(last)} to {show(stack[-1].application.terms[0])}: if they come "
+            f"rules applied more than {self.limit} times to what became of {format_term(application.terms[0])}"
+            f"{at_location(application.source)}, at last {_quoted_rule_names(last)} to "
+            f"{format_term(stack[-1].application.terms[0])}: if they come "
             "to an end, give rewrite a larger limit"
         )
 
     # -------------------------------------------------------------- the program again
 
-    def program(self, inputs: Sequence[Input], outs: Sequence[Term]) -> Jaxpr:
+    def program(self, inputs: Sequence[InputTerm], outs: Sequence[Term]) -> Jaxpr:
         binders = [Var(i, x.aval) for i, x in enumerate(inputs)]
         atoms: dict[int, Var] = {id(x): v for x, v in zip(inputs, binders, strict=True)}
         count = len(binders)
@@ -335,7 +341,7 @@ class _Walk:
         return Jaxpr(tuple(binders[:n]), tuple(binders[n:]), tuple(eqns), results)
 
 
-def _is_same(application: Application, replacement: Sequence[Term]) -> bool:
+def _is_same_operation(application: OperationNode, replacement: Sequence[Term]) -> bool:
     """Whether a replacement is the same operation on the same operands."""
     for i, x in enumerate(replacement):
         if not isinstance(x, Apply) or x.out != i:
@@ -345,6 +351,6 @@ def _is_same(application: Application, replacement: Sequence[Term]) -> bool:
     return True
 
 
-def _names(names: Iterable[str]) -> str:
+def _quoted_rule_names(names: Iterable[str]) -> str:
     distinct = list(dict.fromkeys(names))
     return ("the rules " if len(distinct) > 1 else "the rule ") + ", ".join(map(repr, distinct))

@@ -6,13 +6,13 @@ from attrs import evolve
 
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.passes import in_bodies, is_observable
+from tracefx.core.passes import is_observable, map_subjaxprs
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
-from tracefx.rewriting.closed import J, over
+from tracefx.rewriting.closed_jaxprs import J, map_jaxpr
 
 
-def canonical(jaxpr: J) -> J:
+def canonicalize_jaxpr(jaxpr: J) -> J:
     """The program in the order that its outputs ask for it, every operation on the same operands once, nothing unused.
 
     So are its bodies. Equations with observable effects come first, in their order, each after what it needs; then
@@ -20,13 +20,13 @@ def canonical(jaxpr: J) -> J:
     first use, without those that nobody uses. Linear in the length of the program.
 
     >>> from tracefx.programs import parse_jaxpr
-    >>> canonical(parse_jaxpr("{ lambda ; a:f32[]. let b:f32[] = sin a; c:f32[] = cos a in (c, b) }"))
+    >>> canonicalize_jaxpr(parse_jaxpr("{ lambda ; a:f32[]. let b:f32[] = sin a; c:f32[] = cos a in (c, b) }"))
     { lambda ; a:f32[]. let b:f32[] = cos a; c:f32[] = sin a in (b, c) }
     """
     if isinstance(jaxpr, ClosedJaxpr):
-        new = _with_constants_in_order(_canonical(jaxpr.jaxpr), jaxpr.consts)
+        new = _with_constants_in_order(_canonicalize(jaxpr.jaxpr), jaxpr.consts)
         return jaxpr if new.jaxpr is jaxpr.jaxpr else new
-    return over(jaxpr, _canonical)
+    return map_jaxpr(jaxpr, _canonicalize)
 
 
 def equivalent(a: Jaxpr | ClosedJaxpr, b: Jaxpr | ClosedJaxpr) -> bool:
@@ -46,21 +46,21 @@ def equivalent(a: Jaxpr | ClosedJaxpr, b: Jaxpr | ClosedJaxpr) -> bool:
     (False, True)
     """
     if isinstance(a, ClosedJaxpr) and isinstance(b, ClosedJaxpr):
-        return canonical(a) == canonical(b)
+        return canonicalize_jaxpr(a) == canonicalize_jaxpr(b)
     if isinstance(a, Jaxpr) and isinstance(b, Jaxpr):
-        return canonical(a) == canonical(b)
+        return canonicalize_jaxpr(a) == canonicalize_jaxpr(b)
     raise TypeError(f"equivalent compares two jaxprs or two closed jaxprs, got {type(a).__name__}, {type(b).__name__}")
 
 
-def _canonical(jaxpr: Jaxpr) -> Jaxpr:
+def _canonicalize(jaxpr: Jaxpr) -> Jaxpr:
     def ordered() -> Jaxpr:
-        new = _ordered(jaxpr)
+        new = _in_canonical_order(jaxpr)
         return jaxpr if new == jaxpr else new
 
     return jaxpr.memo.get("canonical", ordered)
 
 
-def _ordered(jaxpr: Jaxpr) -> Jaxpr:
+def _in_canonical_order(jaxpr: Jaxpr) -> Jaxpr:
     binders = [Var(i, v.aval) for i, v in enumerate(jaxpr.constvars + jaxpr.invars)]
     atoms: dict[int, Atom] = dict(zip([v.index for v in jaxpr.constvars + jaxpr.invars], binders, strict=True))
     makers = {v.index: eqn for eqn in jaxpr.eqns for v in eqn.outs}
@@ -74,7 +74,7 @@ def _ordered(jaxpr: Jaxpr) -> Jaxpr:
 
     def write(eqn: Eqn) -> None:
         nonlocal count
-        prim, inputs = in_bodies(eqn.prim, _canonical), tuple(map(read, eqn.inputs))
+        prim, inputs = map_subjaxprs(eqn.prim, _canonicalize), tuple(map(read, eqn.inputs))
         pure = not is_observable(prim)
         outs = known.get((prim, inputs)) if pure else None
         if outs is None:
@@ -115,4 +115,4 @@ def _with_constants_in_order(jaxpr: Jaxpr, consts: tuple[Value, ...]) -> ClosedJ
     used = [values[i] for i in first if i in values]
     constvars = tuple([v for v, _ in used])
     closed = jaxpr if constvars == jaxpr.constvars else evolve(jaxpr, constvars=constvars)
-    return ClosedJaxpr(_canonical(closed), tuple([x for _, x in used]))
+    return ClosedJaxpr(_canonicalize(closed), tuple([x for _, x in used]))

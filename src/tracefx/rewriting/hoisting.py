@@ -8,22 +8,22 @@ from typing import Final, final
 
 from attrs import evolve, frozen
 
-from tracefx.control.callback import HostCall
-from tracefx.control.checkpoint import Name
+from tracefx.control.callback import CallbackPrimitive
+from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.scan import Scan
-from tracefx.control.sowing import Plantable
+from tracefx.control.sow import Plantable
 from tracefx.control.while_loop import While
-from tracefx.core.jaxpr import Atom, CarriesJaxprs, Eqn, Jaxpr, Var
+from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.passes import dce, in_bodies, renumber
-from tracefx.core.primitive import HoldsFunctions, Primitive
-from tracefx.ops.barrier import OptimizationBarrier
-from tracefx.ops.basis import BroadcastInDim, Reshape
-from tracefx.ops.filling import Iota
-from tracefx.ops.shape import Squeeze
-from tracefx.rewriting.closed import J, over
+from tracefx.core.passes import dce, map_subjaxprs, renumber
+from tracefx.core.primitive import HasCallables, Primitive
+from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
+from tracefx.ops.shape.array_creation import Iota
+from tracefx.ops.shape.shape import Squeeze
+from tracefx.ops.structural import BroadcastInDim, Reshape
+from tracefx.rewriting.closed_jaxprs import J, map_jaxpr
 
-_STAYS: Final = (HostCall, HoldsFunctions, Name, OptimizationBarrier, Plantable, While)
+_NEVER_HOISTED: Final = (CallbackPrimitive, HasCallables, CheckpointName, OptimizationBarrier, Plantable, While)
 """Calls of others' code, what may run forever, and what is there for its own sake: each step has its own."""
 _CHEAP: Final = (BroadcastInDim, Iota, Reshape, Squeeze)
 """What costs less in each step than the memory it would be kept in. It goes along where something else needs it."""
@@ -43,14 +43,14 @@ def hoist_loop_invariants(jaxpr: J) -> J:
     >>> print(hoist_loop_invariants(fx.make_jaxpr(f)(1.0, 2.0)).eqns[0].prim.name)
     sin
     """
-    return over(jaxpr, _hoisted)
+    return map_jaxpr(jaxpr, _hoist_memoized)
 
 
-def _hoisted(jaxpr: Jaxpr) -> Jaxpr:
-    return jaxpr.memo.get("hoist_loop_invariants", lambda: _to_the_end(jaxpr))
+def _hoist_memoized(jaxpr: Jaxpr) -> Jaxpr:
+    return jaxpr.memo.get("hoist_loop_invariants", lambda: _hoist_to_fixed_point(jaxpr))
 
 
-def _to_the_end(jaxpr: Jaxpr) -> Jaxpr:
+def _hoist_to_fixed_point(jaxpr: Jaxpr) -> Jaxpr:
     """Where operands have gone that nobody used, more may be invariant than before."""
     while True:
         new = _hoist(jaxpr)
@@ -64,7 +64,7 @@ def _hoist(jaxpr: Jaxpr) -> Jaxpr:
     eqns: list[Eqn] = []
     changed = False
     for eqn in jaxpr.eqns:
-        prim = in_bodies(eqn.prim, _hoisted)
+        prim = map_subjaxprs(eqn.prim, _hoist_memoized)
         inputs = eqn.inputs
         moved: list[Eqn] = []
         if isinstance(prim, Scan):
@@ -81,7 +81,7 @@ def _hoist(jaxpr: Jaxpr) -> Jaxpr:
 
 def _out_of_scan(op: Scan, inputs: tuple[Atom, ...], fresh: Iterator[int]) -> tuple[Scan, tuple[Atom, ...], list[Eqn]]:
     n, m = op.num_consts, op.num_consts + op.num_carry
-    lifted = _lift(op.jaxpr, _invariant_inputs(op.jaxpr, inputs[:m], n), fresh)
+    lifted = _split_invariants(op.jaxpr, _invariant_inputs(op.jaxpr, inputs[:m], n), fresh)
     if lifted is None:
         return op, inputs, []
     op = evolve(op, jaxpr=lifted.body, num_consts=n + len(lifted.inputs))
@@ -91,15 +91,15 @@ def _out_of_scan(op: Scan, inputs: tuple[Atom, ...], fresh: Iterator[int]) -> tu
 def _out_of_while(
     op: While, inputs: tuple[Atom, ...], fresh: Iterator[int]
 ) -> tuple[While, tuple[Atom, ...], list[Eqn]]:
-    cond_consts, body_consts, carry = op.parts(inputs)
+    cond_consts, body_consts, carry = op.split_operands(inputs)
     n, m = op.cond_nconsts, op.body_nconsts
     steady = [out == v for out, v in zip(op.body_jaxpr.outs, op.body_jaxpr.invars[m:], strict=True)]
     asked = {v.index: x for v, x in zip(op.cond_jaxpr.invars, cond_consts, strict=False)}
     for v, x, same in zip(op.cond_jaxpr.invars[n:], carry, steady, strict=True):
         if same:
             asked[v.index] = x
-    cond = _lift(op.cond_jaxpr, asked, fresh)
-    body = _lift(op.body_jaxpr, _invariant_inputs(op.body_jaxpr, (*body_consts, *carry), m), fresh)
+    cond = _split_invariants(op.cond_jaxpr, asked, fresh)
+    body = _split_invariants(op.body_jaxpr, _invariant_inputs(op.body_jaxpr, (*body_consts, *carry), m), fresh)
     moved: list[Eqn] = []
     if cond is not None:
         op = evolve(op, cond_jaxpr=cond.body, cond_nconsts=n + len(cond.inputs))
@@ -121,7 +121,7 @@ def _invariant_inputs(body: Jaxpr, inputs: Sequence[Atom], consts: int) -> dict[
 
 @final
 @frozen(eq=False)
-class _Lifted:
+class _HoistedBody:
     """A body without what is invariant, which it takes as leading inputs; and the equations that moved out."""
 
     body: Jaxpr
@@ -129,7 +129,7 @@ class _Lifted:
     moved: list[Eqn]
 
 
-def _lift(body: Jaxpr, given: Mapping[int, Atom], fresh: Iterator[int]) -> _Lifted | None:
+def _split_invariants(body: Jaxpr, given: Mapping[int, Atom], fresh: Iterator[int]) -> _HoistedBody | None:
     outside: dict[int, Atom] = dict(given)
     """What stands, outside of the loop, for a variable that is invariant."""
     moved: list[Eqn] = []
@@ -153,15 +153,15 @@ def _lift(body: Jaxpr, given: Mapping[int, Atom], fresh: Iterator[int]) -> _Lift
     used.update({x.index: x for x in body.outs if isinstance(x, Var)})
     needed = [v for i, v in gone.items() if i in used]
     new = renumber(Jaxpr((), (*needed, *body.invars), tuple(stays), body.outs))
-    return _Lifted(dce(new), tuple([outside[v.index] for v in needed]), moved)
+    return _HoistedBody(dce(new), tuple([outside[v.index] for v in needed]), moved)
 
 
 def _may_move(prim: Primitive) -> bool:
-    if prim.effects or isinstance(prim, _STAYS):
+    if prim.effects or isinstance(prim, _NEVER_HOISTED):
         return False
-    return not isinstance(prim, CarriesJaxprs) or all(map(_ends, prim.jaxprs()))
+    return not isinstance(prim, HasSubjaxprs) or all(map(_terminates, prim.jaxprs()))
 
 
-def _ends(jaxpr: Jaxpr) -> bool:
+def _terminates(jaxpr: Jaxpr) -> bool:
     """Whether nothing in a program calls the host, and nothing may run forever."""
     return jaxpr.memo.get("hoist_ends", lambda: all(_may_move(eqn.prim) for eqn in jaxpr.eqns))

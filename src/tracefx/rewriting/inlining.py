@@ -8,15 +8,15 @@ from typing import final
 
 from attrs import frozen
 
-from tracefx.control.call import Application, Call
-from tracefx.control.checkpoint import Checkpoint
-from tracefx.control.ruled import RuledProgram
+from tracefx.control.call import Call, CallPrimitive
+from tracefx.control.checkpoint import CheckpointPrimitive
+from tracefx.control.custom_rules import CustomRuleProgram
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.passes import in_bodies, renumber
+from tracefx.core.passes import map_subjaxprs, renumber
 from tracefx.core.primitive import Primitive
-from tracefx.core.source import Place, Provenance, Source
-from tracefx.rewriting.closed import J, over
+from tracefx.core.source_location import LazySourceLocation, Provenance, SourceLocation
+from tracefx.rewriting.closed_jaxprs import J, map_jaxpr
 
 
 def inline(jaxpr: J, *, max_eqns: int | None = None, checkpoints: bool = False, custom_rules: bool = False) -> J:
@@ -30,39 +30,39 @@ def inline(jaxpr: J, *, max_eqns: int | None = None, checkpoints: bool = False, 
     >>> inline(fx.make_jaxpr(fx.jit(lambda x: fx.lax.sin(x)))(1.0))
     { lambda ; a:f32[]*. let b:f32[]* = sin a in (b,) }
     """
-    return over(jaxpr, lambda j: _inlined(j, _Options(max_eqns, checkpoints, custom_rules)))
+    return map_jaxpr(jaxpr, lambda j: _inline_memoized(j, _InlineOptions(max_eqns, checkpoints, custom_rules)))
 
 
 @final
 @frozen
-class _Options:
+class _InlineOptions:
     max_eqns: int | None
     checkpoints: bool
     custom_rules: bool
 
     def body(self, prim: Primitive) -> Jaxpr | None:
         """The program that takes the place of the operation, if any does."""
-        is_call = isinstance(prim, Call) or (self.checkpoints and isinstance(prim, Checkpoint))
-        if isinstance(prim, Application) and is_call:
+        is_call = isinstance(prim, Call) or (self.checkpoints and isinstance(prim, CheckpointPrimitive))
+        if isinstance(prim, CallPrimitive) and is_call:
             body = prim.body
-        elif self.custom_rules and isinstance(prim, RuledProgram):
+        elif self.custom_rules and isinstance(prim, CustomRuleProgram):
             body = prim.jaxpr
         else:
             return None
         return body if self.max_eqns is None or len(body.eqns) <= self.max_eqns else None
 
 
-def _inlined(jaxpr: Jaxpr, options: _Options) -> Jaxpr:
+def _inline_memoized(jaxpr: Jaxpr, options: _InlineOptions) -> Jaxpr:
     return jaxpr.memo.get(("inline", options), lambda: _inline(jaxpr, options))
 
 
-def _inline(jaxpr: Jaxpr, options: _Options) -> Jaxpr:
+def _inline(jaxpr: Jaxpr, options: _InlineOptions) -> Jaxpr:
     fresh = itertools.count(jaxpr.var_count)
     atoms: dict[int, Atom] = {}
     eqns: list[Eqn] = []
     changed = False
     for eqn in jaxpr.eqns:
-        prim = in_bodies(eqn.prim, lambda body: _inlined(body, options))
+        prim = map_subjaxprs(eqn.prim, lambda body: _inline_memoized(body, options))
         inputs = tuple([_read(x, atoms) for x in eqn.inputs])
         body = options.body(prim)
         if body is None:
@@ -72,7 +72,7 @@ def _inline(jaxpr: Jaxpr, options: _Options) -> Jaxpr:
             continue
         changed = True
         inner: dict[int, Atom] = dict(zip([v.index for v in body.invars], inputs, strict=True))
-        eqns += _copied(body, inner, fresh, prim, eqn.source)
+        eqns += _copy_equations(body, inner, fresh, prim, eqn.source)
         atoms.update(zip([v.index for v in eqn.outs], [_read(x, inner) for x in body.outs], strict=True))
     if not changed:
         return jaxpr
@@ -84,7 +84,7 @@ def _read(x: Atom, atoms: dict[int, Atom]) -> Atom:
     return x if isinstance(x, Literal) else atoms.get(x.index, x)
 
 
-def _copied(
+def _copy_equations(
     body: Jaxpr, atoms: dict[int, Atom], fresh: Iterator[int], prim: Primitive, call: Provenance | None
 ) -> list[Eqn]:
     """The equations of a body with variables of the program around it."""
@@ -93,15 +93,15 @@ def _copied(
         inputs = tuple([_read(x, atoms) for x in eqn.inputs])
         outs = tuple([Var(next(fresh), v.aval) for v in eqn.outs])
         atoms.update(zip([v.index for v in eqn.outs], outs, strict=True))
-        copied.append(Eqn(eqn.prim, inputs, outs, _within(eqn.source, prim, call)))
+        copied.append(Eqn(eqn.prim, inputs, outs, _nested_provenance(eqn.source, prim, call)))
     return copied
 
 
-def _within(source: Provenance | None, prim: Primitive, call: Provenance | None) -> Provenance | None:
+def _nested_provenance(source: Provenance | None, prim: Primitive, call: Provenance | None) -> Provenance | None:
     """Where an equation of the body was written, in the scopes of the call: profiles tell the calls apart as before."""
     if source is None:
         return call
     scope = (*(() if call is None else call.scope), prim.profile_name, *source.scope)
-    if isinstance(source, Source):
-        return Source(source.code, source.lasti, scope)
-    return Place(source.file, source.line, source.function, scope)
+    if isinstance(source, LazySourceLocation):
+        return LazySourceLocation(source.code, source.lasti, scope)
+    return SourceLocation(source.file, source.line, source.function, scope)

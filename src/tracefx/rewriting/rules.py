@@ -15,7 +15,7 @@ Replacement: TypeAlias = Value | Sequence[Value] | None
 """What stands for a term; for an operation of several outputs, for each of them; None where the rule doesn't apply."""
 
 
-def _check_roots(rule: Rule, option: object, roots: tuple[type, ...]) -> None:
+def _check_roots(rule: RewriteRule, option: object, roots: tuple[type, ...]) -> None:
     if not isinstance(roots, tuple):
         raise TypeError(f"rule {rule.name}: roots must be a tuple of classes of operations, got {roots!r}")
     for root in roots:
@@ -25,20 +25,20 @@ def _check_roots(rule: Rule, option: object, roots: tuple[type, ...]) -> None:
 
 @final
 @frozen(eq=False, repr=False)
-class Rule:
+class RewriteRule:
     """A function from a term to what may stand in its place, and its name.
 
     `roots` are the classes of the operations that the function is asked about; without any it is asked about all.
     Operations of several outputs are replaced as a whole: the term is their first output, the result a sequence.
     No rule is asked about operations that give nothing.
 
-    >>> from tracefx.ops.arithmetic import Neg
+    >>> from tracefx.ops.elementwise.arithmetic import Neg
     >>> def double_negation(term):
     ...     match term:
     ...         case Apply(Neg(), (Apply(Neg(), (x,)),)):
     ...             return x
     ...     return None
-    >>> Rule("double negation", double_negation, (Neg,))
+    >>> RewriteRule("double negation", double_negation, (Neg,))
     Rule('double negation')
     """
 
@@ -46,7 +46,7 @@ class Rule:
     function: Callable[[Apply], Replacement]
     roots: tuple[type, ...] = field(default=(), validator=_check_roots)
 
-    def about(self, kind: type) -> bool:
+    def matches(self, kind: type) -> bool:
         """Whether the function is asked about operations of this class."""
         return not self.roots or issubclass(kind, self.roots)
 
@@ -55,11 +55,11 @@ class Rule:
         return f"Rule({self.name!r})"
 
 
-def rule(*roots: type) -> Callable[[Callable[[Apply], Replacement]], Rule]:
+def rule(*roots: type) -> Callable[[Callable[[Apply], Replacement]], RewriteRule]:
     """Make a rule of a function, whose name it takes; `roots` are the operations that the function is asked about.
 
     >>> import tracefx as fx
-    >>> from tracefx.ops.arithmetic import Mul
+    >>> from tracefx.ops.elementwise.arithmetic import Mul
     >>> @rule(Mul)
     ... def square(term):
     ...     x, y = term.operands
@@ -68,7 +68,7 @@ def rule(*roots: type) -> Callable[[Callable[[Apply], Replacement]], Rule]:
     Rule('square')
     """
 
-    def made(function: Callable[[Apply], Replacement]) -> Rule:
-        return Rule(function.__name__, function, roots)
+    def made(function: Callable[[Apply], Replacement]) -> RewriteRule:
+        return RewriteRule(function.__name__, function, roots)
 
     return made

@@ -17,18 +17,18 @@ from attrs import frozen
 from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
-from tracefx.core.handler import ROOT, Handler, Tracer, escaped, under
+from tracefx.core.handler import ROOT, Handler, Tracer, bind_expansion, escaped_tracer_error
 from tracefx.core.jaxpr import Var
+from tracefx.core.jaxpr_printer import variable_name
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Expandable, HoldsFunctions, Primitive
-from tracefx.core.printer import variable_name
-from tracefx.core.source import ORIGIN, Provenance
+from tracefx.core.primitive import Expandable, HasCallables, Primitive
+from tracefx.core.source_location import EQN_LOCATION, Provenance
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.rewriting.errors import RewriteError
 
 
 @final
-class Application:
+class OperationNode:
     """An operation applied to operands: what an equation is without names. Its outputs are its `terms`.
 
     A plain class, as tracers are: every equation of a program that is rewritten makes one.
@@ -38,7 +38,7 @@ class Application:
 
     def __init__(
         self,
-        handler: Rewriting,
+        handler: RewriteHandler,
         prim: Primitive,
         operands: tuple[Term, ...],
         avals: Sequence[ShapedArray],
@@ -50,7 +50,7 @@ class Application:
         self.terms = tuple([Apply(handler, self, i, aval) for i, aval in enumerate(avals)])
         self.results: Sequence[Term] | None = None
         """What stands for the outputs once no rule applies any more."""
-        self.alias: Application | None = None
+        self.alias: OperationNode | None = None
         """The application that takes the place of one a rule has made."""
 
     @property
@@ -66,11 +66,11 @@ class Apply(Tracer):
     __slots__ = ("application", "aval", "handler", "operands", "out", "prim")
     __match_args__ = ("prim", "operands")
     aval: ShapedArray
-    handler: Rewriting
+    handler: RewriteHandler
     prim: Primitive
     operands: tuple[Term, ...]
 
-    def __init__(self, handler: Rewriting, application: Application, out: int, aval: ShapedArray) -> None:
+    def __init__(self, handler: RewriteHandler, application: OperationNode, out: int, aval: ShapedArray) -> None:
         self.handler = handler
         self.application = application
         self.prim = application.prim
@@ -90,35 +90,35 @@ class Apply(Tracer):
 
     @override
     def __repr__(self) -> str:
-        return show(self)
+        return format_term(self)
 
 
 @final
-class Input(Tracer):
+class InputTerm(Tracer):
     """An input of the program, or a constant of it: a type, and nothing to look through."""
 
     __slots__ = ("aval", "binder", "handler")
     aval: ShapedArray
-    handler: Rewriting
+    handler: RewriteHandler
     origin = None
 
-    def __init__(self, handler: Rewriting, binder: Var) -> None:
+    def __init__(self, handler: RewriteHandler, binder: Var) -> None:
         self.handler = handler
         self.binder = binder
         self.aval = binder.aval
 
     @override
     def __repr__(self) -> str:
-        return show(self)
+        return format_term(self)
 
 
-Term: TypeAlias = Apply | Input | Literal
+Term: TypeAlias = Apply | InputTerm | Literal
 """A value of a program. Two are the same value if they are the same object: `x is y`, or equal literals."""
 
 
 @final
 @frozen(eq=False)
-class Rewriting(Handler):
+class RewriteHandler(Handler):
     """Operations become terms; nothing is computed."""
 
     title = "rewriting"
@@ -131,10 +131,10 @@ class Rewriting(Handler):
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         if type(prim).abstract_eval is Primitive.abstract_eval:
-            if isinstance(prim, HoldsFunctions):
-                prim, args = prim.staged(self, args)
+            if isinstance(prim, HasCallables):
+                prim, args = prim.stage_callables(self, args)
             elif isinstance(prim, Expandable):
-                return under(self, prim, args)
+                return bind_expansion(self, prim, args)
         done = [e for e in prim.effects if e.observable]
         if done:
             raise RewriteError(
@@ -142,11 +142,11 @@ class Rewriting(Handler):
             )
         operands = tuple([self.term(x, f"an operand of {prim.name}") for x in args])
         avals = prim.abstract_eval(*[x.aval for x in operands])
-        return Application(self, prim, operands, avals, ORIGIN.get()).terms
+        return OperationNode(self, prim, operands, avals, EQN_LOCATION.get()).terms
 
     def term(self, x: Value, where: str) -> Term:
         """A value as a term of this program."""
-        if isinstance(x, (Apply, Input)) and x.handler is self:
+        if isinstance(x, (Apply, InputTerm)) and x.handler is self:
             return x
         if isinstance(x, Literal):
             return x
@@ -158,19 +158,19 @@ class Rewriting(Handler):
                 "numbers without axes, by tracefx.lax.full or broadcast_in_dim"
             )
         assert isinstance(x, Tracer)
-        raise escaped(x, self, f"as {where}")
+        raise escaped_tracer_error(x, self, f"as {where}")
 
 
-_DEPTH: Final = 3
+_PRINT_DEPTH: Final = 3
 
 
-def show(x: Term, depth: int = _DEPTH) -> str:
+def format_term(x: Term, depth: int = _PRINT_DEPTH) -> str:
     """A term to read: the operations that made it, as deep as is useful."""
     if isinstance(x, Literal):
         return str(x)
-    if isinstance(x, Input):
+    if isinstance(x, InputTerm):
         return f"{variable_name(x.binder.index)}:{x.aval!r}"
     if depth == 0:
         return f"{x.prim.name}(...)"
     which = f"[{x.out}]" if len(x.outputs) > 1 else ""
-    return f"{x.prim.name}({', '.join([show(y, depth - 1) for y in x.operands])}){which}"
+    return f"{x.prim.name}({', '.join([format_term(y, depth - 1) for y in x.operands])}){which}"

@@ -10,14 +10,16 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.values import Value
 from tracefx.numpy import fft as fourier
-from tracefx.numpy.promoting import inexact_dtype, operand
-from tracefx.ops import arithmetic, basis, cutting, elementwise, filling, shape, transcendental
-from tracefx.ops import complex as complex_numbers
-from tracefx.ops.static import axes_of, static_int, static_ints
+from tracefx.numpy.operand_promotion import as_operand, inexact_dtype
+from tracefx.ops import structural
+from tracefx.ops.elementwise import arithmetic, elementwise, transcendental
+from tracefx.ops.elementwise import complex as complex_numbers
+from tracefx.ops.shape import array_creation, shape, slicing
+from tracefx.ops.static_integers import canonicalize_axes, static_int, static_ints
 
 __all__ = ["dct", "dctn", "idct", "idctn"]
 
-Along = Callable[[Array, int, bool], Array]
+AxisTransform = Callable[[Array, int, bool], Array]
 """The transform along an axis, and whether it keeps lengths of vectors."""
 
 
@@ -32,8 +34,8 @@ def dct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm:
     >>> dct(filling.full((2,), 1.0))
     Array([4., 0.], dtype=float32)
     """
-    value = _checked("dct", x, type, norm)
-    return _over("dct", _cosines, value, None if n is None else (n,), (axis,), norm)
+    value = _check_arguments("dct", x, type, norm)
+    return _transform_axes("dct", _dct_axis, value, None if n is None else (n,), (axis,), norm)
 
 
 def dctn(
@@ -48,7 +50,7 @@ def dctn(
     >>> dctn(filling.full((2, 2), 1.0)).tolist()
     [[16.0, 0.0], [0.0, 0.0]]
     """
-    return _over("dctn", _cosines, _checked("dctn", x, type, norm), s, axes, norm)
+    return _transform_axes("dctn", _dct_axis, _check_arguments("dctn", x, type, norm), s, axes, norm)
 
 
 def idct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
@@ -57,8 +59,8 @@ def idct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm
     >>> idct(dct(filling.full((2,), 1.0)))
     Array([1., 1.], dtype=float32)
     """
-    value = _checked("idct", x, type, norm)
-    return _over("idct", _from_cosines, value, None if n is None else (n,), (axis,), norm)
+    value = _check_arguments("idct", x, type, norm)
+    return _transform_axes("idct", _idct_axis, value, None if n is None else (n,), (axis,), norm)
 
 
 def idctn(
@@ -73,11 +75,11 @@ def idctn(
     >>> idctn(dctn(filling.full((2, 2), 1.0))).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
-    return _over("idctn", _from_cosines, _checked("idctn", x, type, norm), s, axes, norm)
+    return _transform_axes("idctn", _idct_axis, _check_arguments("idctn", x, type, norm), s, axes, norm)
 
 
-def _checked(name: str, x: ArrayLike, type: int, norm: str | None) -> Value:
-    value = operand(x, f"{name}: x")
+def _check_arguments(name: str, x: ArrayLike, type: int, norm: str | None) -> Value:
+    value = as_operand(x, f"{name}: x")
     if type != 2:
         raise NotImplementedError(f"{name}: type must be 2, got {type!r}: there is no other yet")
     if norm not in (None, "backward", "ortho"):
@@ -85,45 +87,48 @@ def _checked(name: str, x: ArrayLike, type: int, norm: str | None) -> Value:
     return value
 
 
-def _over(
+def _transform_axes(
     name: str,
-    along: Along,
+    along: AxisTransform,
     x: Value,
     s: Sequence[int] | SupportsIndex | None,
     axes: Sequence[int] | SupportsIndex | None,
     norm: str | None,
 ) -> Array:
     if dtypes.is_complex(x.aval.dtype):
-        parts = [_over(name, along, part(x), s, axes, norm) for part in (complex_numbers.real, complex_numbers.imag)]
+        parts = [
+            _transform_axes(name, along, part(x), s, axes, norm)
+            for part in (complex_numbers.real, complex_numbers.imag)
+        ]
         return complex_numbers.complex(*parts)
     ndim = x.aval.ndim
-    sizes = None if s is None else _several(name, s, "s")
+    sizes = None if s is None else _static_int_tuple(name, s, "s")
     if sizes is not None and len(sizes) > ndim:
         raise ValueError(f"{name}: there are {len(sizes)} lengths {sizes}, but {x.aval} has {ndim} axes")
     if axes is not None:
-        places = axes_of(name, _several(name, axes, "axes"), ndim, "axes")
+        places = canonicalize_axes(name, _static_int_tuple(name, axes, "axes"), ndim, "axes")
     else:
         places = tuple(range(0 if sizes is None else ndim - len(sizes), ndim))
     if sizes is not None:
         if len(sizes) != len(places):
             raise ValueError(f"{name}: s {sizes} and axes {places} must have equally many entries")
-        x = _resized(name, x, dict(zip(places, sizes, strict=True)))
-    out = basis.convert(x, dtypes.real_dtype(complex_numbers.complex_dtype(inexact_dtype(x.aval.dtype))))
+        x = _crop_or_pad(name, x, dict(zip(places, sizes, strict=True)))
+    out = structural.convert(x, dtypes.real_dtype(complex_numbers.complex_dtype(inexact_dtype(x.aval.dtype))))
     for axis in places:
         out = along(out, axis, norm == "ortho")
     return out
 
 
-def _several(name: str, x: Sequence[int] | SupportsIndex, argument: str) -> tuple[int, ...]:
+def _static_int_tuple(name: str, x: Sequence[int] | SupportsIndex, argument: str) -> tuple[int, ...]:
     return static_ints(name, x, argument) if isinstance(x, Sequence) else (static_int(name, x, argument),)
 
 
-def _resized(name: str, x: Value, sizes: Mapping[int, int]) -> Value:
+def _crop_or_pad(name: str, x: Value, sizes: Mapping[int, int]) -> Value:
     """Cut off, or filled up with zeros, at the ends of axes."""
     if any(n < 1 for n in sizes.values()):
         raise ValueError(f"{name}: lengths must be positive, got {tuple(sizes.values())}")
     ends = [(0, sizes.get(i, n) - n, 0) for i, n in enumerate(x.aval.shape)]
-    return cutting.pad(x, filling.zero(x.aval), ends) if any(end for _, end, _ in ends) else x
+    return slicing.pad(x, array_creation.zero(x.aval), ends) if any(end for _, end, _ in ends) else x
 
 
 # ------------------------------------------------------------------ along one axis
@@ -131,73 +136,75 @@ def _resized(name: str, x: Value, sizes: Mapping[int, int]) -> Value:
 # By a complex transform of as many numbers: Makhoul, A fast cosine transform in one and two dimensions (1980).
 
 
-def _cosines(x: Array, axis: int, keeps_length: bool) -> Array:
+def _dct_axis(x: Array, axis: int, keeps_length: bool) -> Array:
     n = x.aval.shape[axis]
     if not n:
         return x
-    spectrum = fourier.fft(_folded(x, axis), axis=axis)
-    out = complex_numbers.real(arithmetic.mul(spectrum, _turns(spectrum, axis, -1)))
-    return arithmetic.mul(out, _lengths(out, axis) if keeps_length else 2.0)
+    spectrum = fourier.fft(_even_odd_order(x, axis), axis=axis)
+    out = complex_numbers.real(arithmetic.mul(spectrum, _twiddle_factors(spectrum, axis, -1)))
+    return arithmetic.mul(out, _ortho_factors(out, axis) if keeps_length else 2.0)
 
 
-def _from_cosines(x: Array, axis: int, keeps_length: bool) -> Array:
+def _idct_axis(x: Array, axis: int, keeps_length: bool) -> Array:
     n = x.aval.shape[axis]
     if not n:
         return x
-    halved = arithmetic.mul(x, _norms(x, axis, keeps_length))
-    turned = basis.convert(halved, complex_numbers.complex_dtype(x.aval.dtype))
-    out = fourier.ifft(arithmetic.mul(turned, _turns(turned, axis, 1)), axis=axis)
-    return _unfolded(complex_numbers.real(out), axis)
+    halved = arithmetic.mul(x, _inverse_factors(x, axis, keeps_length))
+    turned = structural.convert(halved, complex_numbers.complex_dtype(x.aval.dtype))
+    out = fourier.ifft(arithmetic.mul(turned, _twiddle_factors(turned, axis, 1)), axis=axis)
+    return _undo_even_odd_order(complex_numbers.real(out), axis)
 
 
-def _folded(x: Array, axis: int) -> Array:
+def _even_odd_order(x: Array, axis: int) -> Array:
     """The elements at even places, then those at odd ones backwards."""
-    odd = shape.rev(_every_second(x, axis, 1), (axis,))
-    return shape.concatenate([_every_second(x, axis, 0), odd], axis)
+    odd = shape.rev(_slice_every_second(x, axis, 1), (axis,))
+    return shape.concatenate([_slice_every_second(x, axis, 0), odd], axis)
 
 
-def _unfolded(x: Array, axis: int) -> Array:
+def _undo_even_odd_order(x: Array, axis: int) -> Array:
     n = x.aval.shape[axis]
     if n == 1:
         return x
     half = -(-n // 2)
-    even = cutting.slice_axis(x, 0, half, axis)
-    odd = shape.rev(cutting.slice_axis(x, half, n, axis), (axis,))
-    zero = filling.zero(x.aval)
+    even = slicing.slice_axis(x, 0, half, axis)
+    odd = shape.rev(slicing.slice_axis(x, half, n, axis), (axis,))
+    zero = array_creation.zero(x.aval)
     spread = [(0, 0, 0)] * x.aval.ndim
     spread[axis] = (0, 1 - n % 2, 1)
-    evens = cutting.pad(even, zero, spread)
+    evens = slicing.pad(even, zero, spread)
     spread[axis] = (1, n % 2, 1)
-    return elementwise.add(evens, cutting.pad(odd, zero, spread))
+    return elementwise.add(evens, slicing.pad(odd, zero, spread))
 
 
-def _every_second(x: Array, axis: int, start: int) -> Array:
+def _slice_every_second(x: Array, axis: int, start: int) -> Array:
     ndim, sizes = x.aval.ndim, x.aval.shape
     starts, steps = [0] * ndim, [1] * ndim
     starts[axis], steps[axis] = min(start, sizes[axis]), 2
-    return cutting.slice(x, starts, sizes, steps)
+    return slicing.slice(x, starts, sizes, steps)
 
 
-def _turns(x: Array, axis: int, sign: int) -> Array:
+def _twiddle_factors(x: Array, axis: int, sign: int) -> Array:
     """Numbers of size 1, turned by a quarter circle along the axis of `x`."""
     n, part = x.aval.shape[axis], dtypes.real_dtype(x.aval.dtype)
-    angles = arithmetic.mul(filling.iota(part, n), sign * math.pi / (2 * n))
+    angles = arithmetic.mul(array_creation.iota(part, n), sign * math.pi / (2 * n))
     circle = complex_numbers.complex(transcendental.cos(angles), transcendental.sin(angles))
-    return basis.broadcast_in_dim(circle, x.aval.shape, (axis,))
+    return structural.broadcast_in_dim(circle, x.aval.shape, (axis,))
 
 
-def _lengths(x: Array, axis: int) -> Array:
+def _ortho_factors(x: Array, axis: int) -> Array:
     """What the sums of `x` are multiplied by, so that the transform keeps the lengths of vectors."""
     n = x.aval.shape[axis]
-    return _first_and_rest(x, axis, math.sqrt(1 / n), math.sqrt(2 / n))
+    return _factors_along(x, axis, math.sqrt(1 / n), math.sqrt(2 / n))
 
 
-def _norms(x: Array, axis: int, keeps_length: bool) -> Array:
+def _inverse_factors(x: Array, axis: int, keeps_length: bool) -> Array:
     n = x.aval.shape[axis]
-    return _first_and_rest(x, axis, *(math.sqrt(n), math.sqrt(2 * n)) if keeps_length else (0.5, 1.0))
+    return _factors_along(x, axis, *(math.sqrt(n), math.sqrt(2 * n)) if keeps_length else (0.5, 1.0))
 
 
-def _first_and_rest(x: Array, axis: int, first: float, rest: float) -> Array:
+def _factors_along(x: Array, axis: int, first: float, rest: float) -> Array:
     dtype, n = x.aval.dtype, x.aval.shape[axis]
-    factors = shape.concatenate([filling.full((1,), first, dtype), filling.full((n - 1,), rest, dtype)], 0)
-    return basis.broadcast_in_dim(factors, x.aval.shape, (axis,))
+    factors = shape.concatenate(
+        [array_creation.full((1,), first, dtype), array_creation.full((n - 1,), rest, dtype)], 0
+    )
+    return structural.broadcast_in_dim(factors, x.aval.shape, (axis,))

@@ -14,7 +14,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
 from tracefx.core.trees import register_pytree_node
-from tracefx.numpy.promoting import inexact
+from tracefx.numpy.operand_promotion import to_inexact
 
 __all__ = ["RegularGridInterpolator"]
 
@@ -55,7 +55,7 @@ class RegularGridInterpolator:
         _require_method(method)
         if bounds_error:
             raise NotImplementedError("RegularGridInterpolator: bounds_error must be False; use fill_value")
-        known = as_array(inexact(values, "RegularGridInterpolator: values"))
+        known = as_array(to_inexact(values, "RegularGridInterpolator: values"))
         if len(points) > known.ndim:
             raise ValueError(
                 f"RegularGridInterpolator: there are {len(points)} axes of points, but values {known.aval}"
@@ -72,7 +72,7 @@ class RegularGridInterpolator:
         """The function at points: at one array of them, or a tuple of their coordinates."""
         how = self.method if method is None else _require_method(method)
         n = len(self.grid)
-        points = _points(xi, n)
+        points = _stack_points(xi, n)
         if points.shape[-1] != n:
             raise ValueError(f"RegularGridInterpolator: points {points.aval} must have {n} coordinates each")
         shape, flat = points.shape[:-1], points.reshape(-1, n)
@@ -116,7 +116,7 @@ def _require_method(method: str) -> str:
     return method
 
 
-def _points(xi: ArrayLike | tuple[ArrayLike, ...], n: int) -> Array:
+def _stack_points(xi: ArrayLike | tuple[ArrayLike, ...], n: int) -> Array:
     """As one array, coordinates last."""
     if isinstance(xi, tuple) and len(xi) > 1:
         return fnp.stack(fnp.broadcast_arrays(*[fnp.asarray(x) for x in xi]), -1)
@@ -124,7 +124,7 @@ def _points(xi: ArrayLike | tuple[ArrayLike, ...], n: int) -> Array:
     return points.reshape(-1, n) if points.ndim == 1 else points
 
 
-def _rebuilt(metadata: tuple[str, bool], children: tuple[Any, ...]) -> RegularGridInterpolator:
+def _unflatten(metadata: tuple[str, bool], children: tuple[Any, ...]) -> RegularGridInterpolator:
     """With children of any kind, so without looking at them."""
     out = object.__new__(RegularGridInterpolator)
     grid, values, fill_value = children
@@ -135,5 +135,5 @@ def _rebuilt(metadata: tuple[str, bool], children: tuple[Any, ...]) -> RegularGr
 register_pytree_node(
     RegularGridInterpolator,
     lambda f: ((f.grid, f.values, f.fill_value), (f.method, f.bounds_error)),
-    _rebuilt,
+    _unflatten,
 )

@@ -11,19 +11,19 @@ from typing import Final, TypeAlias
 from tracefx import numpy as fnp
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.ops import rounding
+from tracefx.ops.elementwise import rounding
 
 __all__ = ["map_coordinates"]
 
 
-def _mirrored(index: Array, size: int) -> Array:
+def _mirror_index(index: Array, size: int) -> Array:
     """Back and forth between the first element and the last, neither of which comes twice running."""
     if size == 1:
         return fnp.zeros_like(index)
     return fnp.abs((index + size - 1) % (2 * size - 2) - (size - 1))
 
 
-def _reflected(index: Array, size: int) -> Array:
+def _reflect_index(index: Array, size: int) -> Array:
     """Back and forth, the first element and the last coming twice running."""
     turn = index % (2 * size)
     return fnp.minimum(turn, 2 * size - 1 - turn)
@@ -34,11 +34,11 @@ _MODES: Final[Mapping[str, Callable[[Array, int], Array]]] = MappingProxyType(
         "constant": lambda index, size: index,
         "nearest": lambda index, size: fnp.clip(index, 0, size - 1),
         "wrap": lambda index, size: index % size,
-        "mirror": _mirrored,
-        "reflect": _reflected,
+        "mirror": _mirror_index,
+        "reflect": _reflect_index,
     }
 )
-Node: TypeAlias = tuple[Array, Array | None]
+InterpolationNode: TypeAlias = tuple[Array, Array | None]
 """A place along an axis, and how much it counts there; None for all."""
 
 
@@ -70,7 +70,7 @@ def map_coordinates(
         raise NotImplementedError(f"map_coordinates: order must be 0 or 1, got {order!r}")
     outside = fnp.asarray(cval, image.dtype)
     terms = []
-    for nodes in itertools.product(*[_linear(c) if order else _nearest(c) for c in places]):
+    for nodes in itertools.product(*[_linear_nodes(c) if order else _nearest_nodes(c) for c in places]):
         index = tuple([_MODES[mode](i, n) for (i, _), n in zip(nodes, image.shape, strict=True)])
         term = image[index]
         if mode == "constant":
@@ -82,19 +82,19 @@ def map_coordinates(
     for term in terms[1:]:
         out = out + term
     if dtypes.is_integer(image.dtype):
-        out = _rounded(out)
+        out = _round_floats(out)
     return fnp.asarray(out, image.dtype)
 
 
-def _rounded(x: Array) -> Array:
+def _round_floats(x: Array) -> Array:
     return rounding.round(x) if dtypes.is_float(x.dtype) else x
 
 
-def _nearest(place: Array) -> list[Node]:
-    return [(_rounded(place).astype("int32"), None)]
+def _nearest_nodes(place: Array) -> list[InterpolationNode]:
+    return [(_round_floats(place).astype("int32"), None)]
 
 
-def _linear(place: Array) -> list[Node]:
+def _linear_nodes(place: Array) -> list[InterpolationNode]:
     below = fnp.floor(place)
     above = place - below
     index = below.astype("int32")

@@ -9,29 +9,37 @@ from tracefx.core import dtypes
 from tracefx.core.primitive import Primitive, Tangent, Zero
 from tracefx.core.values import Value, to_numpy
 from tracefx.testing.errors import LawError
-from tracefx.testing.evidence import evidence
 from tracefx.testing.law import Law, law
 from tracefx.testing.laws import (
-    adjoint,
-    differences,
+    finite_differences,
     jvp_is_the_derivative,
     linearize_is_jvp,
     random_tangents,
+    require_adjoint,
     require_derivatives,
     transpose_is_adjoint,
 )
-from tracefx.testing.subjects import Subject, dense, linearized, of_type, push, random_like, widened
+from tracefx.testing.reproducer import find_reproducer
+from tracefx.testing.subjects import (
+    Subject,
+    array_of_type,
+    evaluate_jvp,
+    instantiate_zeros,
+    linearize_function,
+    promote_to_64_bits,
+    random_like,
+)
 from tracefx.testing.tolerances import Ulps
 
-Mode: TypeAlias = Literal["fwd", "rev"]
-MODES: Final[tuple[Mode, ...]] = ("fwd", "rev")
+DerivativeMode: TypeAlias = Literal["fwd", "rev"]
+MODES: Final[tuple[DerivativeMode, ...]] = ("fwd", "rev")
 
 
 def check_grads(
     f: Callable[..., Any] | Primitive,
     *args: Any,
     order: int = 2,
-    modes: Sequence[Mode] = MODES,
+    modes: Sequence[DerivativeMode] = MODES,
     ulps: Ulps | None = None,
 ) -> None:
     """Check derivatives of a function at arguments, up to an order: forward mode against differences, reverse mode
@@ -60,10 +68,10 @@ def check_grads(
         check(subject)
     except LawError as error:
         options = f"order={order}, modes={tuple(modes)!r}"
-        raise error.shown_by(lambda: evidence(check, "check_grads", subject, options)) from None
+        raise error.with_reproducer(lambda: find_reproducer(check, "check_grads", subject, options)) from None
 
 
-def _check(subject: Subject, order: int, modes: Sequence[Mode]) -> None:
+def _check(subject: Subject, order: int, modes: Sequence[DerivativeMode]) -> None:
     if "fwd" in modes:
         jvp_is_the_derivative.check(subject)
     if "rev" in modes:
@@ -71,56 +79,57 @@ def _check(subject: Subject, order: int, modes: Sequence[Mode]) -> None:
             each.check(subject)
     if order > 1:
         for mode in modes:
-            _check(_forward(subject) if mode == "fwd" else _reverse(subject), order - 1, modes)
+            _check(_forward_derivative(subject) if mode == "fwd" else _reverse_derivative(subject), order - 1, modes)
 
 
 @law("<w, differences along v> = <vjp of w, v> for any directions v and w")
 def _vjp_is_the_derivative(self: Law, subject: Subject) -> None:
     require_derivatives(subject)
-    wide = widened(subject)
-    directions, at = random_tangents(wide, wide.moving, "directions"), wide.outs()
-    slopes, ulps = differences(wide, directions, at)
-    linear = linearized(wide.run, wide.args, [i in wide.moving for i in range(len(wide.args))])
+    wide = promote_to_64_bits(subject)
+    directions, at = random_tangents(wide, wide.differentiable_args, "directions"), wide.outs()
+    slopes, ulps = finite_differences(wide, directions, at)
+    linear = linearize_function(wide.run, wide.args, [i in wide.differentiable_args for i in range(len(wide.args))])
     ws: list[Tangent] = [  # of outputs that are said to have no derivative too
         random_like(o.aval, wide.rng(f"cotangent {i}")) if dtypes.is_inexact(o.aval.dtype) else Zero(o.aval.tangent())
         for i, o in enumerate(at)
     ]
     rest = iter(slopes)
     pushed: list[Tangent] = [next(rest) if dtypes.is_inexact(o.aval.dtype) else Zero(o.aval.tangent()) for o in at]
-    known = [w if moved else Zero(w.aval) for w, moved in zip(ws, linear.moved, strict=True)]
-    adjoint(self, wide, directions, ws, pushed, linear.pull(known), ulps)
+    known = [w if moved else Zero(w.aval) for w, moved in zip(ws, linear.active_outputs, strict=True)]
+    require_adjoint(self, wide, directions, ws, pushed, linear.pull(known), ulps)
 
 
 # ------------------------------------------------------------------ derivatives as functions
 
 
-def _forward(subject: Subject) -> Subject:
+def _forward_derivative(subject: Subject) -> Subject:
     """The tangents of the outputs along a fixed direction, as a function of the arguments."""
     directions = [
-        to_numpy(random_like(a.aval, subject.rng(f"fixed {i}"))) if i in subject.moving else None
+        to_numpy(random_like(a.aval, subject.rng(f"fixed {i}"))) if i in subject.differentiable_args else None
         for i, a in enumerate(subject.args)
     ]
 
     def run(*xs: Value) -> list[Value]:
         given: list[Tangent] = [
-            Zero(x.aval.tangent()) if d is None else of_type(d, x.aval) for x, d in zip(xs, directions, strict=True)
+            Zero(x.aval.tangent()) if d is None else array_of_type(d, x.aval)
+            for x, d in zip(xs, directions, strict=True)
         ]
-        return [dense(t) for t in push(subject.run, xs, given)[1] if t.aval.dtype != dtypes.float0]
+        return [instantiate_zeros(t) for t in evaluate_jvp(subject.run, xs, given)[1] if t.aval.dtype != dtypes.float0]
 
     return Subject(f"the derivative of {subject.name}", run, subject.args, subject.ulps)
 
 
-def _reverse(subject: Subject) -> Subject:
+def _reverse_derivative(subject: Subject) -> Subject:
     """The cotangents of the arguments for fixed ones of the outputs, as a function of the arguments."""
-    moving = [i in subject.moving for i in range(len(subject.args))]
+    moving = [i in subject.differentiable_args for i in range(len(subject.args))]
 
     def run(*xs: Value) -> list[Value]:
-        linear = linearized(subject.run, xs, moving)
+        linear = linearize_function(subject.run, xs, moving)
         cts: list[Tangent] = []
-        for i, (o, moved) in enumerate(zip(linear.outs, linear.moved, strict=True)):
+        for i, (o, moved) in enumerate(zip(linear.outs, linear.active_outputs, strict=True)):
             rng = subject.rng(f"fixed cotangent {i}")
             cts.append(random_like(o.aval, rng) if moved else Zero(o.aval.tangent()))
         pulled = linear.pull(cts)
-        return [dense(ct) for ct, moves in zip(pulled, moving, strict=True) if moves]
+        return [instantiate_zeros(ct) for ct, moves in zip(pulled, moving, strict=True) if moves]
 
     return Subject(f"the gradient of {subject.name}", run, subject.args, subject.ulps)

@@ -18,26 +18,26 @@ from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.primitive import MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.trees import PyTree
 from tracefx.core.values import Value, as_value
-from tracefx.ops.basis import batch_first
-from tracefx.testing.errors import Evidence, Inapplicable, LawError
-from tracefx.testing.evidence import definition_of, import_of, script, shown, source_of
-from tracefx.testing.law import difference
+from tracefx.ops.structural import batch_first
+from tracefx.testing.errors import Inapplicable, LawError, Reproducer
+from tracefx.testing.generated_programs import AnyCallable
+from tracefx.testing.law import describe_difference
 from tracefx.testing.laws import require_derivatives
-from tracefx.testing.programs import Function
+from tracefx.testing.reproducer import definition_of, import_of, indented_text, script, source_of
 from tracefx.testing.subjects import (
     Subject,
     as_arrays,
-    dense,
-    linearized,
-    mapped,
-    push,
+    evaluate_batch,
+    evaluate_jvp,
+    instantiate_zeros,
+    linearize_function,
     random_like,
     staged,
 )
 from tracefx.testing.tolerances import DERIVATIVE, PROGRAM, Ulps
 from tracefx.transforms.jit import jit
-from tracefx.transforms.pipelines import Transform
 from tracefx.transforms.staging import make_jaxpr
+from tracefx.transforms.transform import Transform
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
@@ -58,7 +58,7 @@ class Outcome:
     error: Exception | None = None
 
     @staticmethod
-    def of(f: Function, args: Sequence[PyTree]) -> Outcome:
+    def of(f: AnyCallable, args: Sequence[PyTree]) -> Outcome:
         try:
             leaves, tree = trees.flatten(f(*args))
             return Outcome(tuple([as_value(cast(Array, leaf), "an output") for leaf in leaves]), tree)
@@ -74,14 +74,14 @@ class Outcome:
         return f"gives {', '.join([repr(x.aval) for x in self.leaves]) or 'nothing'}"
 
 
-def outcome_difference(got: Outcome, want: Outcome, names: tuple[str, str], ulps: Ulps) -> str | None:
+def describe_outcome_difference(got: Outcome, want: Outcome, names: tuple[str, str], ulps: Ulps) -> str | None:
     if got.error is not None or want.error is not None:
         if type(got.error) is type(want.error):
             return None
         return f"  {names[0]} {got}\n  {names[1]} {want}"
     if got.tree != want.tree:
         return f"  {names[0]} gives the tree {got.tree}\n  {names[1]} gives the tree {want.tree}"
-    return difference(got.leaves, want.leaves, names, ulps)
+    return describe_difference(got.leaves, want.leaves, names, ulps)
 
 
 # ------------------------------------------------------------------ transformations to compare under
@@ -89,14 +89,14 @@ def outcome_difference(got: Outcome, want: Outcome, names: tuple[str, str], ulps
 
 @final
 @frozen(eq=False, repr=False)
-class View:
+class SubjectTransform:
     """A transformation that says everything of one kind about a function, at any arguments."""
 
     name: str
     title: str
     of: Callable[[Subject], list[Value]]
 
-    def __call__(self, f: Function) -> Function:
+    def __call__(self, f: AnyCallable) -> AnyCallable:
         def viewed(*args: PyTree) -> list[Array]:
             return as_arrays(self.of(evolve(Subject.of(f, args), name="f")))
 
@@ -107,56 +107,56 @@ class View:
         return self.name
 
 
-def _pushed(subject: Subject) -> list[Value]:
+def _jvp_outputs(subject: Subject) -> list[Value]:
     require_derivatives(subject)
     tangents: list[Tangent] = [
-        random_like(a.aval, subject.rng(f"tangent {i}")) if i in subject.moving else Zero(a.aval.tangent())
+        random_like(a.aval, subject.rng(f"tangent {i}")) if i in subject.differentiable_args else Zero(a.aval.tangent())
         for i, a in enumerate(subject.args)
     ]
-    outs, pushed = push(subject.run, subject.args, tangents)
-    return [*outs, *[dense(t) for t in pushed if t.aval.dtype != dtypes.float0]]
+    outs, pushed = evaluate_jvp(subject.run, subject.args, tangents)
+    return [*outs, *[instantiate_zeros(t) for t in pushed if t.aval.dtype != dtypes.float0]]
 
 
-def _pulled(subject: Subject) -> list[Value]:
+def _vjp_outputs(subject: Subject) -> list[Value]:
     require_derivatives(subject)
-    moving = [i in subject.moving for i in range(len(subject.args))]
-    linear = linearized(subject.run, subject.args, moving)
+    moving = [i in subject.differentiable_args for i in range(len(subject.args))]
+    linear = linearize_function(subject.run, subject.args, moving)
     cts: list[Tangent] = [
         random_like(o.aval, subject.rng(f"cotangent {i}")) if moved else Zero(o.aval.tangent())
-        for i, (o, moved) in enumerate(zip(linear.outs, linear.moved, strict=True))
+        for i, (o, moved) in enumerate(zip(linear.outs, linear.active_outputs, strict=True))
     ]
-    return [dense(ct) for ct, moves in zip(linear.pull(cts), moving, strict=True) if moves]
+    return [instantiate_zeros(ct) for ct, moves in zip(linear.pull(cts), moving, strict=True) if moves]
 
 
-def _batched(subject: Subject) -> list[Value]:
+def _batch_outputs(subject: Subject) -> list[Value]:
     """Along first axes, and along last ones. The batch is made by operations, so that the arguments may be traced."""
     sides = {n for a in subject.args for n in a.aval.shape}
     size = next(n for n in range(2, 4 + len(sides)) if n not in sides)
-    rows = [[_varied(x, k) for k in range(size)] for x in as_arrays(subject.args)]
+    rows = [[_vary_element(x, k) for k in range(size)] for x in as_arrays(subject.args)]
     outs: list[Value] = []
     for axes in ((0,) * len(rows), tuple([a.aval.ndim for a in subject.args])):
         args = [fnp.stack(row, axis) for row, axis in zip(rows, axes, strict=True)]
-        for out, axis, _ in mapped(subject.run, args, axes, size):
+        for out, axis, _ in evaluate_batch(subject.run, args, axes, size):
             outs.append(batch_first(out, axis, MappedAxis(size)))
     return outs
 
 
-def _varied(x: Array, k: int) -> Array:
+def _vary_element(x: Array, k: int) -> Array:
     """The element number `k` of a batch: the numbers of the first in another order, one number alone a bit smaller."""
     if x.size > 1:
         return fnp.roll(x, k)
     return x * (1 - k / 8) if dtypes.is_inexact(x.dtype) else x
 
 
-def _compiled(subject: Subject) -> list[Value]:
+def _compiled_outputs(subject: Subject) -> list[Value]:
     compiled = jit(lambda *xs: as_arrays(subject.run(*xs)))
     return [as_value(o) for o in compiled(*as_arrays(subject.args))]
 
 
-COMPILED: Final = View("COMPILED", "compiled", _compiled)
-BATCHED: Final = View("BATCHED", "over a batch", _batched)
-FORWARD: Final = View("FORWARD", "in forward mode", _pushed)
-REVERSE: Final = View("REVERSE", "in reverse mode", _pulled)
+COMPILED: Final = SubjectTransform("COMPILED", "compiled", _compiled_outputs)
+BATCHED: Final = SubjectTransform("BATCHED", "over a batch", _batch_outputs)
+FORWARD: Final = SubjectTransform("FORWARD", "in forward mode", _jvp_outputs)
+REVERSE: Final = SubjectTransform("REVERSE", "in reverse mode", _vjp_outputs)
 TRANSFORMS: Final[tuple[FunctionTransform, ...]] = (COMPILED, BATCHED, FORWARD, REVERSE)
 """What two functions are compared under: compiled; over batches of varied arguments; their derivatives along random
 directions, forward and backward."""
@@ -165,7 +165,7 @@ directions, forward and backward."""
 # ------------------------------------------------------------------ two functions
 
 
-WHICH: Final = ("the first", "the second")
+FUNCTION_LABELS: Final = ("the first", "the second")
 
 
 def check_equivalent(
@@ -235,23 +235,23 @@ def _for_all(at: Callable[..., None], arguments: Sequence[object], max_examples:
 
 
 def _equivalent_at(
-    f: Function, g: Function, args: Sequence[PyTree], transforms: Sequence[FunctionTransform], ulps: Ulps
+    f: AnyCallable, g: AnyCallable, args: Sequence[PyTree], transforms: Sequence[FunctionTransform], ulps: Ulps
 ) -> None:
     what = _first_difference(f, g, args, transforms, ulps)
     if what is None:
         return
     how, text = what
-    call = f"{name_of(f)} and {name_of(g)} of ({', '.join(map(source_of, args))})"
+    call = f"{display_name(f)} and {display_name(g)} of ({', '.join(map(source_of, args))})"
     error = LawError(f"two functions mean the same, but not so for {call}{how}\n{text}")
-    raise error.shown_by(lambda: _evidence(f, g, args, transforms, ulps))
+    raise error.with_reproducer(lambda: _reproducer(f, g, args, transforms, ulps))
 
 
 def _first_difference(
-    f: Function, g: Function, args: Sequence[PyTree], transforms: Sequence[FunctionTransform], ulps: Ulps
+    f: AnyCallable, g: AnyCallable, args: Sequence[PyTree], transforms: Sequence[FunctionTransform], ulps: Ulps
 ) -> tuple[str, str] | None:
     """In which way the functions differ first, and under what."""
     plain = [Outcome.of(h, args) for h in (f, g)]
-    what = outcome_difference(plain[0], plain[1], WHICH, ulps)
+    what = describe_outcome_difference(plain[0], plain[1], FUNCTION_LABELS, ulps)
     if what is not None:
         return "", what
     for t in transforms:
@@ -260,47 +260,49 @@ def _first_difference(
             outcomes = [Outcome.of(t(h), args) for h in (f, g)]
         except Inapplicable:
             continue
-        allowed = ulps if is_same else DERIVATIVE.or_more(ulps)
-        what = outcome_difference(outcomes[0], outcomes[1], WHICH, allowed)
+        allowed = ulps if is_same else DERIVATIVE.widen_to(ulps)
+        what = describe_outcome_difference(outcomes[0], outcomes[1], FUNCTION_LABELS, allowed)
         if what is not None:
-            return f", {_under(t)}", what
+            return f", {_transform_title(t)}", what
         if t is COMPILED and all(x.error is None for x in plain):
-            for name, evaluated, compiled in zip(WHICH, plain, outcomes, strict=True):
+            for name, evaluated, compiled in zip(FUNCTION_LABELS, plain, outcomes, strict=True):
                 leaves = evolve(evaluated, tree=compiled.tree)
-                what = outcome_difference(compiled, leaves, (f"{name} compiled", f"{name} evaluated"), ulps)
+                what = describe_outcome_difference(compiled, leaves, (f"{name} compiled", f"{name} evaluated"), ulps)
                 if what is not None:
-                    return f", {_under(t)}", what
+                    return f", {_transform_title(t)}", what
     return None
 
 
-def _under(t: FunctionTransform) -> str:
-    return t.title if isinstance(t, View) else f"under {name_of(t)}"
+def _transform_title(t: FunctionTransform) -> str:
+    return t.title if isinstance(t, SubjectTransform) else f"under {display_name(t)}"
 
 
-def name_of(f: object) -> str:
-    return repr(f) if isinstance(f, Transform | View) else getattr(f, "__name__", type(f).__name__)
+def display_name(f: object) -> str:
+    return repr(f) if isinstance(f, Transform | SubjectTransform) else getattr(f, "__name__", type(f).__name__)
 
 
-def _evidence(
-    f: Function, g: Function, args: Sequence[PyTree], transforms: Sequence[FunctionTransform], ulps: Ulps
-) -> Evidence:
+def _reproducer(
+    f: AnyCallable, g: AnyCallable, args: Sequence[PyTree], transforms: Sequence[FunctionTransform], ulps: Ulps
+) -> Reproducer:
     """Both programs, and Python with the functions themselves where it can import them, else with their programs."""
     subjects = [Subject.of(h, args) for h in (f, g)]
     try:
         programs = [staged(s.run, [a.aval for a in s.args]) for s in subjects]
     except Exception:  # one of them can't be traced
         programs = []
-    texts = [f"{which} is this program:\n{shown(p[0])}" for which, p in zip(WHICH, programs, strict=False)]
+    texts = [
+        f"{which} is this program:\n{indented_text(p[0])}" for which, p in zip(FUNCTION_LABELS, programs, strict=False)
+    ]
     options = ""
     if tuple(transforms) != TRANSFORMS:
         written = [_source_of_transform(t) for t in transforms]
         if not all(written):
-            return Evidence("\n".join(texts))
+            return Reproducer("\n".join(texts))
         options = f"transforms=[{', '.join(map(str, written))}]"
     imports = [import_of(f), import_of(g)]
     definitions: list[str | None]
     if all(imports):
-        definitions, names = imports, [name_of(f), name_of(g)]
+        definitions, names = imports, [display_name(f), display_name(g)]
         given = list(map(source_of, args))
     else:
         names = ["f", "g"]
@@ -312,13 +314,13 @@ def _evidence(
             or None in definitions
             or _first_difference(as_programs[0], as_programs[1], as_arrays(subjects[0].args), transforms, ulps) is None
         ):
-            return Evidence("\n".join(texts))
+            return Reproducer("\n".join(texts))
     lines = list(dict.fromkeys([d for d in definitions if d is not None]))
-    return Evidence("\n".join(texts), script("\n".join(lines), "check_equivalent", [*names, *given], ulps, options))
+    return Reproducer("\n".join(texts), script("\n".join(lines), "check_equivalent", [*names, *given], ulps, options))
 
 
 def _source_of_transform(t: FunctionTransform) -> str | None:
-    if isinstance(t, View):
+    if isinstance(t, SubjectTransform):
         return t.name
     if isinstance(t, Transform):
         return " @ ".join([f"fx.{part}" for part in repr(t).split(" @ ")])
@@ -348,36 +350,38 @@ def assert_transforms_commute(
     >>> assert_transforms_commute(fx.jit, fx.vmap, fnp.sin, fnp.arange(3.0))
     >>> assert_transforms_commute(fx.Vmap(), fx.Jvp(), fnp.dot, (fnp.ones((2, 3)),) * 2, (fnp.ones((2, 3)),) * 2)
     """
-    function = f if not isinstance(f, Primitive) else _bound(f)
-    names = (f"{name_of(a)} of {name_of(b)}", f"{name_of(b)} of {name_of(a)}")
+    function = f if not isinstance(f, Primitive) else _as_function(f)
+    names = (f"{display_name(a)} of {display_name(b)}", f"{display_name(b)} of {display_name(a)}")
     orders = (a(b(function)), b(a(function)))
     got, want = [Outcome.of(order, args) for order in orders]
-    what = outcome_difference(got, want, names, DERIVATIVE.or_more(PROGRAM if ulps is None else ulps))
+    what = describe_outcome_difference(got, want, names, DERIVATIVE.widen_to(PROGRAM if ulps is None else ulps))
     if what is None:
         return
-    call = f"{name_of(f)}({', '.join(map(source_of, args))})"
+    call = f"{display_name(f)}({', '.join(map(source_of, args))})"
 
-    def evidence() -> Evidence:
+    def evidence() -> Reproducer:
         texts: list[str] = []
         for name, order in zip(names, orders, strict=True):
             with suppress(Exception):  # of what can't be traced there is no program
-                texts.append(f"{name} is this program:\n{shown(make_jaxpr(order)(*args).jaxpr)}")
+                texts.append(f"{name} is this program:\n{indented_text(make_jaxpr(order)(*args).jaxpr)}")
         given = [_source_of_transform(a), _source_of_transform(b)]
         line = import_of(f)
         if line is None or None in given:
-            return Evidence("\n".join(texts))
+            return Reproducer("\n".join(texts))
         python = script(
             line,
             "assert_transforms_commute",
-            [*map(str, given), name_of(f), *map(source_of, args)],
+            [*map(str, given), display_name(f), *map(source_of, args)],
             PROGRAM if ulps is None else ulps,
         )
-        return Evidence("\n".join(texts), python)
+        return Reproducer("\n".join(texts), python)
 
-    raise LawError(f"{name_of(a)} and {name_of(b)} commute, but not so for {call}\n{what}").shown_by(evidence)
+    raise LawError(f"{display_name(a)} and {display_name(b)} commute, but not so for {call}\n{what}").with_reproducer(
+        evidence
+    )
 
 
-def _bound(prim: Primitive) -> Function:
+def _as_function(prim: Primitive) -> AnyCallable:
     def bound(*xs: Any) -> list[Array]:
         return as_arrays(bind(prim, *xs))
 

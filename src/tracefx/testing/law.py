@@ -14,9 +14,9 @@ from tracefx.core.handler import Tracer
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value, to_numpy
 from tracefx.testing.errors import LawError
-from tracefx.testing.evidence import LIBRARY, evidence
-from tracefx.testing.subjects import Subject, shown
-from tracefx.testing.tolerances import Ulps, apart
+from tracefx.testing.reproducer import LIBRARY, find_reproducer
+from tracefx.testing.subjects import Subject, format_value
+from tracefx.testing.tolerances import Ulps, ulp_distance
 
 
 @final
@@ -39,7 +39,7 @@ class Law:
     def __repr__(self) -> str:
         return self.name
 
-    def broken(self, subject: Subject, what: str) -> LawError:
+    def violation(self, subject: Subject, what: str) -> LawError:
         return LawError(f"{self.statement}, but not so for {subject}\n{what}")
 
 
@@ -54,7 +54,7 @@ def law(statement: str, call: str | None = None) -> Callable[[Callable[[Law, Sub
     ... def keeps_factors(self: Law, subject: Subject) -> None:
     ...     got = subject.run(*[as_array(x) * 2.0 for x in subject.args])
     ...     want = [as_array(out) * 2.0 for out in subject.outs()]
-    ...     compare(self, subject, got, want, ("of twice as much", "twice as much"))
+    ...     require_close(self, subject, got, want, ("of twice as much", "twice as much"))
     >>> keeps_factors(fnp.cumsum, fnp.arange(3.0))
     """
 
@@ -65,7 +65,9 @@ def law(statement: str, call: str | None = None) -> Callable[[Callable[[Law, Sub
             try:
                 check(itself, subject)
             except LawError as error:
-                raise error.shown_by(lambda: evidence(itself.check, call or itself.name, subject, home=home)) from None
+                raise error.with_reproducer(
+                    lambda: find_reproducer(itself.check, call or itself.name, subject, home=home)
+                ) from None
 
         itself = Law(check.__name__, statement, checked)
         return itself
@@ -76,7 +78,7 @@ def law(statement: str, call: str | None = None) -> Callable[[Callable[[Law, Sub
 # ------------------------------------------------------------------ comparing results
 
 
-def compare(
+def require_close(
     broken: Law,
     subject: Subject,
     got: Sequence[Value],
@@ -85,12 +87,12 @@ def compare(
     ulps: Ulps | None = None,
 ) -> None:
     """`LawError` unless both are as many values of the same types, equal up to the tolerance, and none is a tracer."""
-    what = difference(got, want, names, subject.ulps if ulps is None else ulps)
+    what = describe_difference(got, want, names, subject.ulps if ulps is None else ulps)
     if what is not None:
-        raise broken.broken(subject, what)
+        raise broken.violation(subject, what)
 
 
-def difference(got: Sequence[Value], want: Sequence[Value], names: tuple[str, str], ulps: Ulps) -> str | None:
+def describe_difference(got: Sequence[Value], want: Sequence[Value], names: tuple[str, str], ulps: Ulps) -> str | None:
     """In which way two sequences of values differ, both shown; `None` if they are equal up to the tolerance."""
     if len(got) != len(want):
         return f"  {names[0]} it has {len(got)} outputs, {names[1]} {len(want)}"
@@ -108,14 +110,14 @@ def _difference_of_one(i: int, got: Value, want: Value, names: tuple[str, str], 
 
     def with_both(what: str) -> str:
         width = max(map(len, names)) + 1
-        both = [f"  {name + ':':<{width}} {shown(x)}" for name, x in zip(names, (got, want), strict=True)]
+        both = [f"  {name + ':':<{width}} {format_value(x)}" for name, x in zip(names, (got, want), strict=True)]
         return "\n".join([*both, what])
 
     if got.aval != want.aval:
         return with_both(f"  output {i} has types {got.aval!r} and {want.aval!r}")
     g, w = to_numpy(got), to_numpy(want)
     allowed = ulps.for_array(w)
-    distance = apart(g, w, allowed.least)
+    distance = ulp_distance(g, w, allowed.least)
     limit = allowed.of(g.dtype) if dtypes.is_inexact(g.dtype) else 0
     if distance.size and float(np.max(distance)) > limit:
         at = np.unravel_index(int(np.argmax(distance)), distance.shape)

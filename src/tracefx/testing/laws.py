@@ -36,33 +36,33 @@ from tracefx.interpreters.jvp import JVP
 from tracefx.interpreters.stage import Stage
 from tracefx.programs import parse_jaxpr
 from tracefx.testing.errors import Inapplicable
-from tracefx.testing.evidence import operations_beside
-from tracefx.testing.law import Law, compare, law
+from tracefx.testing.law import Law, law, require_close
+from tracefx.testing.reproducer import custom_primitives
 from tracefx.testing.subjects import (
-    Axes,
-    Run,
-    Several,
+    BatchAxes,
+    SampleBatch,
     Subject,
+    ValueFunction,
+    array_of_type,
     as_arrays,
-    dense,
-    linearized,
-    mapped,
-    of_type,
-    push,
+    evaluate_batch,
+    evaluate_jvp,
+    format_value,
+    instantiate_zeros,
+    linearize_function,
+    promote_to_64_bits,
     random_like,
-    shown,
+    run_with_handler,
     staged,
     subsets,
-    under,
-    widened,
 )
-from tracefx.testing.tolerances import COARSE_DIFFERENCES, DERIVATIVE, DIFFERENCES, EXACT, Ulps
+from tracefx.testing.tolerances import DERIVATIVE, EXACT, FINITE_DIFFERENCES, FINITE_DIFFERENCES_32_BITS, Ulps
 from tracefx.transforms.jit import jit
 from tracefx.transforms.linearization import Linearization
 
 
 def require_derivatives(subject: Subject) -> None:
-    if not subject.moving:
+    if not subject.differentiable_args:
         raise Inapplicable(f"no argument has derivatives: {show_avals([a.aval for a in subject.args])}")
 
 
@@ -76,14 +76,14 @@ def random_tangents(subject: Subject, chosen: Sequence[int], what: str) -> list[
 
 
 @law("evaluation gives the types that abstract evaluation says")
-def types_are_as_said(self: Law, subject: Subject) -> None:
+def abstract_eval_matches_evaluation(self: Law, subject: Subject) -> None:
     jaxpr, _ = staged(subject.run, [a.aval for a in subject.args])
     try:
         outs = subject.outs()
     except TypeError as error:  # abstract evaluation has found no fault in the operands
-        raise self.broken(subject, f"  {error}") from error
+        raise self.violation(subject, f"  {error}") from error
     if [o.aval for o in outs] != list(jaxpr.out_avals):
-        raise self.broken(subject, f"  evaluated: {[o.aval for o in outs]}\n  staged:    {list(jaxpr.out_avals)}")
+        raise self.violation(subject, f"  evaluated: {[o.aval for o in outs]}\n  staged:    {list(jaxpr.out_avals)}")
 
 
 @law("staged and evaluated, a function gives what it gives at once")
@@ -91,43 +91,47 @@ def staging_changes_nothing(self: Law, subject: Subject) -> None:
     jaxpr, consts = staged(subject.run, [a.aval for a in subject.args])
     check_jaxpr(jaxpr)
     again = eval_jaxpr(jaxpr, consts, subject.args)
-    compare(self, subject, again, subject.outs(), ("staged", "evaluated"), EXACT)
+    require_close(self, subject, again, subject.outs(), ("staged", "evaluated"), EXACT)
 
 
 @law("compiled, a function gives what it gives evaluated")
 def jit_changes_nothing(self: Law, subject: Subject) -> None:
     compiled, args, outs = _jitted(subject.run), as_arrays(subject.args), subject.outs()
     for name in ("compiled", "called again"):  # when it is at hand, with its arguments where it takes them
-        compare(self, subject, compiled(*args), outs, (name, "evaluated"))
+        require_close(self, subject, compiled(*args), outs, (name, "evaluated"))
 
 
-def _jitted(run: Run) -> Run:
+def _jitted(run: ValueFunction) -> ValueFunction:
     compiled = jit(lambda *xs: run(*xs))
     return lambda *xs: [as_value(o) for o in compiled(*as_arrays(xs))]
 
 
 @law("under another transformation too, jit changes nothing")
-def jit_is_transparent(self: Law, subject: Subject) -> None:
+def jit_commutes_with_transforms(self: Law, subject: Subject) -> None:
     compiled = _jitted(subject.run)
-    batch = Several.like(subject.args)
-    axes: Axes = (0,) * len(subject.args)
-    got, want = [fronted(mapped(f, batch.stacked(axes), axes, batch.size), batch.size) for f in (compiled, subject.run)]
-    compare(self, subject, got, want, ("vmap of jit", "vmap alone"))
-    if not subject.moving:
-        return
-    tangents = random_tangents(subject, subject.moving, "directions")
+    batch = SampleBatch.like(subject.args)
+    axes: BatchAxes = (0,) * len(subject.args)
     got, want = [
-        [*outs, *map(dense, ts)] for outs, ts in (push(f, subject.args, tangents) for f in (compiled, subject.run))
+        batch_axis_first(evaluate_batch(f, batch.stacked(axes), axes, batch.size), batch.size)
+        for f in (compiled, subject.run)
     ]
-    compare(self, subject, got, want, ("jvp of jit", "jvp alone"), _derivative(subject))
-    moving = [i in subject.moving for i in range(len(subject.args))]
-    linear = [linearized(f, subject.args, moving) for f in (compiled, subject.run)]
-    got, want = [list(map(dense, each.push(tangents))) for each in linear]
-    compare(self, subject, got, want, ("linearize of jit", "linearize alone"), _derivative(subject))
-    if any(linear[1].moved):
+    require_close(self, subject, got, want, ("vmap of jit", "vmap alone"))
+    if not subject.differentiable_args:
+        return
+    tangents = random_tangents(subject, subject.differentiable_args, "directions")
+    got, want = [
+        [*outs, *map(instantiate_zeros, ts)]
+        for outs, ts in (evaluate_jvp(f, subject.args, tangents) for f in (compiled, subject.run))
+    ]
+    require_close(self, subject, got, want, ("jvp of jit", "jvp alone"), _derivative_tolerance(subject))
+    moving = [i in subject.differentiable_args for i in range(len(subject.args))]
+    linear = [linearize_function(f, subject.args, moving) for f in (compiled, subject.run)]
+    got, want = [list(map(instantiate_zeros, each.push(tangents))) for each in linear]
+    require_close(self, subject, got, want, ("linearize of jit", "linearize alone"), _derivative_tolerance(subject))
+    if any(linear[1].active_outputs):
         cts = random_cotangents(subject, linear[1], "cotangents")
-        got, want = [list(map(dense, each.pull(cts))) for each in linear]
-        compare(self, subject, got, want, ("vjp of jit", "vjp alone"), _derivative(subject))
+        got, want = [list(map(instantiate_zeros, each.pull(cts))) for each in linear]
+        require_close(self, subject, got, want, ("vjp of jit", "vjp alone"), _derivative_tolerance(subject))
 
 
 def random_cotangents(subject: Subject, linear: Linearization, what: str) -> list[Tangent]:
@@ -135,13 +139,13 @@ def random_cotangents(subject: Subject, linear: Linearization, what: str) -> lis
     rng = subject.rng(what)
     return [
         random_like(o.aval, rng) if moved else Zero(o.aval.tangent())
-        for o, moved in zip(linear.outs, linear.moved, strict=True)
+        for o, moved in zip(linear.outs, linear.active_outputs, strict=True)
     ]
 
 
-def _derivative(subject: Subject) -> Ulps:
+def _derivative_tolerance(subject: Subject) -> Ulps:
     """Derivatives have a tolerance of their own, or the one that the user gave if that is wider."""
-    return DERIVATIVE.or_more(subject.ulps)
+    return DERIVATIVE.widen_to(subject.ulps)
 
 
 # ------------------------------------------------------------------ derivatives
@@ -150,41 +154,43 @@ def _derivative(subject: Subject) -> Ulps:
 @law("a jvp is what differences along its direction tend to")
 def jvp_is_the_derivative(self: Law, subject: Subject) -> None:
     require_derivatives(subject)
-    wide = widened(subject)
+    wide = promote_to_64_bits(subject)
     at = wide.outs()
-    for chosen in subsets(wide.moving):
+    for chosen in subsets(wide.differentiable_args):
         tangents = random_tangents(wide, chosen, f"direction {chosen}")
-        outs, pushed = push(wide.run, wide.args, tangents)
-        compare(self, wide, outs, at, ("beside its tangent", "evaluated"))
-        slopes, ulps = differences(wide, tangents, at)
+        outs, pushed = evaluate_jvp(wide.run, wide.args, tangents)
+        require_close(self, wide, outs, at, ("beside its tangent", "evaluated"))
+        slopes, ulps = finite_differences(wide, tangents, at)
         for i, (out, t) in enumerate(zip(at, pushed, strict=True)):
             if t.aval != out.aval.tangent():
-                raise self.broken(
+                raise self.violation(
                     wide, f"  output {i} is {out.aval!r}, its tangent {t.aval!r} in place of {out.aval.tangent()!r}"
                 )
-        numbers = [dense(t) for t in pushed if t.aval.dtype != dtypes.float0]
-        compare(self, wide, numbers, slopes, ("jvp", "differences"), ulps)
+        numbers = [instantiate_zeros(t) for t in pushed if t.aval.dtype != dtypes.float0]
+        require_close(self, wide, numbers, slopes, ("jvp", "differences"), ulps)
 
 
-def differences(subject: Subject, tangents: Sequence[Tangent], at: Sequence[Value]) -> tuple[list[Value], Ulps]:
+def finite_differences(subject: Subject, tangents: Sequence[Tangent], at: Sequence[Value]) -> tuple[list[Value], Ulps]:
     """How the outputs with derivatives, `at` the arguments, differ along a direction, and how exactly that is known.
 
     Raises `Inapplicable` if numbers are too narrow to say anything.
     """
     some = [i for i, o in enumerate(at) if dtypes.is_inexact(o.aval.dtype)]
-    numbers = [subject.args[i].aval.dtype for i in subject.moving] + [at[i].aval.dtype for i in some]
+    numbers = [subject.args[i].aval.dtype for i in subject.differentiable_args] + [at[i].aval.dtype for i in some]
     narrowest = min(dtypes.itemsize_bits(dtypes.real_dtype(dtype)) for dtype in numbers)
     if narrowest < 32:
         raise Inapplicable("differences of numbers of 16 bits and fewer say nothing")
-    step, ulps = (2.0**-17, DIFFERENCES) if narrowest == 64 else (2.0**-8, COARSE_DIFFERENCES)
-    ahead, behind = [_moved_by(subject, tangents, h) for h in (step, -step)]
-    slopes: list[Value] = [of_type((to_numpy(ahead[i]) - to_numpy(behind[i])) / (2 * step), at[i].aval) for i in some]
-    return slopes, ulps.or_more(subject.ulps)
+    step, ulps = (2.0**-17, FINITE_DIFFERENCES) if narrowest == 64 else (2.0**-8, FINITE_DIFFERENCES_32_BITS)
+    ahead, behind = [_evaluate_shifted(subject, tangents, h) for h in (step, -step)]
+    slopes: list[Value] = [
+        array_of_type((to_numpy(ahead[i]) - to_numpy(behind[i])) / (2 * step), at[i].aval) for i in some
+    ]
+    return slopes, ulps.widen_to(subject.ulps)
 
 
-def _moved_by(subject: Subject, tangents: Sequence[Tangent], step: float) -> list[Value]:
+def _evaluate_shifted(subject: Subject, tangents: Sequence[Tangent], step: float) -> list[Value]:
     args = [
-        a if isinstance(t, Zero) else of_type(to_numpy(a) + step * to_numpy(t), a.aval)
+        a if isinstance(t, Zero) else array_of_type(to_numpy(a) + step * to_numpy(t), a.aval)
         for a, t in zip(subject.args, tangents, strict=True)
     ]
     return subject.run(*args)
@@ -193,37 +199,37 @@ def _moved_by(subject: Subject, tangents: Sequence[Tangent], step: float) -> lis
 @law("linearize gives what jvp gives")
 def linearize_is_jvp(self: Law, subject: Subject) -> None:
     require_derivatives(subject)
-    for chosen in subsets(subject.moving):
+    for chosen in subsets(subject.differentiable_args):
         tangents = random_tangents(subject, chosen, f"direction {chosen}")
-        outs, pushed = push(subject.run, subject.args, tangents)
-        linear = linearized(subject.run, subject.args, [i in chosen for i in range(len(subject.args))])
+        outs, pushed = evaluate_jvp(subject.run, subject.args, tangents)
+        linear = linearize_function(subject.run, subject.args, [i in chosen for i in range(len(subject.args))])
         check_jaxpr(linear.jaxpr)
         names = ("linearize", "jvp")
-        compare(self, subject, linear.outs, outs, names)
-        compare(
+        require_close(self, subject, linear.outs, outs, names)
+        require_close(
             self,
             subject,
-            list(map(dense, linear.push(tangents))),
-            list(map(dense, pushed)),
+            list(map(instantiate_zeros, linear.push(tangents))),
+            list(map(instantiate_zeros, pushed)),
             names,
-            _derivative(subject),
+            _derivative_tolerance(subject),
         )
 
 
 @law("<J v, w> = <v, Jᵀ w> for any directions v and w")
 def transpose_is_adjoint(self: Law, subject: Subject) -> None:
     require_derivatives(subject)
-    wide = widened(subject)
-    for chosen in subsets(wide.moving):
+    wide = promote_to_64_bits(subject)
+    for chosen in subsets(wide.differentiable_args):
         for at in (wide, *([] if wide is subject else [subject])):
-            linear = linearized(at.run, at.args, [i in chosen for i in range(len(at.args))])
-            if not any(linear.moved):
+            linear = linearize_function(at.run, at.args, [i in chosen for i in range(len(at.args))])
+            if not any(linear.active_outputs):
                 continue
             tangents = random_tangents(at, chosen, f"direction {chosen}")
             cts = random_cotangents(at, linear, f"cotangents {chosen}")
             pulled = linear.pull(cts)
             if at is wide:
-                adjoint(self, wide, tangents, cts, linear.push(tangents), pulled)
+                require_adjoint(self, wide, tangents, cts, linear.push(tangents), pulled)
             else:
                 _require_types(self, subject, tangents, pulled)
 
@@ -231,10 +237,10 @@ def transpose_is_adjoint(self: Law, subject: Subject) -> None:
 def _require_types(broken: Law, subject: Subject, vs: Sequence[Tangent], pulled: Sequence[Tangent]) -> None:
     for i, (v, ct) in enumerate(zip(vs, pulled, strict=True)):
         if ct.aval != v.aval:
-            raise broken.broken(subject, f"  the cotangent of argument {i} is {ct.aval!r} in place of {v.aval!r}")
+            raise broken.violation(subject, f"  the cotangent of argument {i} is {ct.aval!r} in place of {v.aval!r}")
 
 
-def adjoint(
+def require_adjoint(
     broken: Law,
     subject: Subject,
     vs: Sequence[Tangent],
@@ -245,19 +251,19 @@ def adjoint(
 ) -> None:
     """`LawError` unless `<pushed, ws>` is `<vs, pulled>` and the pulled cotangents have the types of the arguments."""
     _require_types(broken, subject, vs, pulled)
-    left, right = [_terms(a, b) for a, b in ((pushed, ws), (vs, pulled))]
+    left, right = [_inner_product_terms(a, b) for a, b in ((pushed, ws), (vs, pulled))]
     numbers = [x.aval.dtype for x in [*vs, *ws] if dtypes.is_inexact(x.aval.dtype)]
     unit = max(float(dtypes.finfo(d).eps) * ulps.of(dtypes.real_dtype(d)) for d in numbers)
     size = float(np.abs(left).sum() + np.abs(right).sum())
     allowed = unit * max(size, ulps.least)
     if not abs(left.sum() - right.sum()) <= allowed and np.isfinite(size):
         sides = f"  <J v, w> = {left.sum()!r}\n  <v, Jᵀ w> = {right.sum()!r}"
-        inputs = [f"  v = {[shown(v) for v in vs if not isinstance(v, Zero)]}"]
-        inputs += [f"  w = {[shown(w) for w in ws if not isinstance(w, Zero)]}"]
-        raise broken.broken(subject, "\n".join([*inputs, sides]))
+        inputs = [f"  v = {[format_value(v) for v in vs if not isinstance(v, Zero)]}"]
+        inputs += [f"  w = {[format_value(w) for w in ws if not isinstance(w, Zero)]}"]
+        raise broken.violation(subject, "\n".join([*inputs, sides]))
 
 
-def _terms(xs: Sequence[Tangent], ys: Sequence[Tangent]) -> NDArray:
+def _inner_product_terms(xs: Sequence[Tangent], ys: Sequence[Tangent]) -> NDArray:
     """The terms of a pairing of tangents and cotangents: bilinear, without conjugation, its real part."""
     products = [np.zeros(1)]
     for x, y in zip(xs, ys, strict=True):
@@ -272,39 +278,39 @@ def _terms(xs: Sequence[Tangent], ys: Sequence[Tangent]) -> NDArray:
 
 @law("vmap is a loop, whichever arguments and axes it maps")
 def vmap_is_a_loop(self: Law, subject: Subject) -> None:
-    batch = Several.like(subject.args)
+    batch = SampleBatch.like(subject.args)
     loops: dict[tuple[bool, ...], list[list[Value]]] = {}
-    for axes in every_axes([a.aval.ndim for a in subject.args]):
+    for axes in all_batch_axes([a.aval.ndim for a in subject.args]):
         stacked = subject.at(batch.stacked(axes))
         try:
-            outs = mapped(subject.run, stacked.args, axes, batch.size)
-            got = fronted(outs, batch.size)
+            outs = evaluate_batch(subject.run, stacked.args, axes, batch.size)
+            got = batch_axis_first(outs, batch.size)
         except (IndexError, AssertionError) as error:  # an axis that is not there
-            raise self.broken(stacked, f"  in_axes={axes}: {error!r}") from error
+            raise self.violation(stacked, f"  in_axes={axes}: {error!r}") from error
         which = tuple([axis is not None for axis in axes])
         if which not in loops:
             loops[which] = [subject.run(*batch.element(k, axes)) for k in range(batch.size)]
         loop = loops[which]
         for i, ((_, _, aval), out) in enumerate(zip(outs, loop[0], strict=True)):
             if aval != out.aval:
-                raise self.broken(
+                raise self.violation(
                     stacked, f"  in_axes={axes}: output {i} is mapped of {aval!r}, in the loop {out.aval!r}"
                 )
         want = [
-            of_type(np.stack([to_numpy(o) for o in each]), each[0].aval.with_axis(batch.size, 0))
+            array_of_type(np.stack([to_numpy(o) for o in each]), each[0].aval.with_axis(batch.size, 0))
             for each in zip(*loop, strict=True)
         ]
-        compare(self, stacked, got, want, (f"vmap over {axes}", "a loop"))
+        require_close(self, stacked, got, want, (f"vmap over {axes}", "a loop"))
 
 
-def every_axes(ranks: Sequence[int], most: int = 80) -> list[Axes]:
+def all_batch_axes(ranks: Sequence[int], most: int = 80) -> list[BatchAxes]:
     """Every choice of batch axes, `None` for arguments without one; of very many choices, some of each kind."""
     choices = [[None, *range(rank + 1)] for rank in ranks]
     all_axes = [axes for axes in itertools.product(*choices) if any(axis is not None for axis in axes)]
     return all_axes[:: -(-len(all_axes) // most)] if all_axes else []
 
 
-def fronted(outs: Sequence[tuple[Value, int | None, ShapedArray | None]], size: int) -> list[Value]:
+def batch_axis_first(outs: Sequence[tuple[Value, int | None, ShapedArray | None]], size: int) -> list[Value]:
     """The outputs for a batch, batch axis in front."""
     fronted: list[Value] = []
     for val, axis, _ in outs:
@@ -313,17 +319,17 @@ def fronted(outs: Sequence[tuple[Value, int | None, ShapedArray | None]], size: 
             continue
         host = to_numpy(val)
         host = np.broadcast_to(host, (size, *host.shape)) if axis is None else np.moveaxis(host, axis, 0)
-        fronted.append(of_type(host, val.aval.update(shape=host.shape)))
+        fronted.append(array_of_type(host, val.aval.update(shape=host.shape)))
     return fronted
 
 
 @law("vmap and jvp commute")
 def vmap_commutes_with_jvp(self: Law, subject: Subject) -> None:
     require_derivatives(subject)
-    batch = Several.like(subject.args)
-    axes: Axes = (0,) * len(subject.args)
+    batch = SampleBatch.like(subject.args)
+    axes: BatchAxes = (0,) * len(subject.args)
     stacked = subject.at(batch.stacked(axes))
-    tangents = random_tangents(stacked, stacked.moving, "directions")
+    tangents = random_tangents(stacked, stacked.differentiable_args, "directions")
 
     def paired(inner: Handler) -> tuple[JVP, list[Value]]:
         handler = JVP(inner)
@@ -331,8 +337,8 @@ def vmap_commutes_with_jvp(self: Law, subject: Subject) -> None:
 
     outside, duals = paired(current())
     within = Batch(outside, MappedAxis(batch.size))
-    outs = under(within, subject.run, [within.wrap(d, 0) for d in duals])
-    pushed_last = _both([(outside.unwrap(x), axis) for x, axis in map(within.unwrap, outs)], batch.size)
+    outs = run_with_handler(within, subject.run, [within.wrap(d, 0) for d in duals])
+    pushed_last = _dense_pairs([(outside.unwrap(x), axis) for x, axis in map(within.unwrap, outs)], batch.size)
 
     over = Batch(current(), MappedAxis(batch.size))
     jvp = JVP(over)
@@ -340,23 +346,23 @@ def vmap_commutes_with_jvp(self: Law, subject: Subject) -> None:
         jvp.wrap(over.wrap(a, 0), t if isinstance(t, Zero) else over.wrap(t, 0))
         for a, t in zip(stacked.args, tangents, strict=True)
     ]
-    pairs = list(map(jvp.unwrap, under(jvp, subject.run, wrapped)))
+    pairs = list(map(jvp.unwrap, run_with_handler(jvp, subject.run, wrapped)))
     first: list[Value] = []
     for p, t in pairs:
-        first += fronted([(*over.unwrap(p), None)], batch.size)
+        first += batch_axis_first([(*over.unwrap(p), None)], batch.size)
         zeros = [np.zeros((batch.size, *t.aval.shape))]
         first += (
-            [of_type(zeros[0], t.aval.with_axis(batch.size, 0))]
+            [array_of_type(zeros[0], t.aval.with_axis(batch.size, 0))]
             if isinstance(t, Zero)
-            else fronted([(*over.unwrap(t), None)], batch.size)
+            else batch_axis_first([(*over.unwrap(t), None)], batch.size)
         )
-    compare(self, stacked, first, pushed_last, ("vmap of jvp", "jvp of vmap"), _derivative(subject))
+    require_close(self, stacked, first, pushed_last, ("vmap of jvp", "jvp of vmap"), _derivative_tolerance(subject))
 
 
-def _both(pairs: Sequence[tuple[tuple[Value, Tangent], int | None]], size: int) -> list[Value]:
+def _dense_pairs(pairs: Sequence[tuple[tuple[Value, Tangent], int | None]], size: int) -> list[Value]:
     both: list[Value] = []
     for (p, t), axis in pairs:
-        both += fronted([(p, axis, None), (dense(t), axis, None)], size)
+        both += batch_axis_first([(p, axis, None), (instantiate_zeros(t), axis, None)], size)
     return both
 
 
@@ -365,7 +371,7 @@ def _both(pairs: Sequence[tuple[tuple[Value, Tangent], int | None]], size: int) 
 
 @final
 @frozen(eq=False)
-class Identity(Handler):
+class IdentityHandler(Handler):
     """Hands every operation on."""
 
     title = "identity"
@@ -384,54 +390,62 @@ class Identity(Handler):
 @law("a handler that hands everything on changes nothing")
 def identity_changes_nothing(self: Law, subject: Subject) -> None:
     outs = subject.outs()
-    compare(
-        self, subject, under(Identity(current()), subject.run, subject.args), outs, ("under it", "without it"), EXACT
+    require_close(
+        self,
+        subject,
+        run_with_handler(IdentityHandler(current()), subject.run, subject.args),
+        outs,
+        ("under it", "without it"),
+        EXACT,
     )
 
     def unchanged(*xs: Value) -> list[Value]:
-        return under(Identity(CURRENT.get()), subject.run, xs)
+        return run_with_handler(IdentityHandler(CURRENT.get()), subject.run, xs)
 
     avals = [a.aval for a in subject.args]
     programs = [staged(run, avals)[0] for run in (unchanged, subject.run)]
     if programs[0] != programs[1]:
-        raise self.broken(subject, f"  staged under it:\n{programs[0]}\n  without it:\n{programs[1]}")
+        raise self.violation(subject, f"  staged under it:\n{programs[0]}\n  without it:\n{programs[1]}")
     with suppress(MissingRuleError):
-        tangents = random_tangents(subject, subject.moving, "directions")
+        tangents = random_tangents(subject, subject.differentiable_args, "directions")
         got, want = [
-            [*o, *map(dense, t)] for o, t in (push(r, subject.args, tangents) for r in (unchanged, subject.run))
+            [*o, *map(instantiate_zeros, t)]
+            for o, t in (evaluate_jvp(r, subject.args, tangents) for r in (unchanged, subject.run))
         ]
-        compare(self, subject, got, want, ("jvp over it", "jvp alone"), EXACT)
+        require_close(self, subject, got, want, ("jvp over it", "jvp alone"), EXACT)
 
 
 @law("no tracer survives the handler that made it")
-def tracers_stay_inside(self: Law, subject: Subject) -> None:
+def no_tracer_leaks(self: Law, subject: Subject) -> None:
     outs = subject.outs()
     stage = Stage(current())
-    under(stage, subject.run, [stage.input(a.aval) for a in subject.args])
+    run_with_handler(stage, subject.run, [stage.input(a.aval) for a in subject.args])
     results: list[Value] = []
-    axes: Axes = (0,) * len(subject.args)
-    batch = Several.like(subject.args)
+    axes: BatchAxes = (0,) * len(subject.args)
+    batch = SampleBatch.like(subject.args)
     with suppress(MissingRuleError):
-        results += [x for x, _, _ in mapped(subject.run, batch.stacked(axes), axes, batch.size)]
+        results += [x for x, _, _ in evaluate_batch(subject.run, batch.stacked(axes), axes, batch.size)]
     with suppress(MissingRuleError):
-        pushed, tangents = push(subject.run, subject.args, random_tangents(subject, subject.moving, "directions"))
-        results += [*pushed, *map(dense, tangents)]
+        pushed, tangents = evaluate_jvp(
+            subject.run, subject.args, random_tangents(subject, subject.differentiable_args, "directions")
+        )
+        results += [*pushed, *map(instantiate_zeros, tangents)]
     for x in results:
         if isinstance(x, Tracer):
-            raise self.broken(subject, f"  {x!r}, which belongs to {x.handler.title}, comes out")
-    compare(self, subject, subject.outs(), outs, ("after transformations", "before"), EXACT)
+            raise self.violation(subject, f"  {x!r}, which belongs to {x.handler.title}, comes out")
+    require_close(self, subject, subject.outs(), outs, ("after transformations", "before"), EXACT)
 
 
 # ------------------------------------------------------------------ programs
 
 
 @law("a program read from its text is the program")
-def text_says_it_all(self: Law, subject: Subject) -> None:
+def text_round_trips(self: Law, subject: Subject) -> None:
     jaxpr, _ = staged(subject.run, [a.aval for a in subject.args])
-    own = operations_beside(jaxpr)
+    own = custom_primitives(jaxpr)
     again = parse_jaxpr(str(jaxpr), *own)
     if again != jaxpr:
-        raise self.broken(subject, f"  the program: {jaxpr}\n  as read:     {again}")
+        raise self.violation(subject, f"  the program: {jaxpr}\n  as read:     {again}")
 
 
 @law("passes keep what a program computes, and its types")
@@ -442,24 +456,24 @@ def passes_change_nothing(self: Law, subject: Subject) -> None:
         simpler = simplify(jaxpr)
         check_jaxpr(simpler)
         if (simpler.in_avals, simpler.out_avals) != (jaxpr.in_avals, jaxpr.out_avals):
-            raise self.broken(subject, f"  before {simplify.__name__}: {jaxpr}\n  after: {simpler}")
+            raise self.violation(subject, f"  before {simplify.__name__}: {jaxpr}\n  after: {simpler}")
         names = (f"after {simplify.__name__}", "before")
-        compare(self, subject, eval_jaxpr(simpler, consts, subject.args), outs, names, EXACT)
+        require_close(self, subject, eval_jaxpr(simpler, consts, subject.args), outs, names, EXACT)
 
 
 LAWS: Final[tuple[Law, ...]] = (
-    types_are_as_said,
+    abstract_eval_matches_evaluation,
     staging_changes_nothing,
     jit_changes_nothing,
     identity_changes_nothing,
-    tracers_stay_inside,
-    text_says_it_all,
+    no_tracer_leaks,
+    text_round_trips,
     passes_change_nothing,
     vmap_is_a_loop,
     jvp_is_the_derivative,
     linearize_is_jvp,
     transpose_is_adjoint,
     vmap_commutes_with_jvp,
-    jit_is_transparent,
+    jit_commutes_with_transforms,
 )
 """All of them, those that the others rest on first."""

@@ -18,19 +18,19 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike, NDArray, as_dtype
 from tracefx.core.handler import CURRENT, Handler, as_array
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.kernels import quietly
+from tracefx.core.kernel_context import call_kernel
 from tracefx.core.primitive import MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jvp import JVP
 from tracefx.interpreters.stage import stage
-from tracefx.testing.programs import Written
+from tracefx.testing.generated_programs import SourceFunction
 from tracefx.testing.tolerances import PROGRAM, Ulps, ulps_of
 from tracefx.transforms.linearization import Linearization, linearize_values
 
-Run: TypeAlias = Callable[..., list[Value]]
+ValueFunction: TypeAlias = Callable[..., list[Value]]
 """A function of values, one argument each, to values."""
-Axes: TypeAlias = tuple[int | None, ...]
+BatchAxes: TypeAlias = tuple[int | None, ...]
 """Of each argument, the axis along which it differs from one element of a batch to another."""
 
 
@@ -40,11 +40,11 @@ class Subject:
     """A function or primitive, applied to arguments."""
 
     name: str
-    run: Run
+    run: ValueFunction
     args: tuple[Value, ...]
     ulps: Ulps
     prim: Primitive | None = None
-    written: Written | None = None
+    source_function: SourceFunction | None = None
     """The function itself, if it was made of its source."""
 
     @staticmethod
@@ -64,8 +64,8 @@ class Subject:
 
         name = getattr(f, "__name__", type(f).__name__)
         values = tuple([as_value(leaf) for leaf in leaves])
-        written = f if isinstance(f, Written) else None
-        return Subject(name, run, values, PROGRAM if ulps is None else ulps, written=written)
+        written = f if isinstance(f, SourceFunction) else None
+        return Subject(name, run, values, PROGRAM if ulps is None else ulps, source_function=written)
 
     def outs(self) -> list[Value]:
         """The outputs, evaluated."""
@@ -75,12 +75,12 @@ class Subject:
         """The same function at other arguments."""
         return evolve(self, args=tuple(args))
 
-    def over(self, run: Run) -> Subject:
+    def over(self, run: ValueFunction) -> Subject:
         """Another function at the same arguments."""
         return Subject(self.name, run, self.args, self.ulps)
 
     @property
-    def moving(self) -> tuple[int, ...]:
+    def differentiable_args(self) -> tuple[int, ...]:
         """The arguments that have derivatives."""
         return tuple([i for i, a in enumerate(self.args) if dtypes.is_inexact(a.aval.dtype)])
 
@@ -90,14 +90,14 @@ class Subject:
 
     @override
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(map(shown, self.args))})"
+        return f"{self.name}({', '.join(map(format_value, self.args))})"
 
 
-def _binding(prim: Primitive) -> Run:
+def _binding(prim: Primitive) -> ValueFunction:
     return lambda *values: list(CURRENT.get().bind(prim, values))
 
 
-def shown(x: Value) -> str:
+def format_value(x: Value) -> str:
     """A value by its type, and by its numbers if they are few."""
     if isinstance(x, ConcreteArray) and x.aval.size > 12:
         return repr(x.aval)
@@ -124,19 +124,19 @@ def array(
     if isinstance(numbers, str):
         host = np.frombuffer(zlib.decompress(base64.b85decode(numbers)), kind).reshape(shape or ())
     else:
-        host = quietly(lambda: np.asarray(numbers).astype(kind))
+        host = call_kernel(lambda: np.asarray(numbers).astype(kind))
         host = host if shape is None else host.reshape(shape)
     return ConcreteArray(ShapedArray(host.shape, kind, weak_type), np.array(host))
 
 
-def packed(host: NDArray) -> str:
+def encode_numbers(host: NDArray) -> str:
     """The numbers as text for `array`."""
     return base64.b85encode(zlib.compress(np.ascontiguousarray(host).tobytes(), 9)).decode()
 
 
-def of_type(host: NDArray, aval: ShapedArray) -> ConcreteArray:
+def array_of_type(host: NDArray, aval: ShapedArray) -> ConcreteArray:
     """An array of a type, weak types included."""
-    return ConcreteArray(aval, quietly(np.array, host, aval.dtype))
+    return ConcreteArray(aval, call_kernel(np.array, host, aval.dtype))
 
 
 def random_like(aval: ShapedArray, rng: np.random.Generator) -> ConcreteArray:
@@ -144,18 +144,20 @@ def random_like(aval: ShapedArray, rng: np.random.Generator) -> ConcreteArray:
     drawn = np.asarray(rng.standard_normal(aval.shape))
     if dtypes.is_complex(aval.dtype):
         drawn = drawn + 1j * rng.standard_normal(aval.shape)
-    return of_type(drawn, aval)
+    return array_of_type(drawn, aval)
 
 
-def dense(t: Tangent) -> Value:
+def instantiate_zeros(t: Tangent) -> Value:
     """A tangent as numbers, zeros too."""
-    return of_type(np.zeros(t.aval.shape), t.aval) if isinstance(t, Zero) else t
+    return array_of_type(np.zeros(t.aval.shape), t.aval) if isinstance(t, Zero) else t
 
 
-def widened(subject: Subject) -> Subject:
+def promote_to_64_bits(subject: Subject) -> Subject:
     """The subject at the same arguments in 64 bits, if it takes such; itself otherwise."""
     args = [
-        of_type(to_numpy(a), a.aval.update(dtype=_wide(a.aval.dtype))) if i in subject.moving else a
+        array_of_type(to_numpy(a), a.aval.update(dtype=_dtype_64_bits(a.aval.dtype)))
+        if i in subject.differentiable_args
+        else a
         for i, a in enumerate(subject.args)
     ]
     wide = subject.at(args)
@@ -166,7 +168,7 @@ def widened(subject: Subject) -> Subject:
     return wide
 
 
-def _wide(dtype: DType) -> DType:
+def _dtype_64_bits(dtype: DType) -> DType:
     return dtypes.complex128 if dtypes.is_complex(dtype) else dtypes.float64
 
 
@@ -180,7 +182,7 @@ def subsets(positions: Sequence[int]) -> Iterator[tuple[int, ...]]:
 # ------------------------------------------------------------------ functions under handlers
 
 
-def under(handler: Handler, run: Run, args: Sequence[Value]) -> list[Value]:
+def run_with_handler(handler: Handler, run: ValueFunction, args: Sequence[Value]) -> list[Value]:
     token = CURRENT.set(handler)
     try:
         return run(*args)
@@ -188,46 +190,50 @@ def under(handler: Handler, run: Run, args: Sequence[Value]) -> list[Value]:
         CURRENT.reset(token)
 
 
-def push(run: Run, args: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[list[Value], list[Tangent]]:
+def evaluate_jvp(
+    run: ValueFunction, args: Sequence[Value], tangents: Sequence[Tangent]
+) -> tuple[list[Value], list[Tangent]]:
     """The outputs and their tangents: forward mode."""
     handler = JVP(CURRENT.get())
-    outs = under(handler, run, [handler.wrap(a, t) for a, t in zip(args, tangents, strict=True)])
+    outs = run_with_handler(handler, run, [handler.wrap(a, t) for a, t in zip(args, tangents, strict=True)])
     pairs = [handler.unwrap(o) for o in outs]
     return [p for p, _ in pairs], [t for _, t in pairs]
 
 
-def linearized(run: Run, args: Sequence[Value], moving: Sequence[bool]) -> Linearization:
+def linearize_function(run: ValueFunction, args: Sequence[Value], moving: Sequence[bool]) -> Linearization:
     """The linear part of the derivative, recorded."""
     linear, _, _ = linearize_values(lambda xs: (run(*xs), None), args, moving)
     return linear
 
 
-def staged(run: Run, avals: Sequence[ShapedArray]) -> tuple[Jaxpr, list[Value]]:
+def staged(run: ValueFunction, avals: Sequence[ShapedArray]) -> tuple[Jaxpr, list[Value]]:
     """The program, and the constants that it closed over."""
     return stage(run, avals)
 
 
-def mapped(run: Run, args: Sequence[Value], axes: Axes, size: int) -> list[tuple[Value, int | None, ShapedArray]]:
+def evaluate_batch(
+    run: ValueFunction, args: Sequence[Value], axes: BatchAxes, size: int
+) -> list[tuple[Value, int | None, ShapedArray]]:
     """For a whole batch, the outputs, their batch axes, and their types without these."""
     handler = Batch(CURRENT.get(), MappedAxis(size))
-    outs = under(handler, run, [handler.wrap(a, axis) for a, axis in zip(args, axes, strict=True)])
+    outs = run_with_handler(handler, run, [handler.wrap(a, axis) for a, axis in zip(args, axes, strict=True)])
     return [(*handler.unwrap(o), o.aval) for o in outs]
 
 
 @final
 @frozen(eq=False)
-class Several:
+class SampleBatch:
     """Arguments for each element of a batch, and for the batch as a whole."""
 
-    each: tuple[tuple[Value, ...], ...]
+    elements: tuple[tuple[Value, ...], ...]
     size: int = field(init=False)
 
     @size.default
     def _size(self) -> int:
-        return len(self.each)
+        return len(self.elements)
 
     @staticmethod
-    def like(args: Sequence[Value]) -> Several:
+    def like(args: Sequence[Value]) -> SampleBatch:
         """Batches whose elements differ, and stay where the function is defined as far as one can tell.
 
         An element has the numbers of the given one in another order; where there is only one number, a smaller one.
@@ -235,34 +241,35 @@ class Several:
         """
         sides = {n for a in args for n in a.aval.shape}
         size = next(n for n in (3, 2, *range(4, 5 + len(sides))) if n not in sides)
-        return Several(tuple([tuple([_varied(a, k) for a in args]) for k in range(size)]))
+        return SampleBatch(tuple([tuple([_vary_element(a, k) for a in args]) for k in range(size)]))
 
-    def stacked(self, axes: Axes) -> list[Value]:
+    def stacked(self, axes: BatchAxes) -> list[Value]:
         """The batch along `axes`; an argument without one is that of the first element."""
         return [
-            self.each[0][i]
+            self.elements[0][i]
             if axis is None
-            else of_type(
-                np.stack([to_numpy(e[i]) for e in self.each], axis), self.each[0][i].aval.with_axis(self.size, axis)
+            else array_of_type(
+                np.stack([to_numpy(e[i]) for e in self.elements], axis),
+                self.elements[0][i].aval.with_axis(self.size, axis),
             )
             for i, axis in enumerate(axes)
         ]
 
-    def element(self, k: int, axes: Axes) -> list[Value]:
-        return [self.each[0 if axis is None else k][i] for i, axis in enumerate(axes)]
+    def element(self, k: int, axes: BatchAxes) -> list[Value]:
+        return [self.elements[0 if axis is None else k][i] for i, axis in enumerate(axes)]
 
 
-def _varied(x: Value, k: int) -> Value:
+def _vary_element(x: Value, k: int) -> Value:
     host = to_numpy(x)
     if host.size != 1:
-        return of_type(np.roll(host, k), x.aval) if host.size else x
+        return array_of_type(np.roll(host, k), x.aval) if host.size else x
     if k == 0:
         return x
     if dtypes.is_bool(host.dtype):
-        return of_type(host ^ bool(k % 2), x.aval)
+        return array_of_type(host ^ bool(k % 2), x.aval)
     if dtypes.is_integer(host.dtype):
-        return of_type(host if int(host.ravel()[0]) < k else host - host.dtype.type(k), x.aval)
-    return of_type(quietly(lambda: host * host.dtype.type(1 - k / 8)), x.aval)
+        return array_of_type(host if int(host.ravel()[0]) < k else host - host.dtype.type(k), x.aval)
+    return array_of_type(call_kernel(lambda: host * host.dtype.type(1 - k / 8)), x.aval)
 
 
 def as_arrays(values: Sequence[Value]) -> list[Array]:

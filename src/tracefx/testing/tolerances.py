@@ -30,7 +30,7 @@ class Ulps:
     """For complex numbers; None where as for their components."""
     least: float = 0.0
     """Results smaller than this may be wrong by as much as it: terms of its size cancel in them."""
-    beside_largest: bool = False
+    relative_to_max: bool = False
     """Whether every number may be wrong by as much as the largest of the array."""
 
     @override
@@ -46,9 +46,9 @@ class Ulps:
 
     def for_array(self, x: NDArray) -> Ulps:
         """The tolerance for the numbers of one array."""
-        return evolve(self, least=max(self.least, largest(x))) if self.beside_largest else self
+        return evolve(self, least=max(self.least, max_finite_abs(x))) if self.relative_to_max else self
 
-    def or_more(self, other: Ulps) -> Ulps:
+    def widen_to(self, other: Ulps) -> Ulps:
         """The wider of two tolerances, for numbers of each kind."""
         parts = [u.f64 if u.parts is None else u.parts for u in (self, other)]
         return Ulps(
@@ -57,15 +57,15 @@ class Ulps:
             max(self.narrow, other.narrow),
             max(parts),
             max(self.least, other.least),
-            self.beside_largest or other.beside_largest,
+            self.relative_to_max or other.relative_to_max,
         )
 
 
 EXACT: Final = Ulps()
 ELEMENTARY: Final = Ulps(4, 4, 2)
-SUMMED: Final = Ulps(16, 16, 4, beside_largest=True)
+SUMMED: Final = Ulps(16, 16, 4, relative_to_max=True)
 """For sums and products of many numbers, whose order is XLA's. Of small whole numbers they are exact."""
-DECOMPOSED: Final = Ulps(16, 16, 4, beside_largest=True)
+DECOMPOSED: Final = Ulps(16, 16, 4, relative_to_max=True)
 """For decompositions of matrices. LAPACK and BLAS choose kernels by processor, number of threads, memory alignment and
 the results asked for: singular values alone are computed by another method than those with vectors."""
 ULPS: Final[Mapping[str, Ulps]] = MappingProxyType(
@@ -107,7 +107,7 @@ ULPS: Final[Mapping[str, Ulps]] = MappingProxyType(
         "conv_general_dilated": SUMMED,
         "ragged_dot_general": SUMMED,
         "scaled_dot": SUMMED,
-        "fft": Ulps(8, 8, least=1.0, beside_largest=True),  # XLA adds in another order than NumPy
+        "fft": Ulps(8, 8, least=1.0, relative_to_max=True),  # XLA adds in another order than NumPy
         "cholesky": DECOMPOSED,
         "eigh": DECOMPOSED,
         "eig": DECOMPOSED,
@@ -131,15 +131,15 @@ ULPS: Final[Mapping[str, Ulps]] = MappingProxyType(
         "cumlogsumexp": Ulps(8, 8, 8, least=1.0),
     }
 )
-PROGRAM: Final = Ulps(256, 256, 16, beside_largest=True)
+PROGRAM: Final = Ulps(256, 256, 16, relative_to_max=True)
 """For functions of many operations: what one loses, the next may magnify."""
-DERIVATIVE: Final = Ulps(64, 64, 64, least=1.0, beside_largest=True)
+DERIVATIVE: Final = Ulps(64, 64, 64, least=1.0, relative_to_max=True)
 """For tangents and cotangents, computed by different but equal formulas."""
-TWICE: Final = Ulps(512, 512, 512, least=1.0, beside_largest=True)
+SECOND_DERIVATIVE: Final = Ulps(512, 512, 512, least=1.0, relative_to_max=True)
 """For tangents of those, whose terms cancel."""
-DIFFERENCES: Final = Ulps(2.0**30, least=1.0, beside_largest=True)
+FINITE_DIFFERENCES: Final = Ulps(2.0**30, least=1.0, relative_to_max=True)
 """For differences in float64 in place of derivatives: 2e-7 of the largest result."""
-COARSE_DIFFERENCES: Final = Ulps(2.0**44, 2.0**15, least=1.0, beside_largest=True)
+FINITE_DIFFERENCES_32_BITS: Final = Ulps(2.0**44, 2.0**15, least=1.0, relative_to_max=True)
 """For differences where numbers have 32 bits: 4e-3 of the largest result."""
 
 
@@ -152,7 +152,7 @@ def ulps_of(name: str) -> Ulps:
     return ULPS.get(name.split()[0], EXACT)
 
 
-def largest(x: NDArray) -> float:
+def max_finite_abs(x: NDArray) -> float:
     """The size of the largest finite number, 0.0 where there is none."""
     if not x.size or not dtypes.is_inexact(x.dtype):
         return 0.0
@@ -161,7 +161,7 @@ def largest(x: NDArray) -> float:
         return float(np.max(sizes, initial=0.0, where=np.isfinite(sizes)))
 
 
-def apart(got: NDArray, want: NDArray, least: float = 0.0) -> NDArray:
+def ulp_distance(got: NDArray, want: NDArray, least: float = 0.0) -> NDArray:
     """How many ulps the numbers of two arrays of one shape and dtype are apart.
 
     NaNs are 0 ulps apart, so are subnormals and zeros, since compiled code may flush them; infinitely far apart are a

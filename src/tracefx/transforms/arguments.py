@@ -13,10 +13,10 @@ from tracefx.core import trees
 from tracefx.core.array import ArrayLike, is_arraylike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
-from tracefx.core.handler import CURRENT, Tracer, as_array, require_home
+from tracefx.core.handler import CURRENT, Tracer, as_array, require_not_escaped
 from tracefx.core.settings import X64
 from tracefx.core.trees import KeyPath, PyTree, TreeDef, keystr
-from tracefx.core.values import ConcreteArray, Value, as_value, numpy_aval, of_jax
+from tracefx.core.values import ConcreteArray, Value, as_value, jax_hint, numpy_aval
 from tracefx.interpreters.batch import BatchTracer
 from tracefx.interpreters.jvp import JVPTracer
 from tracefx.interpreters.recording import StageTracer
@@ -28,7 +28,7 @@ LEAF_TYPES: Final[frozenset[type]] = frozenset(
 )
 
 
-def name_of(f: object) -> str:
+def fun_name(f: object) -> str:
     """What messages and programs call a function."""
     return getattr(f, "__name__", None) or type(f).__name__
 
@@ -42,7 +42,7 @@ def flatten_values(tree: PyTree, what: str) -> tuple[list[Value], TreeDef]:
     """The leaves of a tree as values; a leaf that is no array is a `TypeError` that says where in `what` it is."""
     if type(tree) in LEAF_TYPES:
         return [tree if type(tree) is ConcreteArray else leaf_value(tree, 0, tree, what)], trees.leaf()
-    leaves, treedef = trees.flatten_leaves(tree, LEAF_TYPES)
+    leaves, treedef = trees.flatten_with_known_types(tree, LEAF_TYPES)
     return to_values(leaves, tree, what), treedef
 
 
@@ -80,13 +80,13 @@ def leaf_value(leaf: object, i: int, tree: PyTree, what: str) -> Value:
     """
     if isinstance(leaf, Tracer):
         if leaf.handler is not CURRENT.get():
-            require_home(leaf, f"in {what}")
+            require_not_escaped(leaf, f"in {what}")
         return leaf
     if is_arraylike(leaf):
         return as_value(leaf)
     path, _ = trees.flatten_with_path(tree)[0][i]
     raise TypeError(
-        f"{what}{keystr(path)} must be an array or a number, got {leaf!r} of type {type(leaf).__name__}{of_jax(leaf)}"
+        f"{what}{keystr(path)} must be an array or a number, got {leaf!r} of type {type(leaf).__name__}{jax_hint(leaf)}"
     )
 
 
@@ -147,12 +147,12 @@ def normalize_argnums(argnums: int | Sequence[int], count: int, transform: str, 
     for n in numbers:
         if not -count <= n < count:
             raise ValueError(
-                f"{transform} of {name_of(f)}: argnums {argnums!r} names argument {n}, but it was called with "
+                f"{transform} of {fun_name(f)}: argnums {argnums!r} names argument {n}, but it was called with "
                 f"{count} positional argument{'s' if count != 1 else ''}"
             )
     places = tuple([n % count for n in numbers])
     if len(set(places)) != len(places):
-        raise ValueError(f"{transform} of {name_of(f)}: argnums {argnums!r} names an argument twice")
+        raise ValueError(f"{transform} of {fun_name(f)}: argnums {argnums!r} names an argument twice")
     return places
 
 

@@ -12,21 +12,21 @@ from typing import Any, Final, NamedTuple, cast, final, get_args, overload
 import numpy as np
 from attrs import field, frozen
 
-from tracefx.control.callback import DebugCallback, DebugPrint, HostFunction, IOCallback, PureCallback, VmapMethod
+from tracefx.control.callback import DebugCallback, DebugPrint, FlatCallback, IOCallback, PureCallback, VmapMethod
 from tracefx.core import trees
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
-from tracefx.core.effects import Debugging
+from tracefx.core.effects import DebugEffect
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.settings import X64
 from tracefx.core.trees import PyTree, TreeDef
 from tracefx.core.values import Value, as_value
 from tracefx.transforms.arguments import LEAF_TYPES, flatten_values, leaf_value, require_callable, to_arrays
-from tracefx.transforms.shapes import ShapeDtypeStruct, flatten_avals
+from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct, flatten_avals
 
 # ------------------------------------------------------------------ for their results
 
-_METHODS: Final = get_args(VmapMethod)
+_VMAP_METHODS: Final = get_args(VmapMethod)
 
 
 @overload
@@ -78,11 +78,11 @@ def pure_callback(
     >>> round(float(f(2.0)), 3)
     2.645
     """
-    if vmap_method is not None and vmap_method not in _METHODS:
+    if vmap_method is not None and vmap_method not in _VMAP_METHODS:
         raise ValueError(
-            f"pure_callback: vmap_method must be None or one of {', '.join(_METHODS)}, got {vmap_method!r}"
+            f"pure_callback: vmap_method must be None or one of {', '.join(_VMAP_METHODS)}, got {vmap_method!r}"
         )
-    flat = _prepared("pure_callback", callback, result_shape_dtypes, args, kwargs, sharding)
+    flat = _flatten_call("pure_callback", callback, result_shape_dtypes, args, kwargs, sharding)
     outs = bind(PureCallback(flat.function, flat.results, vmap_method), *flat.values)
     return flat.out_tree.unflatten(to_arrays(outs))
 
@@ -131,28 +131,28 @@ def io_callback(
     [1.0, 2.0]
     """
     _require_flag("io_callback", "ordered", ordered)
-    flat = _prepared("io_callback", callback, result_shape_dtypes, args, kwargs, sharding)
+    flat = _flatten_call("io_callback", callback, result_shape_dtypes, args, kwargs, sharding)
     outs = bind(IOCallback(flat.function, flat.results, ordered), *flat.values)
     return flat.out_tree.unflatten(to_arrays(outs))
 
 
-class _Flat(NamedTuple):
+class _FlatCall(NamedTuple):
     """A call of a function on trees, flattened."""
 
-    function: HostFunction
+    function: FlatCallback
     results: tuple[ShapedArray, ...]
     values: list[Value]
     out_tree: TreeDef
 
 
-def _prepared(
+def _flatten_call(
     caller: str,
     callback: Callable[..., object],
     result_shape_dtypes: PyTree,
     args: tuple[PyTree, ...],
     kwargs: Mapping[str, PyTree],
     sharding: None,
-) -> _Flat:
+) -> _FlatCall:
     require_callable(caller, callback)
     if sharding is not None:
         raise NotImplementedError(
@@ -161,7 +161,7 @@ def _prepared(
     avals, out_tree = flatten_avals(result_shape_dtypes, f"{caller}: result_shape_dtypes")
     values, in_tree = flatten_values((args, kwargs), f"{caller}: arguments")
     results = tuple([ShapedArray(a.shape, a.dtype) for a in avals])
-    return _Flat(HostFunction(callback, in_tree, out_tree, X64.value), results, values, out_tree)
+    return _FlatCall(FlatCallback(callback, in_tree, out_tree, X64.value), results, values, out_tree)
 
 
 def _require_flag(caller: str, option: str, given: object) -> None:
@@ -218,8 +218,8 @@ def debug_callback(
 
     def call(callback: Callable[..., object], *args: object, **kwargs: object) -> None:
         require_callable("debug.callback", callback)
-        function, values = _showing(callback, args, kwargs)
-        bind(DebugCallback(function, Debugging(ordered), partitioned), *values)
+        function, values = _flatten_debug_call(callback, args, kwargs)
+        bind(DebugCallback(function, DebugEffect(ordered), partitioned), *values)
 
     if callback is not None:
         call(callback, *args, **kwargs)
@@ -274,8 +274,8 @@ def debug_print(
             raise TypeError(f"debug.print takes a format string first, got {fmt!r} of type {type(fmt).__name__}")
         if not skip_format_check:
             _check_format(fmt, args, kwargs)
-        printer = _Printer(fmt, any(True for _ in _fields(fmt)), dict(np.get_printoptions()))
-        function, values = _showing(printer, args, kwargs)
+        printer = _Printer(fmt, any(True for _ in _format_fields(fmt)), dict(np.get_printoptions()))
+        function, values = _flatten_debug_call(printer, args, kwargs)
         bind(DebugPrint(function, fmt, ordered, partitioned), *values)
 
     if fmt is not None:
@@ -290,11 +290,11 @@ def _require_no_arguments(caller: str, first: str, args: Sequence[object], kwarg
         raise TypeError(f"{caller} without {first} takes options only, got the arguments {(*args, *kwargs)!r}")
 
 
-def _showing(
+def _flatten_debug_call(
     callback: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
-) -> tuple[HostFunction, list[Value]]:
+) -> tuple[FlatCallback, list[Value]]:
     """A function whose result is ignored, and what it is called with; leaves that are no arrays are static."""
-    leaves, in_tree = trees.flatten_leaves((args, kwargs), LEAF_TYPES)
+    leaves, in_tree = trees.flatten_with_known_types((args, kwargs), LEAF_TYPES)
     values: list[Value] = []
     static = []
     for i, leaf in enumerate(leaves):
@@ -305,7 +305,7 @@ def _showing(
             values.append(as_value(cast("Array", leaf)))  # or something else, which is what is to be found out
         except TypeError:
             static.append((i, leaf))
-    return HostFunction(callback, in_tree, None, X64.value, tuple(static)), values
+    return FlatCallback(callback, in_tree, None, X64.value, tuple(static)), values
 
 
 # ------------------------------------------------------------------ formats
@@ -329,17 +329,17 @@ class _Printer:
         sys.stdout.write(text + "\n")
 
 
-def _fields(fmt: str) -> Iterator[str]:
+def _format_fields(fmt: str) -> Iterator[str]:
     """The names of a format's fields, and of those in the specifications of fields."""
     for _, name, spec, _ in string.Formatter().parse(fmt):
         if name is not None:
             yield name
-            yield from _fields(spec or "")
+            yield from _format_fields(spec or "")
 
 
 def _check_format(fmt: str, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     """Raise what is wrong with a format for these arguments, without looking into them."""
-    firsts = [re.split(r"[.\[]", name, maxsplit=1)[0] for name in _fields(fmt)]
+    firsts = [re.split(r"[.\[]", name, maxsplit=1)[0] for name in _format_fields(fmt)]
     if "" in firsts and any(first.isdecimal() for first in firsts):
         raise ValueError(f"debug.print: the format {fmt!r} must number either all of its fields or none of them")
     automatic = itertools.count()

@@ -3,7 +3,7 @@
 A policy is a function of an operation and the types of its operands, `policy(prim, *avals)`, that says whether the
 results are kept; whatever is not is computed again. Yours may look at the operation's class and parameters:
 
->>> from tracefx.ops.transcendental import Exp
+>>> from tracefx.ops.elementwise.transcendental import Exp
 >>> def keep_exponentials(prim, *avals):
 ...     return isinstance(prim, Exp)
 """
@@ -14,12 +14,12 @@ from typing import final
 
 from attrs import frozen
 
-from tracefx.control.checkpoint import Name
-from tracefx.control.saving import Policy
+from tracefx.control.checkpoint import CheckpointName
+from tracefx.control.remat import CheckpointPolicy
 from tracefx.core.avals import ShapedArray
 from tracefx.core.primitive import Primitive
-from tracefx.ops.contraction import DotGeneral
-from tracefx.ops.convolution import ConvGeneralDilated
+from tracefx.ops.contractions.contraction import DotGeneral
+from tracefx.ops.contractions.convolution import ConvGeneralDilated
 
 
 def everything_saveable(prim: Primitive, *avals: ShapedArray) -> bool:
@@ -48,7 +48,7 @@ checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
 
 @final
 @frozen
-class _Names:
+class _NamePolicy:
     """Decides by the name that `checkpoint_name` gave."""
 
     names: frozenset[str]
@@ -56,36 +56,36 @@ class _Names:
     others: bool
 
     def __call__(self, prim: Primitive, *avals: ShapedArray) -> bool:
-        if not isinstance(prim, Name):
+        if not isinstance(prim, CheckpointName):
             return self.others
         return (prim.label in self.names) is self.listed
 
 
-def save_only_these_names(*names_which_can_be_saved: str) -> Policy:
+def save_only_these_names(*names_which_can_be_saved: str) -> CheckpointPolicy:
     """Keep the values that `checkpoint_name` gave one of these names."""
-    return _Names(frozenset(names_which_can_be_saved), listed=True, others=False)
+    return _NamePolicy(frozenset(names_which_can_be_saved), listed=True, others=False)
 
 
-def save_any_names_but_these(*names_not_to_save: str) -> Policy:
+def save_any_names_but_these(*names_not_to_save: str) -> CheckpointPolicy:
     """Keep the values that `checkpoint_name` gave a name, unless it is one of these."""
-    return _Names(frozenset(names_not_to_save), listed=False, others=False)
+    return _NamePolicy(frozenset(names_not_to_save), listed=False, others=False)
 
 
-def save_anything_except_these_names(*names_not_to_save: str) -> Policy:
+def save_anything_except_these_names(*names_not_to_save: str) -> CheckpointPolicy:
     """Keep everything but the values that `checkpoint_name` gave one of these names."""
-    return _Names(frozenset(names_not_to_save), listed=False, others=True)
+    return _NamePolicy(frozenset(names_not_to_save), listed=False, others=True)
 
 
 @final
 @frozen
-class _Either:
-    first: Policy
-    second: Policy
+class _UnionPolicy:
+    first: CheckpointPolicy
+    second: CheckpointPolicy
 
     def __call__(self, prim: Primitive, *avals: ShapedArray) -> bool:
         return self.first(prim, *avals) or self.second(prim, *avals)
 
 
-def save_from_both_policies(policy_1: Policy, policy_2: Policy) -> Policy:
+def save_from_both_policies(policy_1: CheckpointPolicy, policy_2: CheckpointPolicy) -> CheckpointPolicy:
     """Keep what one policy or the other keeps."""
-    return _Either(policy_1, policy_2)
+    return _UnionPolicy(policy_1, policy_2)

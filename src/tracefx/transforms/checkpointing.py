@@ -9,30 +9,30 @@ from attrs import Attribute, field, frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.control import checkpoint as operation
-from tracefx.control.checkpoint import Name
-from tracefx.control.saving import Policy
+from tracefx.control.checkpoint import CheckpointName
+from tracefx.control.remat import CheckpointPolicy
 from tracefx.core import trees
 from tracefx.core.array import is_arraylike
-from tracefx.core.bounds import keep
+from tracefx.core.bounded_cache import insert_bounded
 from tracefx.core.handler import bind, bind1
 from tracefx.core.settings import DISABLE_JIT
 from tracefx.core.trees import PyTree
-from tracefx.transforms.arguments import argument_names, flatten_values, name_of, require_callable, to_arrays
-from tracefx.transforms.pipelines import Preserving, TransformOf
-from tracefx.transforms.statics import StaticArguments
-from tracefx.transforms.tracing import KINDS, TRACES, along, keepable, signature, trace
-from tracefx.transforms.transformed import made_by
+from tracefx.transforms.arguments import argument_names, flatten_values, fun_name, require_callable, to_arrays
+from tracefx.transforms.static_arguments import StaticArguments
+from tracefx.transforms.tracing import MAX_TRACES, TRACES, along, is_cacheable, trace, trace_key
+from tracefx.transforms.transform import Preserving, TransformOf
+from tracefx.transforms.transformed_function import wrap_transformed
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
 
-def _places(given: int | Sequence[int]) -> tuple[int, ...]:
+def _to_argnums(given: int | Sequence[int]) -> tuple[int, ...]:
     return (given,) if isinstance(given, int) else tuple(given)
 
 
-def _flags(given: object) -> object:
+def _to_flags(given: object) -> object:
     return tuple(given) if isinstance(given, list) else given
 
 
@@ -43,7 +43,7 @@ def _check_flags(transform: Checkpoint, option: Attribute[bool], given: object) 
         raise TypeError(f"checkpoint: {option.alias} must be True, False, or a tuple of booleans, got {given!r}")
 
 
-def _names(given: str | Iterable[str]) -> tuple[str, ...]:
+def _to_argnames(given: str | Iterable[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
@@ -57,19 +57,19 @@ class Checkpoint(TransformOf[Preserving]):
     """
 
     title: ClassVar[str] = "checkpoint"
-    prevent_cse: bool | tuple[PyTree, ...] = field(default=True, converter=_flags, validator=_check_flags)
-    policy: Policy | None = None
-    static_argnums: tuple[int, ...] = field(default=(), converter=_places)
-    static_argnames: tuple[str, ...] = field(default=(), converter=_names)
+    prevent_cse: bool | tuple[PyTree, ...] = field(default=True, converter=_to_flags, validator=_check_flags)
+    policy: CheckpointPolicy | None = None
+    static_argnums: tuple[int, ...] = field(default=(), converter=_to_argnums)
+    static_argnames: tuple[str, ...] = field(default=(), converter=_to_argnames)
 
     @override
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         require_callable("checkpoint", fun)
         static = StaticArguments.of(fun, self.static_argnums, self.static_argnames, "static")
-        where = f"checkpoint of {name_of(fun)}: arguments"
+        where = f"checkpoint of {fun_name(fun)}: arguments"
         traces = TRACES.traces(fun)
 
-        @made_by(self, fun)
+        @wrap_transformed(self, fun)
         def checkpointed(*args: Any, **kwargs: Any) -> Any:
             if DISABLE_JIT.value:
                 return fun(*args, **kwargs)
@@ -79,16 +79,16 @@ class Checkpoint(TransformOf[Preserving]):
             if isinstance(prevents, tuple):
                 prevents = any(trees.broadcast_prefix(prevents, dynamic[0], what=f"{where}: prevent_cse"))
             how = ("checkpoint", prevents, self.policy)
-            key = signature(in_tree, tuple([v.aval for v in values]), statics, along(values)), static
+            key = trace_key(in_tree, tuple([v.aval for v in values]), statics, along(values)), static
             traced = traces.get(key)
             if traced is None:
-                origins = argument_names(fun, name_of(fun), *dynamic, static.dynamic_places(len(args)))
-                closed = static.closed_over(fun, args, kwargs)
-                traced = trace(closed, in_tree, key[0].avals, origins, name_of(fun), "checkpoint", key[0].along)
-                if keepable(traced):
-                    traced = keep(traces, key, traced, KINDS)
+                origins = argument_names(fun, fun_name(fun), *dynamic, static.dynamic_positions(len(args)))
+                closed = static.bind_static(fun, args, kwargs)
+                traced = trace(closed, in_tree, key[0].avals, origins, fun_name(fun), "checkpoint", key[0].along)
+                if is_cacheable(traced):
+                    traced = insert_bounded(traces, key, traced, MAX_TRACES)
             body = traced.jaxpr
-            op = body.memo.get(how, lambda: operation.Checkpoint(body, False, self.policy, prevents))
+            op = body.memo.get(how, lambda: operation.CheckpointPrimitive(body, False, self.policy, prevents))
             return traced.out_tree.unflatten(to_arrays(bind(op, *traced.consts, *values)))
 
         return checkpointed
@@ -99,7 +99,7 @@ def checkpoint(
     fun: Callable[P, R],
     *,
     prevent_cse: bool | tuple[PyTree, ...] = True,
-    policy: Policy | None = None,
+    policy: CheckpointPolicy | None = None,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Iterable[str] = (),
 ) -> Callable[P, R]: ...
@@ -107,7 +107,7 @@ def checkpoint(
 def checkpoint(
     *,
     prevent_cse: bool | tuple[PyTree, ...] = True,
-    policy: Policy | None = None,
+    policy: CheckpointPolicy | None = None,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Iterable[str] = (),
 ) -> Checkpoint: ...
@@ -115,7 +115,7 @@ def checkpoint(
     fun: Callable[..., Any] | None = None,
     *,
     prevent_cse: bool | tuple[PyTree, ...] = True,
-    policy: Policy | None = None,
+    policy: CheckpointPolicy | None = None,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Iterable[str] = (),
 ) -> Any:
@@ -148,4 +148,4 @@ def checkpoint_name(x: T, name: str) -> T:
     """
     if not isinstance(name, str):
         raise TypeError(f"checkpoint_name: the name must be a string, got {name!r}")
-    return cast(T, trees.map(lambda leaf: bind1(Name(name), leaf) if is_arraylike(leaf) else leaf, x))
+    return cast(T, trees.map(lambda leaf: bind1(CheckpointName(name), leaf) if is_arraylike(leaf) else leaf, x))

@@ -9,15 +9,15 @@ from typing import Any, SupportsIndex
 import numpy as np
 from typing_extensions import ParamSpec
 
-from tracefx.control.composite import Attributes, Composite, Numbers, Single
+from tracefx.control.composite import ArrayAttribute, Attributes, AttributeValue, Composite
 from tracefx.core import trees
 from tracefx.core.array import Array
 from tracefx.core.errors import EscapedTracerError
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.values import ConcreteArray
-from tracefx.ops.static import static_int
-from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
-from tracefx.transforms.bodies import trace_body
+from tracefx.ops.static_integers import static_int
+from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
+from tracefx.transforms.body_tracing import trace_body
 from tracefx.transforms.tracing import along
 
 P = ParamSpec("P")
@@ -45,7 +45,7 @@ def composite(decomposition: Callable[P, Any], name: str, version: SupportsIndex
 
     @functools.wraps(decomposition)
     def called(*args: P.args, **kwargs: P.kwargs) -> Any:
-        where = f"composite {name} of {name_of(decomposition)}"
+        where = f"composite {name} of {fun_name(decomposition)}"
         attributes: Attributes = tuple([(k, _attribute(where, k, v)) for k, v in kwargs.items() if v is not None])
         operands, tree = flatten_values(args, f"the arguments of {where}")
         given = trees.structure((tree.unflatten(range(tree.num_leaves)), {}))
@@ -63,18 +63,18 @@ def composite(decomposition: Callable[P, Any], name: str, version: SupportsIndex
     return called
 
 
-def _attribute(where: str, key: str, value: object) -> Single | tuple[Single, ...]:
+def _attribute(where: str, key: str, value: object) -> AttributeValue | tuple[AttributeValue, ...]:
     if isinstance(value, tuple | list):
         return tuple([_single(where, key, each) for each in value])
     return _single(where, key, value)
 
 
-def _single(where: str, key: str, value: object) -> Single:
+def _single(where: str, key: str, value: object) -> AttributeValue:
     if isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, ConcreteArray):
         value = value.numpy()
     if isinstance(value, np.ndarray | np.generic):
-        return Numbers.of(np.asarray(value))
+        return ArrayAttribute.of(np.asarray(value))
     what = "is traced: make it a positional argument" if isinstance(value, Array) else f"is {value!r}"
     raise TypeError(f"{where}: the attribute {key} must be a number, a string or an array known at once, but it {what}")

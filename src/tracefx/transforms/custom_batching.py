@@ -8,18 +8,25 @@ from typing import Any, TypeVar, final
 
 from typing_extensions import ParamSpec, override
 
+from tracefx.control.callables import derive, resolve_closed_over
 from tracefx.control.custom_batching import CustomVmapCall
-from tracefx.control.functions import made_from, resolved
 from tracefx.core import trees
 from tracefx.core.handler import bind, current
 from tracefx.core.primitive import MappedAxis
 from tracefx.core.trees import keystr
 from tracefx.core.values import Value
-from tracefx.interpreters.derived import Mask
+from tracefx.interpreters.jaxpr_transforms import Mask
 from tracefx.interpreters.stage import stage
 from tracefx.transforms import scans
-from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
-from tracefx.transforms.custom_functions import CustomFunction, Outputs, called, flat_function, require_pair, users
+from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
+from tracefx.transforms.custom_functions import (
+    CustomFunction,
+    Outputs,
+    call_untyped,
+    flatten_custom_function,
+    require_pair,
+    user_code_boundary,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -70,14 +77,14 @@ class custom_vmap(CustomFunction[P, R]):
         vmap_rule = self.vmap_rule
         if vmap_rule is None:
             raise AttributeError(f"{self._where}: no rule has been given; give one with {self._name}.def_vmap")
-        statics, dynamic = self._resolve(args, kwargs)
+        statics, dynamic = self._split_arguments(args, kwargs)
         values, in_tree = flatten_values(dynamic, f"{self._where}: arguments")
         outputs = Outputs(self._name)
-        what = f"the batching rule {name_of(vmap_rule)} of {self._name}"
-        function = flat_function(self, statics, in_tree, outputs)
+        what = f"the batching rule {fun_name(vmap_rule)} of {self._name}"
+        function = flatten_custom_function(self, statics, in_tree, outputs)
 
-        @made_from(vmap_rule, self, in_tree)
-        @users(self._name)
+        @derive(vmap_rule, self, in_tree)
+        @user_code_boundary(self._name)
         def rule(axis: MappedAxis, batched: Mask, operands: Sequence[Value]) -> tuple[list[Value], Mask]:
             if not outputs.known:  # the rule's output is compared with the function's
                 avals = [x.aval.without_axis(0) if b else x.aval for x, b in zip(operands, batched, strict=True)]
@@ -101,8 +108,8 @@ class custom_vmap(CustomFunction[P, R]):
                         f"begin with the axis of size {axis.size}"
                     )
                 avals.append(x.aval.without_axis(0) if flag else x.aval)
-            outputs.settle(out_tree, avals, what)
-            return resolved(outs), tuple([flag is True for flag in flags])
+            outputs.check_or_record(out_tree, avals, what)
+            return resolve_closed_over(outs), tuple([flag is True for flag in flags])
 
         outs = bind(CustomVmapCall(self._name, function, rule), *values)
         result: R = outputs.tree.unflatten(to_arrays(outs))
@@ -127,7 +134,7 @@ def sequential_vmap(f: Callable[P, R]) -> custom_vmap[P, R]:
 
         def step(examples: list[Any]) -> R:
             rest = iter(examples)
-            one: R = called(
+            one: R = call_untyped(
                 custom, tree.unflatten([next(rest) if b else x for x, b in zip(leaves, batched, strict=True)])
             )
             return one

@@ -10,10 +10,10 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import ParamSpec, override
 
-from tracefx.control.between_devices import between_devices, told
+from tracefx.control.callables import derive, resolve_closed_over
 from tracefx.control.custom_jvp import CustomJVPCall
-from tracefx.control.custom_vjp import CustomVJPCall, Forward
-from tracefx.control.functions import made_from, resolved
+from tracefx.control.custom_vjp import CustomVJPCall, ForwardResult
+from tracefx.control.custom_vjp_in_shard_map import wrap_jvp_for_shard_map, wrap_vjp_for_shard_map
 from tracefx.core import dtypes, trees
 from tracefx.core.array import ArrayLike, is_arraylike
 from tracefx.core.avals import Shape, ShapedArray
@@ -23,23 +23,23 @@ from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.primitive import Tangent, Zero
 from tracefx.core.trees import PyTree, TreeDef, keystr
 from tracefx.core.values import Value, as_value, get_aval
-from tracefx.interpreters.derived import Mask
+from tracefx.interpreters.jaxpr_transforms import Mask
 from tracefx.interpreters.stage import stage
-from tracefx.ops.basis import retyped
-from tracefx.ops.elementwise import add_tangents
-from tracefx.transforms.arguments import flatten_values, leaf_value, name_of, require_callable, to_arrays
-from tracefx.transforms.bodies import require_types
+from tracefx.ops.elementwise.elementwise import add_tangents
+from tracefx.ops.structural import convert_value
+from tracefx.transforms.arguments import flatten_values, fun_name, leaf_value, require_callable, to_arrays
+from tracefx.transforms.body_tracing import require_matching_types
 from tracefx.transforms.custom_functions import (
     CustomFunction,
     Outputs,
-    called,
-    fits,
-    flat_function,
-    key_of,
+    call_untyped,
+    flatten_custom_function,
+    hashable_key,
+    is_valid_tangent,
     require_pair,
-    users,
+    user_code_boundary,
 )
-from tracefx.transforms.differentiation import cotangent
+from tracefx.transforms.differentiation import tangent_to_array
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -113,12 +113,12 @@ def zero_from_primal(val: PyTree, symbolic_zeros: bool = False) -> Any:
     >>> zero_from_primal({"w": 2.0})
     {'w': Array(0., dtype=float32, weak_type=True)}
     """
-    return trees.map(lambda x: _shown(Zero(get_aval(x).tangent()), symbolic_zeros), val)
+    return trees.map(lambda x: _to_user_tangent(Zero(get_aval(x).tangent()), symbolic_zeros), val)
 
 
-def _shown(t: Tangent, symbolic: bool) -> object:
+def _to_user_tangent(t: Tangent, symbolic: bool) -> object:
     """A tangent as a rule gets it."""
-    return SymbolicZero(t.aval) if symbolic and isinstance(t, Zero) else cotangent(t)
+    return SymbolicZero(t.aval) if symbolic and isinstance(t, Zero) else tangent_to_array(t)
 
 
 # ------------------------------------------------------------------ custom_jvp
@@ -188,11 +188,11 @@ class custom_jvp(CustomFunction[P, R]):
                     f"{self._where}: defjvps was given {len(jvps)} rules, but it is called with {len(primals)} "
                     "arguments; give one for each, or None"
                 )
-            out = called(self, primals)
+            out = call_untyped(self, primals)
             parts = [rule(t, out, *primals) for rule, t in zip(jvps, tangents, strict=True) if rule is not None]
             if not parts:
                 return out, zero_from_primal(out)
-            return out, trees.map(_sum_of, *parts)
+            return out, trees.map(_sum_tangents, *parts)
 
         self.defjvp(jvp)
 
@@ -201,31 +201,36 @@ class custom_jvp(CustomFunction[P, R]):
         rule, symbolic = self.jvp, self.symbolic_zeros
         if rule is None:
             raise AttributeError(f"{self._where}: no rule has been given; give one with {self._name}.defjvp")
-        statics, dynamic = self._resolve(args, kwargs)
+        statics, dynamic = self._split_arguments(args, kwargs)
         values, in_tree = flatten_values(dynamic, f"{self._where}: arguments")
         outputs = Outputs(self._name)
-        what = f"the rule {name_of(rule)} of {self._name}"
+        what = f"the rule {fun_name(rule)} of {self._name}"
 
-        @made_from(rule, self, *statics.key, in_tree, symbolic)
-        @users(self._name)
+        @derive(rule, self, *statics.key, in_tree, symbolic)
+        @user_code_boundary(self._name)
         def jvp(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[list[Value], list[Tangent]]:
-            pushed = in_tree.unflatten([_shown(t, symbolic) for t in tangents])
+            pushed = in_tree.unflatten([_to_user_tangent(t, symbolic) for t in tangents])
             pair = rule(*statics.values.values(), in_tree.unflatten(to_arrays(primals)), pushed)
             out, out_tangent = require_pair(what, pair, "output, tangent of the output")
             outs = outputs.flatten(out, what)
             return outs, _out_tangents(what, outs, outputs.tree, out_tangent)
 
-        prim = CustomJVPCall(self._name, flat_function(self, statics, in_tree, outputs), told(jvp, values), symbolic)
+        prim = CustomJVPCall(
+            self._name,
+            flatten_custom_function(self, statics, in_tree, outputs),
+            wrap_jvp_for_shard_map(jvp, values),
+            symbolic,
+        )
         outs = bind(prim, *values)
         result: R = outputs.tree.unflatten(to_arrays(outs))
         return result
 
 
-def _sum_of(*tangents: Any) -> object:
-    return functools.reduce(_sum, tangents)
+def _sum_tangents(*tangents: Any) -> object:
+    return functools.reduce(_add_tangents, tangents)
 
 
-def _sum(x: Any, y: Any) -> object:
+def _add_tangents(x: Any, y: Any) -> object:
     if getattr(x, "dtype", None) == float0:
         return y
     return x if getattr(y, "dtype", None) == float0 else add_tangents(as_value(x), as_value(y))
@@ -235,20 +240,20 @@ def _out_tangents(what: str, outs: Sequence[Value], tree: TreeDef, out_tangent: 
     """The tangents that a rule gives, checked against its outputs."""
     leaves, tangent_tree = trees.flatten(out_tangent)
     trees.require_same_structure(f"{what}: the tangent of its output", tree, tangent_tree, "the output", "the tangent")
-    tangents = [_tangent(leaf, i, out_tangent, f"the tangent from {what}") for i, leaf in enumerate(leaves)]
+    tangents = [_leaf_tangent(leaf, i, out_tangent, f"the tangent from {what}") for i, leaf in enumerate(leaves)]
     expected, avals = [x.aval.tangent() for x in outs], [t.aval for t in tangents]
-    fit = [fits(a, b) for a, b in zip(avals, expected, strict=True)]
+    fit = [is_valid_tangent(a, b) for a, b in zip(avals, expected, strict=True)]
     whose = f"{what}: its output and the tangent of that"
     remedy = "A tangent has the shape and the dtype of its output, float0 where that is an integer or a boolean."
-    require_types(whose, tree, ("tangent needed", expected), ("tangent given", avals), fit, remedy)
-    return [_typed(t, aval) for t, aval in zip(resolved_tangents(tangents), expected, strict=True)]
+    require_matching_types(whose, tree, ("tangent needed", expected), ("tangent given", avals), fit, remedy)
+    return [_convert_tangent(t, aval) for t, aval in zip(resolve_tangents(tangents), expected, strict=True)]
 
 
-def resolved_tangents(tangents: Sequence[Tangent]) -> list[Tangent]:
-    return [t if isinstance(t, Zero) else resolved([t])[0] for t in tangents]
+def resolve_tangents(tangents: Sequence[Tangent]) -> list[Tangent]:
+    return [t if isinstance(t, Zero) else resolve_closed_over([t])[0] for t in tangents]
 
 
-def _tangent(leaf: object, i: int, tree: PyTree, what: str) -> Tangent:
+def _leaf_tangent(leaf: object, i: int, tree: PyTree, what: str) -> Tangent:
     if isinstance(leaf, SymbolicZero):
         return Zero(leaf.aval)
     if isinstance(leaf, np.ndarray) and leaf.dtype == float0:
@@ -256,10 +261,10 @@ def _tangent(leaf: object, i: int, tree: PyTree, what: str) -> Tangent:
     return leaf_value(leaf, i, tree, what)
 
 
-def _typed(t: Tangent, aval: ShapedArray) -> Tangent:
+def _convert_tangent(t: Tangent, aval: ShapedArray) -> Tangent:
     if isinstance(t, Zero) or aval.dtype == float0:
         return Zero(aval)
-    return t if t.aval == aval else retyped(t, aval.dtype, aval.weak_type)
+    return t if t.aval == aval else convert_value(t, aval.dtype, aval.weak_type)
 
 
 # ------------------------------------------------------------------ custom_vjp
@@ -327,35 +332,35 @@ class custom_vjp(CustomFunction[P, R]):
         fwd, bwd, symbolic = self.fwd, self.bwd, self.symbolic_zeros
         if fwd is None or bwd is None:
             raise AttributeError(f"{self._where}: no rules have been given; give them with {self._name}.defvjp")
-        statics, dynamic = self._resolve(args, kwargs)
+        statics, dynamic = self._split_arguments(args, kwargs)
         values, in_tree = flatten_values(dynamic, f"{self._where}: arguments")
         outputs = Outputs(self._name)
-        what = f"the forward rule {name_of(fwd)} of {self._name}"
+        what = f"the forward rule {fun_name(fwd)} of {self._name}"
 
-        @made_from(fwd, self, bwd, *statics.key, in_tree, symbolic)
-        @users(self._name)
-        def forward(primals: Sequence[Value], perturbed: Mask) -> Forward:
+        @derive(fwd, self, bwd, *statics.key, in_tree, symbolic)
+        @user_code_boundary(self._name)
+        def forward(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
             leaves = to_arrays(primals)
             if symbolic:
                 leaves = list(map(CustomVJPPrimal, leaves, perturbed))
-            pair = fwd(*statics.merged(in_tree.unflatten(leaves)))
+            pair = fwd(*statics.merge(in_tree.unflatten(leaves)))
             out, kept = require_pair(what, pair, "output, residuals")
             outs = outputs.flatten(out, what)
-            residuals, held = _Residuals.of(kept, f"the residuals from {what}")
-            backward = _Backward(
+            residuals, held = _ResidualTree.of(kept, f"the residuals from {what}")
+            backward = _BackwardRule(
                 self._name, bwd, symbolic, tuple(statics.values.values()), residuals, outputs.tree, in_tree,
                 tuple([p.aval.tangent() for p in primals]),
             )  # fmt: skip
 
-            @made_from(bwd, *backward.key)
-            @users(self._name)
+            @derive(bwd, *backward.key)
+            @user_code_boundary(self._name)
             def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
                 return backward.pull(residuals, cts)
 
-            return Forward(outs, held, pull)
+            return ForwardResult(outs, held, pull)
 
-        flat = flat_function(self, statics, in_tree, outputs)
-        whole = between_devices(self._name, forward, values)
+        flat = flatten_custom_function(self, statics, in_tree, outputs)
+        whole = wrap_vjp_for_shard_map(self._name, forward, values)
         prim = CustomVJPCall(self._name, flat, whole, bwd, symbolic)
         outs = bind(prim, *values)
         result: R = outputs.tree.unflatten(to_arrays(outs))
@@ -364,37 +369,37 @@ class custom_vjp(CustomFunction[P, R]):
 
 @final
 @frozen(eq=False)
-class _Residuals:
+class _ResidualTree:
     """The structure of what a forward rule keeps: `others` are its leaves that are no arrays, by their places."""
 
     tree: TreeDef
-    others: dict[int, object]
+    static_leaves: dict[int, object]
 
     @classmethod
-    def of(cls, kept: PyTree, what: str) -> tuple[_Residuals, list[Value]]:
+    def of(cls, kept: PyTree, what: str) -> tuple[_ResidualTree, list[Value]]:
         """The structure, and the arrays."""
         leaves, tree = trees.flatten(kept)
         others = {i: leaf for i, leaf in enumerate(leaves) if not isinstance(leaf, Tracer) and not is_arraylike(leaf)}
         values = [leaf_value(leaf, i, kept, what) for i, leaf in enumerate(leaves) if i not in others]
-        return cls(tree, others), resolved(values)
+        return cls(tree, others), resolve_closed_over(values)
 
-    def tree_of(self, values: Sequence[Value]) -> Any:
+    def unflatten(self, values: Sequence[Value]) -> Any:
         rest = iter(to_arrays(values))
         return self.tree.unflatten(
-            [self.others[i] if i in self.others else next(rest) for i in range(self.tree.num_leaves)]
+            [self.static_leaves[i] if i in self.static_leaves else next(rest) for i in range(self.tree.num_leaves)]
         )
 
 
 @final
 @frozen(eq=False)
-class _Backward:
+class _BackwardRule:
     """A backward rule as a function of values. `avals` are the types of the cotangents it has to give."""
 
     name: str
     bwd: Callable[..., Any]
     symbolic: bool
     statics: tuple[Any, ...]
-    residuals: _Residuals
+    residuals: _ResidualTree
     out_tree: TreeDef
     in_tree: TreeDef
     avals: tuple[ShapedArray, ...]
@@ -403,14 +408,14 @@ class _Backward:
     def key(self) -> tuple[object, ...]:
         """All that the result of `pull` depends on besides the rule and the operands."""
         residuals = self.residuals
-        others = tuple([(i, key_of(x)) for i, x in residuals.others.items()])
-        statics = tuple(map(key_of, self.statics))
+        others = tuple([(i, hashable_key(x)) for i, x in residuals.static_leaves.items()])
+        statics = tuple(map(hashable_key, self.statics))
         return self.name, self.symbolic, statics, residuals.tree, others, self.out_tree, self.in_tree, self.avals
 
     def pull(self, residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
-        ct = self.out_tree.unflatten([_shown(t, self.symbolic) for t in cts])
-        found = self.bwd(*self.statics, self.residuals.tree_of(residuals), ct)
-        what = f"the backward rule {name_of(self.bwd)} of {self.name}"
+        ct = self.out_tree.unflatten([_to_user_tangent(t, self.symbolic) for t in cts])
+        found = self.bwd(*self.statics, self.residuals.unflatten(residuals), ct)
+        what = f"the backward rule {fun_name(self.bwd)} of {self.name}"
         count = len(self.in_tree.children())
         if isinstance(found, list):
             found = tuple(found)
@@ -427,14 +432,14 @@ class _Backward:
             raise TypeError(str(error)) from None
         paths = [path for path, _ in trees.flatten_with_path(self.in_tree.unflatten(range(len(self.avals))))[0]]
         return [
-            self.cotangent(entry, aval, f"{what} at {keystr(path)}")
+            self.check_cotangent(entry, aval, f"{what} at {keystr(path)}")
             for entry, aval, path in zip(entries, self.avals, paths, strict=True)
         ]
 
-    def cotangent(self, entry: object, aval: ShapedArray, what: str) -> Tangent:
+    def check_cotangent(self, entry: object, aval: ShapedArray, what: str) -> Tangent:
         if entry is None or aval.dtype == float0:
             return Zero(aval)
-        ct = _tangent(entry, 0, entry, what)
+        ct = _leaf_tangent(entry, 0, entry, what)
         if isinstance(ct, Zero) and ct.aval.dtype == float0:
             return Zero(aval)
         numbers = dtypes.is_complex(aval.dtype) or not dtypes.is_complex(ct.aval.dtype)
@@ -443,7 +448,7 @@ class _Backward:
                 f"{what}: a cotangent must have the type of its argument:\n"
                 f"  argument  : {aval}\n  cotangent : {ct.aval}"
             )
-        return _typed(resolved_tangents([ct])[0], aval)
+        return _convert_tangent(resolve_tangents([ct])[0], aval)
 
 
 # ------------------------------------------------------------------ custom_gradient
@@ -467,23 +472,23 @@ def custom_gradient(fun: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[
 
     @functools.wraps(fun)
     def output(*args: P.args, **kwargs: P.kwargs) -> R:
-        return require_pair(f"custom_gradient of {name_of(fun)}: the function", fun(*args, **kwargs), _PARTS)[0]  # type: ignore[no-any-return]  # an R
+        return require_pair(f"custom_gradient of {fun_name(fun)}: the function", fun(*args, **kwargs), _PAIR)[0]  # type: ignore[no-any-return]  # an R
 
     def fwd(*args: Any) -> tuple[Any, trees.Partial[Any]]:
-        out, pull = require_pair(f"custom_gradient of {name_of(fun)}: the function", called(fun, args), _PARTS)
-        values, out_tree = flatten_values(out, f"the output of {name_of(fun)}")
+        out, pull = require_pair(f"custom_gradient of {fun_name(fun)}: the function", call_untyped(fun, args), _PAIR)
+        values, out_tree = flatten_values(out, f"the output of {fun_name(fun)}")
         in_tree: TreeDef | None = None
 
         def pulled(*cts: Value) -> list[Value]:
             nonlocal in_tree
             found = pull(out_tree.unflatten(to_arrays(cts)))
             found = found if isinstance(found, tuple | list) else (found,)
-            leaves, in_tree = flatten_values(tuple(found), f"the result of the backward pass of {name_of(fun)}")
+            leaves, in_tree = flatten_values(tuple(found), f"the result of the backward pass of {fun_name(fun)}")
             return leaves
 
         jaxpr, consts = stage(pulled, [x.aval.tangent() for x in values], current(), along=list(map(varies, values)))
         assert in_tree is not None
-        return out, trees.Partial(_Pulled(name_of(fun), jaxpr, in_tree), *to_arrays(consts))
+        return out, trees.Partial(_TracedPullback(fun_name(fun), jaxpr, in_tree), *to_arrays(consts))
 
     def bwd(residuals: trees.Partial[Any], ct: Any) -> Any:
         return residuals(ct)
@@ -493,12 +498,12 @@ def custom_gradient(fun: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[
     return custom
 
 
-_PARTS = "output, backward pass"
+_PAIR = "output, backward pass"
 
 
 @final
 @frozen
-class _Pulled:
+class _TracedPullback:
     """A traced backward pass, as a function of its constants and the cotangent."""
 
     name: str
@@ -529,13 +534,15 @@ def closure_convert(fun: Callable[P, R], *example_args: PyTree) -> tuple[Callabl
     3.0
     """
     require_callable("closure_convert", fun)
-    name = name_of(fun)
+    name = fun_name(fun)
     values, in_tree = flatten_values(example_args, f"closure_convert of {name}: example_args")
     out_tree: TreeDef | None = None
 
     def flat(*values: Value) -> list[Value]:
         nonlocal out_tree
-        outs, out_tree = flatten_values(called(fun, in_tree.unflatten(to_arrays(values))), f"the output of {name}")
+        outs, out_tree = flatten_values(
+            call_untyped(fun, in_tree.unflatten(to_arrays(values))), f"the output of {name}"
+        )
         return outs
 
     jaxpr, consts = stage(flat, [x.aval for x in values], current(), along=list(map(varies, values)))

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Self, TypeVar, fina
 from attrs import frozen
 from typing_extensions import ParamSpec, override
 
-from tracefx.control.functions import made_from, resolved, typed
+from tracefx.control.callables import derive, match_weak_types, resolve_closed_over
 from tracefx.core import dtypes, trees
 from tracefx.core.avals import ShapedArray
-from tracefx.core.equality import strict
+from tracefx.core.equality import strict_key
 from tracefx.core.errors import ClosedOverTracerError, EscapedTracerError
 from tracefx.core.handler import Tracer
-from tracefx.core.source import ORIGIN
+from tracefx.core.source_location import EQN_LOCATION
 from tracefx.core.trees import PyTree, TreeDef
 from tracefx.core.values import Value
-from tracefx.ops.selection import stop_gradient
-from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
-from tracefx.transforms.bodies import require_types
+from tracefx.ops.elementwise.selection import stop_gradient
+from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
+from tracefx.transforms.body_tracing import require_matching_types
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -30,12 +30,12 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 
-def users(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def user_code_boundary(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorates what calls a user's function, `name` or a rule of it."""
 
     def decorate(f: Callable[P, R]) -> Callable[P, R]:
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            token = ORIGIN.set(None)  # a rule may be what calls the function
+            token = EQN_LOCATION.set(None)  # a rule may be what calls the function
             try:
                 return f(*args, **kwargs)
             except ClosedOverTracerError:
@@ -48,34 +48,34 @@ def users(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                     f"{error}"
                 ) from error
             finally:
-                ORIGIN.reset(token)
+                EQN_LOCATION.reset(token)
 
         return run
 
     return decorate
 
 
-def key_of(x: object) -> Hashable:
+def hashable_key(x: object) -> Hashable:
     """What tells an object that a rule holds from others: its content, or itself if it can't be hashed."""
     try:
         hash(x)
     except TypeError:
         return id(x)
-    return strict(x)
+    return strict_key(x)
 
 
 @final
 @frozen(eq=False)
-class Statics:
+class NondiffArguments:
     """Those arguments of a call, by position, that go to the user's functions as they are."""
 
     values: dict[int, Any]
 
     @property
     def key(self) -> tuple[object, ...]:
-        return tuple([(i, key_of(x)) for i, x in self.values.items()])
+        return tuple([(i, hashable_key(x)) for i, x in self.values.items()])
 
-    def merged(self, dynamic: Sequence[Any]) -> list[Any]:
+    def merge(self, dynamic: Sequence[Any]) -> list[Any]:
         """All arguments in their places."""
         rest: Iterator[Any] = iter(dynamic)
         count = len(self.values) + len(dynamic)
@@ -98,15 +98,15 @@ class CustomFunction(Generic[P, R]):
         require_callable(self.title, fun)
         functools.update_wrapper(self, fun)
         self.fun = fun
-        self._name = name_of(fun)
+        self._name = fun_name(fun)
         self._where = f"{self.title} of {self._name}"
         try:
             self._signature: inspect.Signature | None = inspect.signature(fun)
         except (TypeError, ValueError):
             self._signature = None
-        self.nondiff_argnums = self._places(nondiff_argnums, nondiff_argnames)
+        self.nondiff_argnums = self._nondiff_positions(nondiff_argnums, nondiff_argnames)
 
-    def _places(self, numbers: int | Sequence[int], names: str | Sequence[str]) -> tuple[int, ...]:
+    def _nondiff_positions(self, numbers: int | Sequence[int], names: str | Sequence[str]) -> tuple[int, ...]:
         numbers = (numbers,) if isinstance(numbers, int) else tuple(numbers)
         names = (names,) if isinstance(names, str) else tuple(names)
         parameters = [] if self._signature is None else list(self._signature.parameters.values())
@@ -128,7 +128,9 @@ class CustomFunction(Generic[P, R]):
         places = {n % len(positional) if n < 0 else n for n in numbers}
         return tuple(sorted(places | {positional.index(name) for name in names}))
 
-    def _resolve(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Statics, tuple[Any, ...]]:
+    def _split_arguments(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[NondiffArguments, tuple[Any, ...]]:
         """The arguments by position, defaults included: those that are passed on as they are, and the others."""
         if self._signature is None:
             if kwargs:
@@ -146,8 +148,8 @@ class CustomFunction(Generic[P, R]):
                     "position; make them positional, or give them to the function with functools.partial"
                 )
             args = bound.args
-        statics = {i: _constant(args[i]) for i in self.nondiff_argnums if i < len(args)}
-        return Statics(statics), tuple([x for i, x in enumerate(args) if i not in statics])
+        statics = {i: _stop_gradients(args[i]) for i in self.nondiff_argnums if i < len(args)}
+        return NondiffArguments(statics), tuple([x for i, x in enumerate(args) if i not in statics])
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         raise NotImplementedError
@@ -173,7 +175,7 @@ class CustomFunction(Generic[P, R]):
         return f"<{self.title} {self.fun!r}>"
 
 
-def _constant(x: PyTree) -> Any:
+def _stop_gradients(x: PyTree) -> Any:
     return trees.map(lambda leaf: stop_gradient(leaf) if isinstance(leaf, Tracer) else leaf, x)
 
 
@@ -209,11 +211,11 @@ class Outputs:
     def flatten(self, out: PyTree, what: str) -> list[Value]:
         """The leaves of what `what` gave, which has the structure and the types of what was given before."""
         values, tree = flatten_values(out, what)
-        values = resolved(values)
-        self.settle(tree, [x.aval for x in values], what)
-        return typed(values, self._avals)
+        values = resolve_closed_over(values)
+        self.check_or_record(tree, [x.aval for x in values], what)
+        return match_weak_types(values, self._avals)
 
-    def settle(self, tree: TreeDef, avals: list[ShapedArray], what: str) -> None:
+    def check_or_record(self, tree: TreeDef, avals: list[ShapedArray], what: str) -> None:
         """Note, or compare with what has been noted, the structure and the types of what `what` gave."""
         if self._tree is None:
             self._tree, self._avals, self._what = tree, avals, what
@@ -222,10 +224,10 @@ class Outputs:
         trees.require_same_structure(whose, self._tree, tree, self._what, what)
         fits = [(a.shape, a.dtype) == (b.shape, b.dtype) for a, b in zip(avals, self._avals, strict=True)]
         remedy = "The rule has to compute what the function does."
-        require_types(whose, tree, (self._what, self._avals), (what, avals), fits, remedy)
+        require_matching_types(whose, tree, (self._what, self._avals), (what, avals), fits, remedy)
 
 
-def fits(aval: ShapedArray, expected: ShapedArray) -> bool:
+def is_valid_tangent(aval: ShapedArray, expected: ShapedArray) -> bool:
     """Whether a value of the type `aval`, if need be of a Python number, can be a tangent of the type `expected`."""
     if aval.shape != expected.shape:
         return False
@@ -235,21 +237,21 @@ def fits(aval: ShapedArray, expected: ShapedArray) -> bool:
     return aval.weak_type and dtypes.is_inexact(expected.dtype) and not complexes
 
 
-def flat_function(
-    custom: CustomFunction[..., Any], statics: Statics, in_tree: TreeDef, outputs: Outputs
+def flatten_custom_function(
+    custom: CustomFunction[..., Any], statics: NondiffArguments, in_tree: TreeDef, outputs: Outputs
 ) -> Callable[..., list[Value]]:
     """The function as one of values."""
 
-    name = name_of(custom.fun)
+    name = fun_name(custom.fun)
 
-    @made_from(custom.fun, *statics.key, in_tree)
-    @users(name)
+    @derive(custom.fun, *statics.key, in_tree)
+    @user_code_boundary(name)
     def flat(*values: Value) -> list[Value]:
-        out = custom.fun(*statics.merged(in_tree.unflatten(to_arrays(values))))
+        out = custom.fun(*statics.merge(in_tree.unflatten(to_arrays(values))))
         return outputs.flatten(out, f"the output of {name}")
 
     return flat
 
 
-def called(f: Callable[..., Any], args: Sequence[Any]) -> Any:
+def call_untyped(f: Callable[..., Any], args: Sequence[Any]) -> Any:
     return f(*args)

@@ -11,16 +11,16 @@ import numpy as np
 from tracefx.core import trees
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import BACKEND, DEFAULT_DEVICES, Device, is_device
+from tracefx.core.backend import BACKEND, DEFAULT_DEVICE_SCOPES, Device, is_device
 from tracefx.core.dtypes import NDArray, is_key
 from tracefx.core.handler import Tracer, as_array
 from tracefx.core.meshes import PartitionSpec
-from tracefx.core.sharded import ShardedArray
-from tracefx.core.shardings import Sharding, alone_on, as_sharding, require_cut
+from tracefx.core.sharded_array import ShardedArray
+from tracefx.core.shardings import Sharding, as_sharding, require_shardable, single_device_sharding
 from tracefx.core.trees import PyTree
 from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.transforms.arguments import LEAF_TYPES, to_inputs
-from tracefx.transforms.shardings import cut_apart, placed
+from tracefx.transforms.shardings import put_with_sharding, shard_host_array
 
 T = TypeVar("T")
 
@@ -125,7 +125,7 @@ def default_device(device: Device | str | None) -> Iterator[None]:
     ...     device_put(1.0).device == devices("cpu")[0]
     True
     """
-    with DEFAULT_DEVICES.setting(_device(device)):
+    with DEFAULT_DEVICE_SCOPES.override(_device(device)):
         yield
 
 
@@ -167,19 +167,19 @@ def device_put(x: PyTree, device: PyTree = None) -> Any:
     >>> device_put(np.arange(3, dtype=np.int32))
     Array([0, 1, 2], dtype=int32)
     """
-    leaves, tree = trees.flatten_leaves(x, LEAF_TYPES)
+    leaves, tree = trees.flatten_with_known_types(x, LEAF_TYPES)
     values, avals = to_inputs(leaves, x, "device_put: x")
     where = trees.broadcast_prefix(device, tree, none_is_leaf=True, what="device_put: device", of="x")
-    return tree.unflatten([_put(v, aval, to) for v, aval, to in zip(values, avals, where, strict=True)])
+    return tree.unflatten([_put_leaf(v, aval, to) for v, aval, to in zip(values, avals, where, strict=True)])
 
 
-def _put(given: Value | NDArray, aval: ShapedArray, to: object) -> Array:
+def _put_leaf(given: Value | NDArray, aval: ShapedArray, to: object) -> Array:
     if isinstance(to, Sharding | PartitionSpec):
         sharding = as_sharding(to, "device_put")
         if type(given) is np.ndarray:
-            require_cut(aval, sharding, "device_put: the array")
-            return cut_apart(given, aval, sharding, copied=given.flags.writeable or given.base is not None)
-        return placed(as_array(as_value(given)), sharding, "device_put: the array")
+            require_shardable(aval, sharding, "device_put: the array")
+            return shard_host_array(given, aval, sharding, copied=given.flags.writeable or given.base is not None)
+        return put_with_sharding(as_array(as_value(given)), sharding, "device_put: the array")
     x = as_array(as_value(given))
     if to is not None and not is_device(to):
         raise TypeError(
@@ -191,8 +191,8 @@ def _put(given: Value | NDArray, aval: ShapedArray, to: object) -> Array:
     backend = BACKEND.value
     default = backend.default_device
     device = default if to is None else to
-    if device is not default or not backend.is_on_host:
-        found = placed(x, alone_on(device), "device_put: the array")
+    if device is not default or not backend.default_device_is_host:
+        found = put_with_sharding(x, single_device_sharding(device), "device_put: the array")
         assert isinstance(found, ShardedArray)
         if found is x and not x.committed:
             return ShardedArray(x.aval, found.buffer, found.placed)

@@ -13,35 +13,35 @@ from tracefx.core import dtypes, trees
 from tracefx.core.array import ArrayLike, is_arraylike
 from tracefx.core.avals import NOWHERE, ShapedArray, show_avals
 from tracefx.core.dtypes import NDArray, float0
-from tracefx.core.effects import NamedAxis
+from tracefx.core.effects import NamedAxisEffect
 from tracefx.core.errors import CotangentError
 from tracefx.core.handler import Handler, Tracer, as_array, current, varies
-from tracefx.core.primitive import Linear, Tangent, Zero
+from tracefx.core.primitive import Tangent, UndefinedPrimal, Zero
 from tracefx.core.trees import PyTree, TreeDef
 from tracefx.core.values import Value, as_value
 from tracefx.interpreters.jvp import JVP, JVPTracer
 from tracefx.interpreters.stage import Stage, stage
-from tracefx.interpreters.transpose import backward
-from tracefx.ops.basis import instantiate, retyped
+from tracefx.interpreters.transpose import backward_pass
+from tracefx.ops.structural import convert_value, instantiate
 from tracefx.transforms.arguments import (
     AnyFunction,
     flatten_values,
+    fun_name,
     leaf_value,
-    name_of,
     require_callable,
     to_arrays,
 )
 from tracefx.transforms.linearization import (
-    NOT_SHARED,
+    ALL_REDUCED,
     Linearization,
     LinearMap,
-    Sharing,
+    UnreducedCotangents,
     jvp_values,
     linearize_values,
 )
-from tracefx.transforms.pipelines import Directional, HandlerTransform, No, Yes, check_flag
-from tracefx.transforms.shapes import flatten_avals
-from tracefx.transforms.transformed import made_by
+from tracefx.transforms.shape_dtype_struct import flatten_avals
+from tracefx.transforms.transform import Directional, HandlerTransform, No, Yes, validate_flag
+from tracefx.transforms.transformed_function import wrap_transformed
 
 Ts = TypeVarTuple("Ts")
 P = ParamSpec("P")
@@ -79,12 +79,12 @@ def jvp(
     checked = [_tangent("jvp", p.aval, t) for p, t in zip(flat, flat_tangents, strict=True)]
 
     def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
-        return call_for_values(fun, has_aux, treedef.unflatten(to_arrays(values)), {})
+        return call_and_flatten(fun, has_aux, treedef.unflatten(to_arrays(values)), {})
 
     outs, out_tangents, (out_tree, aux), handler = jvp_values(called, flat, checked)
     primals_out = out_tree.unflatten(to_arrays(outs))
-    tangents_out = out_tree.unflatten([cotangent(t) for t in out_tangents])
-    return (primals_out, tangents_out, primals_of(aux, handler)) if has_aux else (primals_out, tangents_out)
+    tangents_out = out_tree.unflatten([tangent_to_array(t) for t in out_tangents])
+    return (primals_out, tangents_out, strip_tangents(aux, handler)) if has_aux else (primals_out, tangents_out)
 
 
 @final
@@ -98,7 +98,7 @@ class Jvp(HandlerTransform[Directional[H]]):
     """
 
     title: ClassVar[str] = "jvp"
-    has_aux: bool = field(default=False, validator=check_flag)
+    has_aux: bool = field(default=False, validator=validate_flag)
 
     @overload
     def __init__(self: Jvp[No], has_aux: No = False) -> None: ...
@@ -116,7 +116,7 @@ class Jvp(HandlerTransform[Directional[H]]):
         require_callable("jvp", fun)
         has_aux: Any = self.has_aux
 
-        @made_by(self, fun)
+        @wrap_transformed(self, fun)
         def pushed(primals: Any, tangents: Sequence[Any]) -> tuple[Any, ...]:
             return jvp(fun, primals, tangents, has_aux)
 
@@ -177,19 +177,19 @@ class LinearFunction(LinearMap):
 
     @classmethod
     def of(cls, linear: LinearMap, in_tree: TreeDef, out_tree: TreeDef) -> Self:
-        types = linear.in_avals, linear.out_avals, linear.sharing
-        return cls(linear.jaxpr, linear.consts, linear.moving, linear.moved, *types, in_tree, out_tree)
+        types = linear.in_avals, linear.out_avals, linear.unreduced
+        return cls(linear.jaxpr, linear.consts, linear.active_inputs, linear.active_outputs, *types, in_tree, out_tree)
 
     @classmethod
-    def node(cls, kept: tuple[Any, ...], consts: Sequence[Any]) -> Self:
+    def tree_unflatten(cls, kept: tuple[Any, ...], consts: Sequence[Any]) -> Self:
         """From what `flattened` gave, with other numbers, or with anything at all that stands for them."""
         jaxpr, *rest = kept
         return cls(jaxpr, tuple([as_value(c) if is_arraylike(c) else c for c in consts]), *rest)
 
-    def flattened(self) -> tuple[tuple[Value, ...], tuple[object, ...]]:
+    def tree_flatten(self) -> tuple[tuple[Value, ...], tuple[object, ...]]:
         """The numbers, and all else."""
-        types = self.in_avals, self.out_avals, self.sharing
-        return self.consts, (self.jaxpr, self.moving, self.moved, *types, self.in_tree, self.out_tree)
+        types = self.in_avals, self.out_avals, self.unreduced
+        return self.consts, (self.jaxpr, self.active_inputs, self.active_outputs, *types, self.in_tree, self.out_tree)
 
 
 @final
@@ -202,7 +202,7 @@ class Pushforward(LinearFunction):
         flat, tree = flatten_tangents(tangents, "the linear map: tangents")
         trees.require_same_structure("the linear map: tangents", self.in_tree, tree, "the primals", "the tangents")
         checked = [_tangent("the linear map", a, t) for a, t in zip(self.in_avals, flat, strict=True)]
-        return self.out_tree.unflatten([cotangent(t) for t in self.push(checked)])
+        return self.out_tree.unflatten([tangent_to_array(t) for t in self.push(checked)])
 
 
 @final
@@ -219,12 +219,12 @@ class Pullback(LinearFunction):
         except TypeError as error:
             raise CotangentError(str(error)) from None
         checked = [_cotangent(a, t) for a, t in zip(self.out_avals, flat, strict=True)]
-        self.sharing.require("the vjp function", checked)
-        return self.in_tree.unflatten([cotangent(ct) for ct in self.pull(checked)])
+        self.unreduced.require("the vjp function", checked)
+        return self.in_tree.unflatten([tangent_to_array(ct) for ct in self.pull(checked)])
 
 
 @final
-class Transposed(LinearFunction):
+class TransposedFunction(LinearFunction):
     """The transpose of a linear function, which `linear_transpose` returns. The jaxpr is that of the function."""
 
     __slots__ = ()
@@ -233,16 +233,16 @@ class Transposed(LinearFunction):
         what = "the transposed function"
         flat, tree = flatten_tangents(cotangents, f"{what}: cotangents")
         trees.require_same_structure(what, self.out_tree, tree, "the outputs", "the cotangents")
-        checked = [_matching(what, a, t) for a, t in zip(self.out_avals, flat, strict=True)]
-        self.sharing.require(what, checked)
-        operands = [Linear(a) for a in self.in_avals]
-        cts = self.sharing.whole(backward(self.jaxpr, self.consts, operands, self.sharing.shares(checked)))
-        return self.in_tree.unflatten([cotangent(ct) for ct in cts if ct is not None])
+        checked = [_check_tangent(what, a, t) for a, t in zip(self.out_avals, flat, strict=True)]
+        self.unreduced.require(what, checked)
+        operands = [UndefinedPrimal(a) for a in self.in_avals]
+        cts = self.unreduced.reduce(backward_pass(self.jaxpr, self.consts, operands, self.unreduced.split(checked)))
+        return self.in_tree.unflatten([tangent_to_array(ct) for ct in cts if ct is not None])
 
 
-trees.register_pytree_node(Pushforward, LinearFunction.flattened, Pushforward.node)
-trees.register_pytree_node(Pullback, LinearFunction.flattened, Pullback.node)
-trees.register_pytree_node(Transposed, LinearFunction.flattened, Transposed.node)
+trees.register_pytree_node(Pushforward, LinearFunction.tree_flatten, Pushforward.tree_unflatten)
+trees.register_pytree_node(Pullback, LinearFunction.tree_flatten, Pullback.tree_unflatten)
+trees.register_pytree_node(TransposedFunction, LinearFunction.tree_flatten, TransposedFunction.tree_unflatten)
 
 
 def linear_transpose(fun: Callable[P, R], *primals: PyTree) -> Callable[[R | ArrayLike], tuple[Any, ...]]:
@@ -258,12 +258,12 @@ def linear_transpose(fun: Callable[P, R], *primals: PyTree) -> Callable[[R | Arr
     require_callable("linear_transpose", fun)
     avals, in_tree = flatten_avals(tuple(primals), "linear_transpose: primals")
     out_tree: TreeDef | None = None
-    sharing = NOT_SHARED
+    sharing = ALL_REDUCED
     along = [varies(x) if isinstance(x, Tracer) else NOWHERE for x in trees.leaves(tuple(primals))]
 
     def called(*values: Value) -> list[Value]:
         nonlocal out_tree
-        outs, (out_tree, _) = call_for_values(fun, False, in_tree.unflatten(to_arrays(values)), {})
+        outs, (out_tree, _) = call_and_flatten(fun, False, in_tree.unflatten(to_arrays(values)), {})
         return outs
 
     def recorded(*values: Value) -> list[Value]:
@@ -272,9 +272,9 @@ def linear_transpose(fun: Callable[P, R], *primals: PyTree) -> Callable[[R | Arr
         recording = current()
         if isinstance(recording, Stage) and recording.checked:
             names = frozenset(
-                [str(e.name) for eqn in recording.eqns for e in eqn.prim.effects if isinstance(e, NamedAxis)]
+                [str(e.name) for eqn in recording.eqns for e in eqn.prim.effects if isinstance(e, NamedAxisEffect)]
             )
-            sharing = Sharing.of(recording, names, values, outs)
+            sharing = UnreducedCotangents.of(recording, names, values, outs)
         return outs
 
     jaxpr, consts = stage(recorded, avals, current(), along=along)
@@ -286,13 +286,15 @@ def linear_transpose(fun: Callable[P, R], *primals: PyTree) -> Callable[[R | Arr
             f"integers: this one takes ({show_avals(avals)}) and gives ({show_avals(jaxpr.out_avals)})"
         )
     ins, outs = (True,) * len(avals), (True,) * len(jaxpr.outs)
-    return Transposed(jaxpr, tuple(consts), ins, outs, tuple(avals), jaxpr.out_avals, sharing, in_tree, out_tree)
+    return TransposedFunction(
+        jaxpr, tuple(consts), ins, outs, tuple(avals), jaxpr.out_avals, sharing, in_tree, out_tree
+    )
 
 
 # ------------------------------------------------------------------ calling the function
 
 
-def call_for_values(
+def call_and_flatten(
     fun: AnyFunction, has_aux: bool, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[list[Value], tuple[TreeDef, Any]]:
     """Call a user's function: its outputs as values, their structure, and the auxiliary output if there is one."""
@@ -301,26 +303,26 @@ def call_for_values(
     if has_aux:
         if not isinstance(out, tuple) or len(out) != 2:
             raise TypeError(
-                f"{name_of(fun)}: with has_aux=True the function must give a pair (output, aux), got {out!r}"
+                f"{fun_name(fun)}: with has_aux=True the function must give a pair (output, aux), got {out!r}"
             )
         out, aux = out
-    values, tree = flatten_values(out, f"the output of {name_of(fun)}")
+    values, tree = flatten_values(out, f"the output of {fun_name(fun)}")
     return values, (tree, aux)
 
 
 def _linearize(
     fun: AnyFunction, primals: Sequence[Any], has_aux: bool, transform: str
 ) -> tuple[Linearization, TreeDef, TreeDef, Any]:
-    flat, in_tree = flatten_values(tuple(primals), f"{transform} of {name_of(fun)}: primals")
+    flat, in_tree = flatten_values(tuple(primals), f"{transform} of {fun_name(fun)}: primals")
 
     def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
-        return call_for_values(fun, has_aux, in_tree.unflatten(to_arrays(values)), {})
+        return call_and_flatten(fun, has_aux, in_tree.unflatten(to_arrays(values)), {})
 
     linear, (out_tree, aux), handler = linearize_values(called, flat)
-    return linear, in_tree, out_tree, primals_of(aux, handler)
+    return linear, in_tree, out_tree, strip_tangents(aux, handler)
 
 
-def primals_of(aux: PyTree, handler: JVP) -> Any:
+def strip_tangents(aux: PyTree, handler: JVP) -> Any:
     """An auxiliary output, in which values on their way through differentiation have become their primals."""
 
     def primal(x: object) -> object:
@@ -345,7 +347,7 @@ def flatten_tangents(tree: PyTree, what: str) -> tuple[list[Tangent], TreeDef]:
 
 
 def _tangent(what: str, primal: ShapedArray, tangent: Tangent) -> Tangent:
-    return _matching(what, primal.tangent(), tangent)
+    return _check_tangent(what, primal.tangent(), tangent)
 
 
 def _cotangent(primal: ShapedArray, given: Tangent) -> Tangent:
@@ -354,12 +356,12 @@ def _cotangent(primal: ShapedArray, given: Tangent) -> Tangent:
     if expected.dtype == float0 and given.aval.shape == expected.shape:
         return Zero(expected)
     try:
-        return _matching("the vjp function", expected, given)
+        return _check_tangent("the vjp function", expected, given)
     except TypeError as error:
         raise CotangentError(str(error)) from None
 
 
-def _matching(what: str, expected: ShapedArray, tangent: Tangent) -> Tangent:
+def _check_tangent(what: str, expected: ShapedArray, tangent: Tangent) -> Tangent:
     """The tangent, which must have the type `expected` but for weak typing."""
     aval = tangent.aval
     fits = aval.dtype == expected.dtype or (aval.weak_type and _promotes(aval.dtype, expected.dtype))
@@ -370,7 +372,7 @@ def _matching(what: str, expected: ShapedArray, tangent: Tangent) -> Tangent:
         )
     if isinstance(tangent, Zero) or expected.dtype == float0:
         return Zero(expected)
-    return retyped(tangent, expected.dtype, expected.weak_type)
+    return convert_value(tangent, expected.dtype, expected.weak_type)
 
 
 def _promotes(number: dtypes.DType, dtype: dtypes.DType) -> bool:
@@ -378,7 +380,7 @@ def _promotes(number: dtypes.DType, dtype: dtypes.DType) -> bool:
     return dtypes.is_complex(dtype) or (dtypes.is_float(dtype) and not dtypes.is_complex(number))
 
 
-def cotangent(ct: Tangent) -> object:
+def tangent_to_array(ct: Tangent) -> object:
     """A tangent as users get it: zeros are arrays of zeros, those of type float0 NumPy's."""
     if isinstance(ct, Zero) and ct.aval.dtype == float0:
         zeros: NDArray = np.zeros(ct.aval.shape, float0)
@@ -394,7 +396,7 @@ def check_differentiable(
 ) -> None:
     if dtypes.is_float(dtype) and not holomorphic:
         return
-    where = f"{transform} of {name_of(fun)}"
+    where = f"{transform} of {fun_name(fun)}"
     if holomorphic and not dtypes.is_complex(dtype):
         raise TypeError(f"{where}: with holomorphic=True arguments must be complex, got {dtypes.short_name(dtype)}")
     if not dtypes.is_inexact(dtype) and not allow_int:
@@ -404,15 +406,15 @@ def check_differentiable(
         )
 
 
-def scalar_output(fun: AnyFunction, outs: Sequence[Value], tree: TreeDef, holomorphic: bool) -> Value:
+def require_scalar_output(fun: AnyFunction, outs: Sequence[Value], tree: TreeDef, holomorphic: bool) -> Value:
     if len(outs) != 1 or tree != trees.leaf():
         raise TypeError(
-            f"grad of {name_of(fun)}: the function must give one scalar, got {tree}; use vjp for other outputs"
+            f"grad of {fun_name(fun)}: the function must give one scalar, got {tree}; use vjp for other outputs"
         )
     (out,) = outs
     if out.aval.shape:
         raise TypeError(
-            f"grad of {name_of(fun)}: the function must give a scalar, got {out.aval}; sum it, or use vjp or jacrev"
+            f"grad of {fun_name(fun)}: the function must give a scalar, got {out.aval}; sum it, or use vjp or jacrev"
         )
     check_output("grad", fun, out.aval, holomorphic)
     return out
@@ -421,7 +423,7 @@ def scalar_output(fun: AnyFunction, outs: Sequence[Value], tree: TreeDef, holomo
 def check_output(transform: str, fun: AnyFunction, aval: ShapedArray, holomorphic: bool) -> None:
     if dtypes.is_float(aval.dtype) and not holomorphic:
         return
-    where = f"{transform} of {name_of(fun)}"
+    where = f"{transform} of {fun_name(fun)}"
     if holomorphic and not dtypes.is_complex(aval.dtype):
         raise TypeError(f"{where}: with holomorphic=True the output must be complex, got {aval}")
     if not holomorphic:

@@ -21,16 +21,16 @@ from tracefx.core import trees
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import DEFAULT_DEVICE, Buffer
-from tracefx.core.bounds import keep
+from tracefx.core.bounded_cache import insert_bounded
 from tracefx.core.handler import CURRENT, ROOT, handling
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.kernels import QUIET, again
+from tracefx.core.kernel_context import KERNEL_CONTEXT, retry_reentrant
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.settings import DISABLE_JIT, X64
-from tracefx.core.source import ORIGIN, SCOPE
+from tracefx.core.source_location import EQN_LOCATION, NAMED_SCOPES
 from tracefx.core.values import ConcreteArray, Value, from_numpy
 from tracefx.interpreters.stage import stage
-from tracefx.transforms.arguments import name_of, to_arrays
+from tracefx.transforms.arguments import fun_name, to_arrays
 from tracefx.transforms.tracing import Trace, trace
 
 P = ParamSpec("P")
@@ -85,7 +85,7 @@ def traced(f: Callable[..., Any], kinds: tuple[Kind, ...], options: dict[str, An
     """The program of `f` for arguments of these kinds."""
     avals = _arrays(kinds)
     with handling(ROOT):  # the numbers are evaluated there, whoever is on the way
-        return trace(_on_arrays(f, kinds, options), trees.structure((avals, {})), avals, None, name_of(f))
+        return trace(_on_arrays(f, kinds, options), trees.structure((avals, {})), avals, None, fun_name(f))
 
 
 def staged(
@@ -104,17 +104,17 @@ def staged(
         if isinstance(out, Array):
             return [out]
         if not isinstance(out, list | tuple) or not all(isinstance(x, Array) for x in out):
-            raise TypeError(f"{name_of(f)} gives neither an array nor a sequence of some, but {out!r}")
+            raise TypeError(f"{fun_name(f)} gives neither an array nor a sequence of some, but {out!r}")
         together = getattr(type(out), "_make", type(out))
         return list(out)
 
-    token, scopes = ORIGIN.set(None), SCOPE.set(())
+    token, scopes = EQN_LOCATION.set(None), NAMED_SCOPES.set(())
     try:
         with handling(ROOT):
-            jaxpr, consts = stage(flat, _arrays(kinds), ROOT, None, name_of(f))
+            jaxpr, consts = stage(flat, _arrays(kinds), ROOT, None, fun_name(f))
     finally:
-        ORIGIN.reset(token)
-        SCOPE.reset(scopes)
+        EQN_LOCATION.reset(token)
+        NAMED_SCOPES.reset(scopes)
     return jaxpr.closed(), consts, together
 
 
@@ -168,7 +168,7 @@ class Plans(Generic[R]):
         if known is None:
             return None
         if known is _NEW and self._patient:
-            keep(self._found, key, _MET, _KINDS)
+            insert_bounded(self._found, key, _MET, _KINDS)
             return None
         count, kinds = 0, []
         for a in args:
@@ -182,7 +182,7 @@ class Plans(Generic[R]):
             else:
                 kinds.append(a)
         found = self._plan(*kinds, **kwargs)
-        if keep(self._found, key, found, _KINDS) is _MET:
+        if insert_bounded(self._found, key, found, _KINDS) is _MET:
             self._found[key] = found
         return found
 
@@ -254,7 +254,7 @@ def evaluated_by_kernels(f: Callable[P, R], plans: Plans[Kerneled]) -> Callable[
     plain, concrete, arrays, is_fixed = _PLAIN, ConcreteArray, plans.arrays, _is_fixed
     number_of: Mapping[type, Number] = plans.numbers
     current, x64, get = CURRENT.get, X64.innermost, plans.get
-    quiet, once_more, array, to_array = QUIET, again, np.ndarray, np.asarray
+    quiet, once_more, array, to_array = KERNEL_CONTEXT, retry_reentrant, np.ndarray, np.asarray
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         if not current().evaluates:

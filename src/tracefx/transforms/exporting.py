@@ -10,39 +10,39 @@ from attrs import evolve, field, frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.control.call import Call
-from tracefx.control.checkpoint import Checkpoint
-from tracefx.control.functions import typed
-from tracefx.control.ruled import RuledProgram
+from tracefx.control.callables import match_weak_types
+from tracefx.control.checkpoint import CheckpointPrimitive
+from tracefx.control.custom_rules import CustomRuleProgram
 from tracefx.control.vocabulary import VOCABULARY, vocabulary
 from tracefx.core import dtypes, trees
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.backend import BACKEND, Device
-from tracefx.core.effects import OverMesh, Sowing
+from tracefx.core.byte_format import ByteReader, decode_envelope, encode_envelope, put_bytes, put_string, put_uint
+from tracefx.core.effects import MeshEffect, SowEffect
 from tracefx.core.errors import ParseError
 from tracefx.core.handler import Tracer, bind
-from tracefx.core.jaxpr import CarriesJaxprs, ClosedJaxpr, Eqn, Jaxpr
+from tracefx.core.jaxpr import ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.meshes import MESH
 from tracefx.core.primitive import Primitive
 from tracefx.core.serialization import deserialize, put_tree, read_tree, serialize
-from tracefx.core.sharded import ShardedArray
-from tracefx.core.shardings import NamedSharding, Wishes
+from tracefx.core.sharded_array import ShardedArray
+from tracefx.core.shardings import NamedSharding, RequestedShardings
 from tracefx.core.tree_structures import describe
 from tracefx.core.trees import TreeDef, keystr, require_same_structure
 from tracefx.core.values import Value
-from tracefx.core.wire import Reader, put_bytes, put_string, put_uint, sealed, unsealed
 from tracefx.transforms.arguments import flatten_values, to_arrays
-from tracefx.transforms.jax_exports import jax_exported
+from tracefx.transforms.device_remapping import add_sharding_constraints, boundary_shardings, devices_of, remap_devices
+from tracefx.transforms.jax_export_format import encode_jax_export
 from tracefx.transforms.jit import BoundJitted, Jitted
-from tracefx.transforms.relocating import devices_of, laid, lies, relocated
-from tracefx.transforms.stages import PLATFORMS, require_platforms
+from tracefx.transforms.stages import LOWERING_PLATFORMS, require_platforms
 from tracefx.transforms.tracing import Trace
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-MAGIC: Final = b"tracefx exported"
-VERSION: Final = 1
+EXPORT_MAGIC: Final = b"tracefx exported"
+EXPORT_VERSION: Final = 1
 _WHAT: Final = "an exported function"
 
 
@@ -91,12 +91,12 @@ class Exported(Generic[P, R]):
     @property
     def in_shardings(self) -> tuple[NamedSharding | None, ...]:
         """How the leaves of the arguments are to lie, on a mesh of as many devices; None where nothing was said."""
-        return lies(self._trace.jaxpr)[0][len(self._trace.consts) :]
+        return boundary_shardings(self._trace.jaxpr)[0][len(self._trace.consts) :]
 
     @property
     def out_shardings(self) -> tuple[NamedSharding | None, ...]:
         """How those of the result lie."""
-        return lies(self._trace.jaxpr)[1]
+        return boundary_shardings(self._trace.jaxpr)[1]
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """The function, called, under whatever transformation. It is compiled for this machine, once.
@@ -110,7 +110,7 @@ class Exported(Generic[P, R]):
         what = f"{self.fun_name}, which was exported: arguments"
         values, in_tree = flatten_values((args, kwargs), what)
         require_same_structure(what, self.in_tree, in_tree, "what was exported", "the call")
-        given = [_fitting(x, aval) for x, aval in zip(values, self.in_avals, strict=True)]
+        given = [_convert_literal(x, aval) for x, aval in zip(values, self.in_avals, strict=True)]
         for i, (x, aval) in enumerate(zip(given, self.in_avals, strict=True)):
             if (x.aval.shape, x.aval.dtype) != (aval.shape, aval.dtype):
                 path, _ = trees.flatten_with_path((args, kwargs))[0][i]
@@ -119,11 +119,11 @@ class Exported(Generic[P, R]):
                     f"{self.fun_name} was exported for {which} of type {aval!r}, but called with {x.aval!r}"
                 )
         trace = self._trace
-        program = self._on(self._called_on(given))
-        outs = bind(Call(self.fun_name, program), *trace.consts, *typed(given, self.in_avals))
+        program = self._jaxpr_on(self._devices_for_call(given))
+        outs = bind(Call(self.fun_name, program), *trace.consts, *match_weak_types(given, self.in_avals))
         return cast(R, self.out_tree.unflatten(to_arrays(outs)))
 
-    def _called_on(self, given: Sequence[Value]) -> tuple[Device, ...]:
+    def _devices_for_call(self, given: Sequence[Value]) -> tuple[Device, ...]:
         """The devices that a call is to run on."""
         mine = devices_of(self._trace.jaxpr)
         if not mine:
@@ -138,13 +138,13 @@ class Exported(Generic[P, R]):
             )
         return where
 
-    def _on(self, devices: tuple[Device, ...]) -> Jaxpr:
+    def _jaxpr_on(self, devices: tuple[Device, ...]) -> Jaxpr:
         """The program on these devices."""
         jaxpr = self._trace.jaxpr
         mine = devices_of(jaxpr)
         if devices == mine:
             return jaxpr
-        return jaxpr.memo.get(("on", devices), lambda: relocated(jaxpr, dict(zip(mine, devices, strict=True))))
+        return jaxpr.memo.get(("on", devices), lambda: remap_devices(jaxpr, dict(zip(mine, devices, strict=True))))
 
     def mlir_module(self) -> str:
         """The StableHLO module as text; ParseError if `mlir_module_serialized` can't be read.
@@ -170,7 +170,7 @@ class Exported(Generic[P, R]):
             put_uint(out, i)
         put_bytes(out, self.mlir_module_serialized)
         put_bytes(out, serialize(self.jaxpr, VOCABULARY, provenance=True))  # `export` has dropped it, unless it is kept
-        return sealed(MAGIC, VERSION, out)
+        return encode_envelope(EXPORT_MAGIC, EXPORT_VERSION, out)
 
     def to_jax(self) -> bytes:
         """The function as bytes for `jax.export.deserialize`, whose `call` runs the StableHLO module.
@@ -178,7 +178,7 @@ class Exported(Generic[P, R]):
         There is no derivative in it. Raises SerializationError for arguments or results in other containers than
         tuples, lists, dicts with strings for keys and None, and for dtypes that JAX's format lacks.
         """
-        return jax_exported(
+        return encode_jax_export(
             self.fun_name,
             (self.in_tree, self.out_tree),
             (self.in_avals, self.out_avals),
@@ -198,7 +198,7 @@ class Exported(Generic[P, R]):
         return f"<{self.fun_name} exported for {', '.join(self.platforms)}: {types}>"
 
 
-def _fitting(x: Value, aval: ShapedArray) -> Value:
+def _convert_literal(x: Value, aval: ShapedArray) -> Value:
     """A Python number as one of the type that is asked for, if it is of its kind."""
     if type(x) is not Literal or not x.aval.weak_type or aval.shape or x.aval == aval:
         return x
@@ -263,23 +263,25 @@ def export(
         for aval in (*trace.jaxpr.in_avals, *trace.jaxpr.out_avals):
             if aval.dtype == dtypes.float0:
                 raise TypeError(f"export of {trace.name}: StableHLO has no arrays of float0, such as {aval}")
-        program = _Stripped(drop_rules, provenance=True).program(_anywhere(trace.jaxpr, traced.wishes))
+        program = _ProgramStripper(drop_rules, provenance=True).strip_jaxpr(
+            _normalize_devices(trace.jaxpr, traced.requested_shardings)
+        )
         serialize(ClosedJaxpr(program, ()), VOCABULARY)  # which refuses what it must, and tells the line
         if not provenance:
-            program = _Stripped(drop_rules, provenance).program(program)
-        wishes = Wishes(*lies(program)) if devices_of(program) else None
-        module, kept = BACKEND.value.portable(program, trace.consts, trace.name, where, wishes)
+            program = _ProgramStripper(drop_rules, provenance).strip_jaxpr(program)
+        wishes = RequestedShardings(*boundary_shardings(program)) if devices_of(program) else None
+        module, kept = BACKEND.value.serialize_portable(program, trace.consts, trace.name, where, wishes)
         return Exported(trace.name, traced.in_tree, where, module, kept, evolve(trace, jaxpr=program))
 
     return exported
 
 
-def _anywhere(jaxpr: Jaxpr, wishes: Wishes | None) -> Jaxpr:
+def _normalize_devices(jaxpr: Jaxpr, wishes: RequestedShardings | None) -> Jaxpr:
     """The program that says itself how inputs and outputs lie, and speaks of the first devices instead of its own."""
-    program = jaxpr if wishes is None else laid(jaxpr, wishes.inputs, wishes.outputs)
+    program = jaxpr if wishes is None else add_sharding_constraints(jaxpr, wishes.inputs, wishes.outputs)
     mine = devices_of(program)
     first = BACKEND.value.devices(BACKEND.value.platform)[: len(mine)]
-    return program if list(mine) == first else relocated(program, dict(zip(mine, first, strict=True)))
+    return program if list(mine) == first else remap_devices(program, dict(zip(mine, first, strict=True)))
 
 
 def _platforms(given: Sequence[str] | None) -> tuple[str, ...]:
@@ -289,7 +291,7 @@ def _platforms(given: Sequence[str] | None) -> tuple[str, ...]:
 
 
 @final
-class _Stripped:
+class _ProgramStripper:
     """Programs without the lines that they were written in, and without rules, so far as these are to be left out."""
 
     def __init__(self, drop_rules: bool, provenance: bool) -> None:
@@ -298,21 +300,22 @@ class _Stripped:
         self.done: dict[int, tuple[Jaxpr, Jaxpr]] = {}
         """By the program's identity, which the first of the two keeps."""
 
-    def program(self, jaxpr: Jaxpr) -> Jaxpr:
+    def strip_jaxpr(self, jaxpr: Jaxpr) -> Jaxpr:
         found = self.done.get(id(jaxpr))
         if found is None:
             eqns = [
-                Eqn(self.operation(e.prim), e.inputs, e.outs, e.source if self.provenance else None) for e in jaxpr.eqns
+                Eqn(self.strip_primitive(e.prim), e.inputs, e.outs, e.source if self.provenance else None)
+                for e in jaxpr.eqns
             ]
             found = self.done[id(jaxpr)] = jaxpr, evolve(jaxpr, eqns=tuple(eqns))
         return found[1]
 
-    def operation(self, prim: Primitive) -> Primitive:
-        if self.drop_rules and isinstance(prim, RuledProgram):
-            return Call(prim.label, self.program(prim.jaxpr))
-        if self.drop_rules and isinstance(prim, Checkpoint) and prim.policy is not None:
+    def strip_primitive(self, prim: Primitive) -> Primitive:
+        if self.drop_rules and isinstance(prim, CustomRuleProgram):
+            return Call(prim.label, self.strip_jaxpr(prim.jaxpr))
+        if self.drop_rules and isinstance(prim, CheckpointPrimitive) and prim.policy is not None:
             prim = evolve(prim, policy=None)
-        return prim.with_jaxprs(*map(self.program, prim.jaxprs())) if isinstance(prim, CarriesJaxprs) else prim
+        return prim.with_jaxprs(*map(self.strip_jaxpr, prim.jaxprs())) if isinstance(prim, HasSubjaxprs) else prim
 
 
 # ------------------------------------------------------------------ load
@@ -328,37 +331,37 @@ def load(data: bytes | bytearray | memoryview, *more: type[Primitive]) -> Export
     Raises ParseError, which says what is wrong, for bytes that are no exported function, or one with classes that are
     not there.
     """
-    reader = unsealed(data, MAGIC, VERSION, _WHAT)
+    reader = decode_envelope(data, EXPORT_MAGIC, EXPORT_VERSION, _WHAT)
     name = reader.string("the function's name")
     in_tree, out_tree = read_tree(reader), read_tree(reader)
     platforms = tuple([reader.string("a platform") for _ in range(reader.count("platforms"))])
-    if not platforms or any(p not in PLATFORMS for p in platforms) or len(set(platforms)) != len(platforms):
-        reader.fail(f"the platforms {platforms!r} are not some of {', '.join(PLATFORMS)}, each once")
+    if not platforms or any(p not in LOWERING_PLATFORMS for p in platforms) or len(set(platforms)) != len(platforms):
+        reader.fail(f"the platforms {platforms!r} are not some of {', '.join(LOWERING_PLATFORMS)}, each once")
     kept = [reader.uint() for _ in range(reader.count("numbers of inputs"))]
-    module = bytes(reader.sized("the StableHLO module"))
-    program = deserialize(reader.sized("the program"), vocabulary(more))
+    module = bytes(reader.length_prefixed("the StableHLO module"))
+    program = deserialize(reader.length_prefixed("the program"), vocabulary(more))
     reader.done()
     _check_trees(reader, in_tree, out_tree, program)
     if any(a >= b for a, b in itertools.pairwise([*kept, len(program.in_avals)])):
         reader.fail(f"the inputs that the module takes, {kept}, are not some of {len(program.in_avals)} in their order")
-    effects = [effect for effect in program.effects if not isinstance(effect, Sowing | OverMesh)]
+    effects = [effect for effect in program.effects if not isinstance(effect, SowEffect | MeshEffect)]
     if effects:
         reader.fail(f"the program has effects: {', '.join(sorted(map(str, effects)))}")
     trace = Trace(program.jaxpr.closed(), program.consts, out_tree, name)
     return Exported(name, in_tree, platforms, module, tuple(kept), trace)
 
 
-def _check_trees(reader: Reader, in_tree: TreeDef, out_tree: TreeDef, program: ClosedJaxpr) -> None:
+def _check_trees(reader: ByteReader, in_tree: TreeDef, out_tree: TreeDef, program: ClosedJaxpr) -> None:
     for what, tree, avals in (("arguments", in_tree, program.in_avals), ("results", out_tree, program.out_avals)):
         if tree.num_leaves != len(avals):
             reader.fail(f"the {what} have {tree.num_leaves} leaves, but those of the program are {len(avals)}")
-    if _kind(in_tree) is tuple and list(map(_kind, in_tree.children())) == [tuple, dict]:
+    if _node_type(in_tree) is tuple and list(map(_node_type, in_tree.children())) == [tuple, dict]:
         names = describe(in_tree.children()[1]).metadata
         if isinstance(names, tuple) and all(type(name) is str for name in names):
             return
     reader.fail(f"{in_tree} is no structure of arguments: a tuple, and a dict of names")
 
 
-def _kind(tree: TreeDef) -> type | None:
+def _node_type(tree: TreeDef) -> type | None:
     node = tree.node_data()
     return None if node is None else node[0]

@@ -11,36 +11,36 @@ from typing_extensions import ParamSpec, override
 from tracefx.core.handler import as_array
 from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
-from tracefx.ops.basis import filled
-from tracefx.transforms.arguments import flatten_values, name_of, normalize_argnums, require_callable, to_arrays
+from tracefx.ops.structural import constant_like_aval
+from tracefx.transforms.arguments import flatten_values, fun_name, normalize_argnums, require_callable, to_arrays
 from tracefx.transforms.differentiation import (
-    call_for_values,
+    call_and_flatten,
     check_differentiable,
-    cotangent,
-    primals_of,
-    scalar_output,
+    require_scalar_output,
+    strip_tangents,
+    tangent_to_array,
 )
 from tracefx.transforms.linearization import linearize_values
-from tracefx.transforms.pipelines import (
+from tracefx.transforms.transform import (
     L0,
     L1,
     L2,
     L3,
-    Function,
+    Argnum,
+    Argnum2,
     Gradients,
     No,
-    Place,
-    Place2,
-    Several,
-    Somewhere,
     TransformOf,
+    UnknownArgnum,
+    UnknownArgnums,
     ValuesAndGradients,
+    WrappedFunction,
     Yes,
-    argument_places,
-    check_flag,
-    check_places,
+    to_argnums,
+    validate_argnums,
+    validate_flag,
 )
-from tracefx.transforms.transformed import made_by
+from tracefx.transforms.transformed_function import wrap_transformed
 
 P = ParamSpec("P")
 A = TypeVar("A", bound=Any)
@@ -60,7 +60,7 @@ def value_and_grad(
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[Concatenate[A, P], tuple[R, A]]: ...
+) -> WrappedFunction[Concatenate[A, P], tuple[R, A]]: ...
 @overload
 def value_and_grad(
     fun: Callable[Concatenate[A, B, P], R],
@@ -68,7 +68,7 @@ def value_and_grad(
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[Concatenate[A, B, P], tuple[R, B]]: ...
+) -> WrappedFunction[Concatenate[A, B, P], tuple[R, B]]: ...
 @overload
 def value_and_grad(
     fun: Callable[Concatenate[A, B, C, P], R],
@@ -76,7 +76,7 @@ def value_and_grad(
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[Concatenate[A, B, C, P], tuple[R, C]]: ...
+) -> WrappedFunction[Concatenate[A, B, C, P], tuple[R, C]]: ...
 @overload
 def value_and_grad(
     fun: Callable[Concatenate[A, B, C, D, P], R],
@@ -84,7 +84,7 @@ def value_and_grad(
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[Concatenate[A, B, C, D, P], tuple[R, D]]: ...
+) -> WrappedFunction[Concatenate[A, B, C, D, P], tuple[R, D]]: ...
 @overload
 def value_and_grad(
     fun: Callable[Concatenate[A, B, P], R],
@@ -92,15 +92,15 @@ def value_and_grad(
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[Concatenate[A, B, P], tuple[R, tuple[A, B]]]: ...
+) -> WrappedFunction[Concatenate[A, B, P], tuple[R, tuple[A, B]]]: ...
 @overload
 def value_and_grad(
     fun: Callable[P, R], argnums: int, has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
-) -> Function[P, tuple[R, Any]]: ...
+) -> WrappedFunction[P, tuple[R, Any]]: ...
 @overload
 def value_and_grad(
     fun: Callable[P, R], argnums: Sequence[int], has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
-) -> Function[P, tuple[R, tuple[Any, ...]]]: ...
+) -> WrappedFunction[P, tuple[R, tuple[Any, ...]]]: ...
 @overload
 def value_and_grad(
     fun: Callable[Concatenate[A, P], tuple[R, X]],
@@ -109,7 +109,7 @@ def value_and_grad(
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[Concatenate[A, P], tuple[tuple[R, X], A]]: ...
+) -> WrappedFunction[Concatenate[A, P], tuple[tuple[R, X], A]]: ...
 @overload
 def value_and_grad(
     fun: Callable[Concatenate[A, B, P], tuple[R, X]],
@@ -117,7 +117,7 @@ def value_and_grad(
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[Concatenate[A, B, P], tuple[tuple[R, X], B]]: ...
+) -> WrappedFunction[Concatenate[A, B, P], tuple[tuple[R, X], B]]: ...
 @overload
 def value_and_grad(
     fun: Callable[Concatenate[A, B, C, P], tuple[R, X]],
@@ -125,7 +125,7 @@ def value_and_grad(
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[Concatenate[A, B, C, P], tuple[tuple[R, X], C]]: ...
+) -> WrappedFunction[Concatenate[A, B, C, P], tuple[tuple[R, X], C]]: ...
 @overload
 def value_and_grad(
     fun: Callable[Concatenate[A, B, C, D, P], tuple[R, X]],
@@ -133,7 +133,7 @@ def value_and_grad(
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[Concatenate[A, B, C, D, P], tuple[tuple[R, X], D]]: ...
+) -> WrappedFunction[Concatenate[A, B, C, D, P], tuple[tuple[R, X], D]]: ...
 @overload
 def value_and_grad(
     fun: Callable[Concatenate[A, B, P], tuple[R, X]],
@@ -141,15 +141,15 @@ def value_and_grad(
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[Concatenate[A, B, P], tuple[tuple[R, X], tuple[A, B]]]: ...
+) -> WrappedFunction[Concatenate[A, B, P], tuple[tuple[R, X], tuple[A, B]]]: ...
 @overload
 def value_and_grad(
     fun: Callable[P, tuple[R, X]], argnums: int, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
-) -> Function[P, tuple[tuple[R, X], Any]]: ...
+) -> WrappedFunction[P, tuple[tuple[R, X], Any]]: ...
 @overload
 def value_and_grad(
     fun: Callable[P, tuple[R, X]], argnums: Sequence[int], has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
-) -> Function[P, tuple[tuple[R, X], tuple[Any, ...]]]: ...
+) -> WrappedFunction[P, tuple[tuple[R, X], tuple[Any, ...]]]: ...
 def value_and_grad(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -173,7 +173,7 @@ def grad(
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[Concatenate[A, P], A]: ...
+) -> WrappedFunction[Concatenate[A, P], A]: ...
 @overload
 def grad(
     fun: Callable[Concatenate[A, B, P], R],
@@ -181,7 +181,7 @@ def grad(
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[Concatenate[A, B, P], B]: ...
+) -> WrappedFunction[Concatenate[A, B, P], B]: ...
 @overload
 def grad(
     fun: Callable[Concatenate[A, B, C, P], R],
@@ -189,7 +189,7 @@ def grad(
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[Concatenate[A, B, C, P], C]: ...
+) -> WrappedFunction[Concatenate[A, B, C, P], C]: ...
 @overload
 def grad(
     fun: Callable[Concatenate[A, B, C, D, P], R],
@@ -197,7 +197,7 @@ def grad(
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[Concatenate[A, B, C, D, P], D]: ...
+) -> WrappedFunction[Concatenate[A, B, C, D, P], D]: ...
 @overload
 def grad(
     fun: Callable[Concatenate[A, B, P], R],
@@ -205,15 +205,15 @@ def grad(
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[Concatenate[A, B, P], tuple[A, B]]: ...
+) -> WrappedFunction[Concatenate[A, B, P], tuple[A, B]]: ...
 @overload
 def grad(
     fun: Callable[P, R], argnums: int, has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
-) -> Function[P, Any]: ...
+) -> WrappedFunction[P, Any]: ...
 @overload
 def grad(
     fun: Callable[P, R], argnums: Sequence[int], has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
-) -> Function[P, tuple[Any, ...]]: ...
+) -> WrappedFunction[P, tuple[Any, ...]]: ...
 @overload
 def grad(
     fun: Callable[Concatenate[A, P], tuple[R, X]],
@@ -222,7 +222,7 @@ def grad(
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[Concatenate[A, P], tuple[A, X]]: ...
+) -> WrappedFunction[Concatenate[A, P], tuple[A, X]]: ...
 @overload
 def grad(
     fun: Callable[Concatenate[A, B, P], tuple[R, X]],
@@ -230,7 +230,7 @@ def grad(
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[Concatenate[A, B, P], tuple[B, X]]: ...
+) -> WrappedFunction[Concatenate[A, B, P], tuple[B, X]]: ...
 @overload
 def grad(
     fun: Callable[Concatenate[A, B, C, P], tuple[R, X]],
@@ -238,7 +238,7 @@ def grad(
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[Concatenate[A, B, C, P], tuple[C, X]]: ...
+) -> WrappedFunction[Concatenate[A, B, C, P], tuple[C, X]]: ...
 @overload
 def grad(
     fun: Callable[Concatenate[A, B, C, D, P], tuple[R, X]],
@@ -246,7 +246,7 @@ def grad(
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[Concatenate[A, B, C, D, P], tuple[D, X]]: ...
+) -> WrappedFunction[Concatenate[A, B, C, D, P], tuple[D, X]]: ...
 @overload
 def grad(
     fun: Callable[Concatenate[A, B, P], tuple[R, X]],
@@ -254,15 +254,15 @@ def grad(
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[Concatenate[A, B, P], tuple[tuple[A, B], X]]: ...
+) -> WrappedFunction[Concatenate[A, B, P], tuple[tuple[A, B], X]]: ...
 @overload
 def grad(
     fun: Callable[P, tuple[R, X]], argnums: int, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
-) -> Function[P, tuple[Any, X]]: ...
+) -> WrappedFunction[P, tuple[Any, X]]: ...
 @overload
 def grad(
     fun: Callable[P, tuple[R, X]], argnums: Sequence[int], has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
-) -> Function[P, tuple[tuple[Any, ...], X]]: ...
+) -> WrappedFunction[P, tuple[tuple[Any, ...], X]]: ...
 def grad(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -288,10 +288,10 @@ class ValueAndGrad(TransformOf[ValuesAndGradients[N, H]]):
     """
 
     title: ClassVar[str] = "value_and_grad"
-    argnums: int | tuple[int, ...] = field(default=0, converter=argument_places, validator=check_places)
-    has_aux: bool = field(default=False, validator=check_flag)
-    holomorphic: bool = field(default=False, validator=check_flag)
-    allow_int: bool = field(default=False, validator=check_flag)
+    argnums: int | tuple[int, ...] = field(default=0, converter=to_argnums, validator=validate_argnums)
+    has_aux: bool = field(default=False, validator=validate_flag)
+    holomorphic: bool = field(default=False, validator=validate_flag)
+    allow_int: bool = field(default=False, validator=validate_flag)
 
     @overload
     def __init__(
@@ -299,23 +299,23 @@ class ValueAndGrad(TransformOf[ValuesAndGradients[N, H]]):
     ) -> None: ...
     @overload
     def __init__(
-        self: ValueAndGrad[Place, No],
-        argnums: Place,
+        self: ValueAndGrad[Argnum, No],
+        argnums: Argnum,
         has_aux: No = False,
         holomorphic: bool = ...,
         allow_int: bool = ...,
     ) -> None: ...
     @overload
     def __init__(
-        self: ValueAndGrad[tuple[Place, Place2], No],
-        argnums: tuple[Place, Place2],
+        self: ValueAndGrad[tuple[Argnum, Argnum2], No],
+        argnums: tuple[Argnum, Argnum2],
         has_aux: No = False,
         holomorphic: bool = ...,
         allow_int: bool = ...,
     ) -> None: ...
     @overload
     def __init__(
-        self: ValueAndGrad[Somewhere, No],
+        self: ValueAndGrad[UnknownArgnum, No],
         argnums: int,
         has_aux: No = False,
         holomorphic: bool = ...,
@@ -323,7 +323,7 @@ class ValueAndGrad(TransformOf[ValuesAndGradients[N, H]]):
     ) -> None: ...
     @overload
     def __init__(
-        self: ValueAndGrad[Several, No],
+        self: ValueAndGrad[UnknownArgnums, No],
         argnums: Sequence[int],
         has_aux: No = False,
         holomorphic: bool = ...,
@@ -335,23 +335,27 @@ class ValueAndGrad(TransformOf[ValuesAndGradients[N, H]]):
     ) -> None: ...
     @overload
     def __init__(
-        self: ValueAndGrad[Place, Yes], argnums: Place, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
+        self: ValueAndGrad[Argnum, Yes], argnums: Argnum, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
     ) -> None: ...
     @overload
     def __init__(
-        self: ValueAndGrad[tuple[Place, Place2], Yes],
-        argnums: tuple[Place, Place2],
+        self: ValueAndGrad[tuple[Argnum, Argnum2], Yes],
+        argnums: tuple[Argnum, Argnum2],
         has_aux: Yes,
         holomorphic: bool = ...,
         allow_int: bool = ...,
     ) -> None: ...
     @overload
     def __init__(
-        self: ValueAndGrad[Somewhere, Yes], argnums: int, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
+        self: ValueAndGrad[UnknownArgnum, Yes],
+        argnums: int,
+        has_aux: Yes,
+        holomorphic: bool = ...,
+        allow_int: bool = ...,
     ) -> None: ...
     @overload
     def __init__(
-        self: ValueAndGrad[Several, Yes],
+        self: ValueAndGrad[UnknownArgnums, Yes],
         argnums: Sequence[int],
         has_aux: Yes,
         holomorphic: bool = ...,
@@ -359,7 +363,7 @@ class ValueAndGrad(TransformOf[ValuesAndGradients[N, H]]):
     ) -> None: ...
     @overload
     def __init__(
-        self: ValueAndGrad[Somewhere, bool],
+        self: ValueAndGrad[UnknownArgnum, bool],
         argnums: int | Sequence[int] = 0,
         has_aux: bool = False,
         holomorphic: bool = False,
@@ -379,7 +383,7 @@ class ValueAndGrad(TransformOf[ValuesAndGradients[N, H]]):
         require_callable("value_and_grad", fun)
         at, has_aux = _gradient(fun, self), self.has_aux
 
-        @made_by(self, fun)
+        @wrap_transformed(self, fun)
         def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
             value, gradient, aux = at(args, kwargs)
             return ((as_array(value), aux), gradient) if has_aux else (as_array(value), gradient)
@@ -397,10 +401,10 @@ class Grad(TransformOf[Gradients[N, H]]):
     """
 
     title: ClassVar[str] = "grad"
-    argnums: int | tuple[int, ...] = field(default=0, converter=argument_places, validator=check_places)
-    has_aux: bool = field(default=False, validator=check_flag)
-    holomorphic: bool = field(default=False, validator=check_flag)
-    allow_int: bool = field(default=False, validator=check_flag)
+    argnums: int | tuple[int, ...] = field(default=0, converter=to_argnums, validator=validate_argnums)
+    has_aux: bool = field(default=False, validator=validate_flag)
+    holomorphic: bool = field(default=False, validator=validate_flag)
+    allow_int: bool = field(default=False, validator=validate_flag)
 
     @overload
     def __init__(
@@ -408,23 +412,23 @@ class Grad(TransformOf[Gradients[N, H]]):
     ) -> None: ...
     @overload
     def __init__(
-        self: Grad[Place, No], argnums: Place, has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
+        self: Grad[Argnum, No], argnums: Argnum, has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
     ) -> None: ...
     @overload
     def __init__(
-        self: Grad[tuple[Place, Place2], No],
-        argnums: tuple[Place, Place2],
+        self: Grad[tuple[Argnum, Argnum2], No],
+        argnums: tuple[Argnum, Argnum2],
         has_aux: No = False,
         holomorphic: bool = ...,
         allow_int: bool = ...,
     ) -> None: ...
     @overload
     def __init__(
-        self: Grad[Somewhere, No], argnums: int, has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
+        self: Grad[UnknownArgnum, No], argnums: int, has_aux: No = False, holomorphic: bool = ..., allow_int: bool = ...
     ) -> None: ...
     @overload
     def __init__(
-        self: Grad[Several, No],
+        self: Grad[UnknownArgnums, No],
         argnums: Sequence[int],
         has_aux: No = False,
         holomorphic: bool = ...,
@@ -436,27 +440,31 @@ class Grad(TransformOf[Gradients[N, H]]):
     ) -> None: ...
     @overload
     def __init__(
-        self: Grad[Place, Yes], argnums: Place, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
+        self: Grad[Argnum, Yes], argnums: Argnum, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
     ) -> None: ...
     @overload
     def __init__(
-        self: Grad[tuple[Place, Place2], Yes],
-        argnums: tuple[Place, Place2],
+        self: Grad[tuple[Argnum, Argnum2], Yes],
+        argnums: tuple[Argnum, Argnum2],
         has_aux: Yes,
         holomorphic: bool = ...,
         allow_int: bool = ...,
     ) -> None: ...
     @overload
     def __init__(
-        self: Grad[Somewhere, Yes], argnums: int, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
+        self: Grad[UnknownArgnum, Yes], argnums: int, has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
     ) -> None: ...
     @overload
     def __init__(
-        self: Grad[Several, Yes], argnums: Sequence[int], has_aux: Yes, holomorphic: bool = ..., allow_int: bool = ...
+        self: Grad[UnknownArgnums, Yes],
+        argnums: Sequence[int],
+        has_aux: Yes,
+        holomorphic: bool = ...,
+        allow_int: bool = ...,
     ) -> None: ...
     @overload
     def __init__(
-        self: Grad[Somewhere, bool],
+        self: Grad[UnknownArgnum, bool],
         argnums: int | Sequence[int] = 0,
         has_aux: bool = False,
         holomorphic: bool = False,
@@ -476,7 +484,7 @@ class Grad(TransformOf[Gradients[N, H]]):
         require_callable("grad", fun)
         at, has_aux = _gradient(fun, self), self.has_aux
 
-        @made_by(self, fun)
+        @wrap_transformed(self, fun)
         def gradient(*args: Any, **kwargs: Any) -> Any:
             _, slope, aux = at(args, kwargs)
             return (slope, aux) if has_aux else slope
@@ -490,7 +498,7 @@ def _gradient(
     """From the arguments of a call to `fun`'s value, its gradient, and its auxiliary output if it has one."""
     argnums, has_aux, holomorphic, allow_int = options.argnums, options.has_aux, options.holomorphic, options.allow_int
     alone = isinstance(argnums, int)
-    what = f"grad of {name_of(fun)}: the differentiated arguments{'[0]' if alone else ''}"
+    what = f"grad of {fun_name(fun)}: the differentiated arguments{'[0]' if alone else ''}"
 
     def at(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Value, Any, Any]:
         places = normalize_argnums(argnums, len(args), "grad", fun)
@@ -502,12 +510,12 @@ def _gradient(
             full_args, given = list(args), treedef.unflatten(to_arrays(values))
             for i, x in zip(places, (given,) if alone else given, strict=True):
                 full_args[i] = x
-            return call_for_values(fun, has_aux, full_args, kwargs)
+            return call_and_flatten(fun, has_aux, full_args, kwargs)
 
         linear, (out_tree, aux), handler = linearize_values(called, flat)
-        value = scalar_output(fun, linear.outs, out_tree, holomorphic)
-        cts = linear.pull([filled(value.aval, 1)])
-        gradient = treedef.unflatten([cotangent(ct) for ct in cts])
-        return value, gradient, primals_of(aux, handler) if has_aux else None
+        value = require_scalar_output(fun, linear.outs, out_tree, holomorphic)
+        cts = linear.pull([constant_like_aval(value.aval, 1)])
+        gradient = treedef.unflatten([tangent_to_array(ct) for ct in cts])
+        return value, gradient, strip_tangents(aux, handler) if has_aux else None
 
     return at

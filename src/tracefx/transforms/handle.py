@@ -11,9 +11,9 @@ from typing_extensions import ParamSpec, override
 from tracefx.core import trees
 from tracefx.core.errors import EscapedTracerError
 from tracefx.core.handler import CURRENT, Handler, Tracer
-from tracefx.transforms.arguments import name_of, require_callable
-from tracefx.transforms.pipelines import HandlerTransform, Preserving
-from tracefx.transforms.transformed import made_by
+from tracefx.transforms.arguments import fun_name, require_callable
+from tracefx.transforms.transform import HandlerTransform, Preserving
+from tracefx.transforms.transformed_function import wrap_transformed
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,7 +53,7 @@ class Handle(HandlerTransform[Preserving]):
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         require_callable("handle", fun)
 
-        @made_by(self, fun)
+        @wrap_transformed(self, fun)
         def handled(*args: Any, **kwargs: Any) -> Any:
             handler = self.over(CURRENT.get())
             token = CURRENT.set(handler)
@@ -62,9 +62,9 @@ class Handle(HandlerTransform[Preserving]):
             finally:
                 CURRENT.reset(token)
             for x in trees.leaves(out):
-                if isinstance(x, Tracer) and handler.hosts(x):
+                if isinstance(x, Tracer) and handler.owns(x):
                     raise EscapedTracerError(
-                        f"handle: {name_of(fun)} gave {x}, a value of {handler.title}'s own, which means nothing "
+                        f"handle: {fun_name(fun)} gave {x}, a value of {handler.title}'s own, which means nothing "
                         f"outside of it: run the function in `with handling({type(handler).__name__}(current())) as "
                         "h:` and take what you need of it by h.unwrap"
                     )

@@ -17,32 +17,32 @@ from tracefx.core.handler import as_array
 from tracefx.core.primitive import Zero
 from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
-from tracefx.ops.basis import convert, instantiate, move_axis, reshape
-from tracefx.ops.comparison import eq
-from tracefx.ops.elementwise import add
-from tracefx.ops.filling import broadcasted_iota
-from tracefx.ops.shape import slice_axis
+from tracefx.ops.elementwise.comparison import eq
+from tracefx.ops.elementwise.elementwise import add
+from tracefx.ops.shape.array_creation import broadcasted_iota
+from tracefx.ops.shape.shape import slice_axis
+from tracefx.ops.structural import convert, instantiate, move_axis, reshape
 from tracefx.transforms.arguments import (
     flatten_values,
-    name_of,
+    fun_name,
     normalize_argnums,
     require_callable,
     to_arrays,
 )
-from tracefx.transforms.differentiation import call_for_values, check_differentiable, check_output, primals_of
+from tracefx.transforms.differentiation import call_and_flatten, check_differentiable, check_output, strip_tangents
 from tracefx.transforms.linearization import Linearization, linearize_values
-from tracefx.transforms.pipelines import (
+from tracefx.transforms.transform import (
     L0,
-    Function,
     No,
     SameArguments,
     TransformOf,
+    WrappedFunction,
     Yes,
-    argument_places,
-    check_flag,
-    check_places,
+    to_argnums,
+    validate_argnums,
+    validate_flag,
 )
-from tracefx.transforms.transformed import made_by
+from tracefx.transforms.transformed_function import wrap_transformed
 from tracefx.transforms.vmap import vmap
 
 P = ParamSpec("P")
@@ -56,14 +56,14 @@ def jacfwd(
     argnums: L0 = 0,
     has_aux: No = False,
     holomorphic: bool = ...,
-) -> Function[Concatenate[X, P], Array]: ...
+) -> WrappedFunction[Concatenate[X, P], Array]: ...
 @overload
 def jacfwd(
     fun: Callable[P, object],
     argnums: int | Sequence[int] = 0,
     has_aux: No = False,
     holomorphic: bool = ...,
-) -> Function[P, Any]: ...
+) -> WrappedFunction[P, Any]: ...
 @overload
 def jacfwd(
     fun: Callable[P, tuple[object, Aux]],
@@ -71,7 +71,7 @@ def jacfwd(
     *,
     has_aux: Yes,
     holomorphic: bool = ...,
-) -> Function[P, tuple[Any, Aux]]: ...
+) -> WrappedFunction[P, tuple[Any, Aux]]: ...
 def jacfwd(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable[..., Any]:
@@ -94,7 +94,7 @@ def jacrev(
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[Concatenate[X, P], Array]: ...
+) -> WrappedFunction[Concatenate[X, P], Array]: ...
 @overload
 def jacrev(
     fun: Callable[P, object],
@@ -102,7 +102,7 @@ def jacrev(
     has_aux: No = False,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[P, Any]: ...
+) -> WrappedFunction[P, Any]: ...
 @overload
 def jacrev(
     fun: Callable[P, tuple[object, Aux]],
@@ -111,7 +111,7 @@ def jacrev(
     has_aux: Yes,
     holomorphic: bool = ...,
     allow_int: bool = ...,
-) -> Function[P, tuple[Any, Aux]]: ...
+) -> WrappedFunction[P, tuple[Any, Aux]]: ...
 def jacrev(
     fun: Callable[..., Any],
     argnums: int | Sequence[int] = 0,
@@ -137,14 +137,14 @@ def hessian(
     argnums: L0 = 0,
     has_aux: No = False,
     holomorphic: bool = ...,
-) -> Function[Concatenate[X, P], Array]: ...
+) -> WrappedFunction[Concatenate[X, P], Array]: ...
 @overload
 def hessian(
     fun: Callable[P, object],
     argnums: int | Sequence[int] = 0,
     has_aux: No = False,
     holomorphic: bool = ...,
-) -> Function[P, Any]: ...
+) -> WrappedFunction[P, Any]: ...
 @overload
 def hessian(
     fun: Callable[P, tuple[object, Aux]],
@@ -152,7 +152,7 @@ def hessian(
     *,
     has_aux: Yes,
     holomorphic: bool = ...,
-) -> Function[P, tuple[Any, Aux]]: ...
+) -> WrappedFunction[P, tuple[Any, Aux]]: ...
 def hessian(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable[..., Any]:
@@ -171,9 +171,9 @@ class JacFwd(TransformOf[SameArguments]):
     """`jacfwd` and its options, as a value."""
 
     title: ClassVar[str] = "jacfwd"
-    argnums: int | tuple[int, ...] = field(default=0, converter=argument_places, validator=check_places)
-    has_aux: bool = field(default=False, validator=check_flag)
-    holomorphic: bool = field(default=False, validator=check_flag)
+    argnums: int | tuple[int, ...] = field(default=0, converter=to_argnums, validator=validate_argnums)
+    has_aux: bool = field(default=False, validator=validate_flag)
+    holomorphic: bool = field(default=False, validator=validate_flag)
 
     @override
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -189,8 +189,8 @@ class JacFwd(TransformOf[SameArguments]):
 
             def of_output(o: Value, moves: bool) -> list[object]:
                 if not moves:
-                    return [_zeros((*o.aval.shape, *a.shape), o.aval.dtype) for a in avals]
-                parts = _parts(move_axis(next(pushed), 0, o.aval.ndim), -1, avals)
+                    return [_zero_block((*o.aval.shape, *a.shape), o.aval.dtype) for a in avals]
+                parts = _split_blocks(move_axis(next(pushed), 0, o.aval.ndim), -1, avals)
                 return [reshape(part, (*o.aval.shape, *a.shape)) for part, a in parts]
 
             return [of_output(o, m) for o, m in zip(linear.outs, moves, strict=True)]
@@ -204,10 +204,10 @@ class JacRev(TransformOf[SameArguments]):
     """`jacrev` and its options, as a value."""
 
     title: ClassVar[str] = "jacrev"
-    argnums: int | tuple[int, ...] = field(default=0, converter=argument_places, validator=check_places)
-    has_aux: bool = field(default=False, validator=check_flag)
-    holomorphic: bool = field(default=False, validator=check_flag)
-    allow_int: bool = field(default=False, validator=check_flag)
+    argnums: int | tuple[int, ...] = field(default=0, converter=to_argnums, validator=validate_argnums)
+    has_aux: bool = field(default=False, validator=validate_flag)
+    holomorphic: bool = field(default=False, validator=validate_flag)
+    allow_int: bool = field(default=False, validator=validate_flag)
 
     @override
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -215,14 +215,14 @@ class JacRev(TransformOf[SameArguments]):
             avals = [o.aval for o in linear.outs]
 
             def pull(*cts: Value) -> list[Value]:
-                return [instantiate(ct) for ct, m in zip(linear.pull(cts), linear.moving, strict=True) if m]
+                return [instantiate(ct) for ct, m in zip(linear.pull(cts), linear.active_inputs, strict=True) if m]
 
             pulled = iter(vmap(pull)(*_basis(avals)))
             by_argument: list[list[object]] = []
-            for p, m in zip(linear.primals, linear.moving, strict=True):
+            for p, m in zip(linear.primals, linear.active_inputs, strict=True):
                 shapes = [(*a.shape, *p.aval.shape) for a in avals]
                 if m:
-                    parts = _parts(next(pulled), 0, avals)
+                    parts = _split_blocks(next(pulled), 0, avals)
                     by_argument.append([reshape(part, s) for (part, _), s in zip(parts, shapes, strict=True)])
                 else:
                     by_argument.append([np.zeros(s, float0) for s in shapes])
@@ -237,9 +237,9 @@ class Hessian(TransformOf[SameArguments]):
     """`hessian` and its options, as a value: `JacFwd` of `JacRev` with these options."""
 
     title: ClassVar[str] = "hessian"
-    argnums: int | tuple[int, ...] = field(default=0, converter=argument_places, validator=check_places)
-    has_aux: bool = field(default=False, validator=check_flag)
-    holomorphic: bool = field(default=False, validator=check_flag)
+    argnums: int | tuple[int, ...] = field(default=0, converter=to_argnums, validator=validate_argnums)
+    has_aux: bool = field(default=False, validator=validate_flag)
+    holomorphic: bool = field(default=False, validator=validate_flag)
 
     @override
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -251,24 +251,26 @@ class Hessian(TransformOf[SameArguments]):
         return forward(reverse(fun))
 
 
-Pieces: TypeAlias = Callable[[Linearization], list[list[object]]]
+JacobianBlocks: TypeAlias = Callable[[Linearization], list[list[object]]]
 
 
-def _jacobian(made: JacFwd | JacRev, pieces: Pieces, fun: Callable[..., Any], allow_int: bool) -> Callable[..., Any]:
+def _jacobian(
+    made: JacFwd | JacRev, pieces: JacobianBlocks, fun: Callable[..., Any], allow_int: bool
+) -> Callable[..., Any]:
     transform, argnums, has_aux, holomorphic = made.title, made.argnums, made.has_aux, made.holomorphic
     require_callable(transform, fun)
 
-    @made_by(made, fun)
+    @wrap_transformed(made, fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         places = normalize_argnums(argnums, len(args), transform, fun)
         dynamic = args[places[0]] if isinstance(argnums, int) else tuple([args[i] for i in places])
-        flat, in_tree = flatten_values(dynamic, f"{transform} of {name_of(fun)}: the differentiated arguments")
+        flat, in_tree = flatten_values(dynamic, f"{transform} of {fun_name(fun)}: the differentiated arguments")
         for v in flat:
             check_differentiable(transform, fun, v.aval.dtype, holomorphic, allow_int)
             if dtypes.is_complex(v.aval.dtype) and not holomorphic and isinstance(made, JacFwd):
                 # Backwards the gradient of a real number says all; forwards an argument has two directions.
                 raise TypeError(
-                    f"{transform} of {name_of(fun)}: complex arguments need holomorphic=True, if the function is; "
+                    f"{transform} of {fun_name(fun)}: complex arguments need holomorphic=True, if the function is; "
                     "otherwise use jacrev, or differentiate with respect to real and imaginary parts"
                 )
 
@@ -277,7 +279,7 @@ def _jacobian(made: JacFwd | JacRev, pieces: Pieces, fun: Callable[..., Any], al
             full_args = list(args)
             for i, x in zip(places, [given] if isinstance(argnums, int) else given, strict=True):
                 full_args[i] = x
-            return call_for_values(fun, has_aux, full_args, kwargs)
+            return call_and_flatten(fun, has_aux, full_args, kwargs)
 
         linear, (out_tree, aux), handler = linearize_values(called, flat)
         for o in linear.outs:
@@ -285,12 +287,12 @@ def _jacobian(made: JacFwd | JacRev, pieces: Pieces, fun: Callable[..., Any], al
             if holomorphic or isinstance(made, JacRev):
                 check_output(transform, fun, o.aval, holomorphic)
         result = out_tree.unflatten([in_tree.unflatten(row) for row in pieces(linear)])
-        return (result, primals_of(aux, handler)) if has_aux else result
+        return (result, strip_tangents(aux, handler)) if has_aux else result
 
     return jacobian
 
 
-def _zeros(shape: Shape, dtype: DType) -> Array:
+def _zero_block(shape: Shape, dtype: DType) -> Array:
     """Derivatives of integers and booleans."""
     return as_array(instantiate(Zero(ShapedArray(shape, dtype))))
 
@@ -311,7 +313,7 @@ def _basis(avals: Sequence[ShapedArray]) -> list[Value]:
     return arrays
 
 
-def _parts(x: Value, axis: int, avals: Sequence[ShapedArray]) -> list[tuple[Array, ShapedArray]]:
+def _split_blocks(x: Value, axis: int, avals: Sequence[ShapedArray]) -> list[tuple[Array, ShapedArray]]:
     """`x` cut along an axis into one part for each array of the basis."""
     parts = []
     start = 0

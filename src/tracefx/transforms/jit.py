@@ -14,35 +14,35 @@ from tracefx.core import trees
 from tracefx.core.array import is_arraylike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND, DEFAULT_DEVICE, Buffer, Runnable
-from tracefx.core.bounds import keep
+from tracefx.core.bounded_cache import insert_bounded
 from tracefx.core.dtypes import NDArray
-from tracefx.core.effects import OverMesh
+from tracefx.core.effects import MeshEffect
 from tracefx.core.handler import CURRENT, ROOT, bind
 from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.meshes import MESH, Mesh
 from tracefx.core.settings import DISABLE_JIT, X64
-from tracefx.core.sharded import ShardedArray
-from tracefx.core.shardings import Wishes
+from tracefx.core.sharded_array import ShardedArray
+from tracefx.core.shardings import RequestedShardings
 from tracefx.core.trees import PyTree, TreeDef
-from tracefx.core.values import ConcreteArray, Value, of_jax
+from tracefx.core.values import ConcreteArray, Value, jax_hint
 from tracefx.interpreters.stage import Stage
 from tracefx.transforms.arguments import (
     LEAF_TYPES,
     argument_names,
     check_argnums,
-    name_of,
+    fun_name,
     require_callable,
     to_arrays,
     to_inputs,
     to_values,
 )
-from tracefx.transforms.pipelines import Preserving, TransformOf, check_flag
-from tracefx.transforms.shapes import flatten_avals
-from tracefx.transforms.shardings import constrained, sharding_of, shardings_for
+from tracefx.transforms.shape_dtype_struct import flatten_avals
+from tracefx.transforms.shardings import committed_sharding, constrain_shardings, shardings_for
 from tracefx.transforms.stages import CompilerOptions, LoweredCall, TracedCall
-from tracefx.transforms.statics import Dynamic, StaticArguments
-from tracefx.transforms.tracing import KINDS, TRACES, Signature, Trace, along, keepable, signature, trace
-from tracefx.transforms.transformed import reference
+from tracefx.transforms.static_arguments import DynamicArguments, StaticArguments
+from tracefx.transforms.tracing import MAX_TRACES, TRACES, Trace, TraceKey, along, is_cacheable, trace, trace_key
+from tracefx.transforms.transform import Preserving, TransformOf, validate_flag
+from tracefx.transforms.transformed_function import importable_name
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -50,12 +50,12 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 
-def _places(given: int | Sequence[int] | None) -> tuple[int, ...]:
+def _to_argnums(given: int | Sequence[int] | None) -> tuple[int, ...]:
     numbers = () if given is None else tuple(given) if isinstance(given, Sequence) else (given,)
     return numbers if any(isinstance(n, bool) or not isinstance(n, int) for n in numbers) else tuple(sorted({*numbers}))
 
 
-def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
+def _to_argnames(given: str | Sequence[str] | None) -> tuple[str, ...]:
     if given is None or isinstance(given, str):
         return () if given is None else (given,)
     try:
@@ -64,11 +64,11 @@ def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
         raise TypeError(f"jit: names of arguments must be a string or a sequence of strings, got {given!r}") from error
 
 
-def _check_places(transform: Jit, option: Attribute[tuple[int, ...]], given: tuple[int, ...]) -> None:
+def _check_argnums(transform: Jit, option: Attribute[tuple[int, ...]], given: tuple[int, ...]) -> None:
     check_argnums(given, transform.title, option.alias or option.name)
 
 
-def _check_names(transform: Jit, option: Attribute[tuple[str, ...]], given: tuple[str, ...]) -> None:
+def _check_argnames(transform: Jit, option: Attribute[tuple[str, ...]], given: tuple[str, ...]) -> None:
     if any(not isinstance(n, str) for n in given):
         raise TypeError(f"jit: {option.alias} must be a string or a sequence of strings, got {given!r}")
 
@@ -83,12 +83,12 @@ class Jit(TransformOf[Preserving]):
     """
 
     title: ClassVar[str] = "jit"
-    static_argnums: tuple[int, ...] = field(default=(), converter=_places, validator=_check_places)
-    static_argnames: tuple[str, ...] = field(default=(), converter=_names, validator=_check_names)
-    donate_argnums: tuple[int, ...] = field(default=(), converter=_places, validator=_check_places)
-    donate_argnames: tuple[str, ...] = field(default=(), converter=_names, validator=_check_names)
-    keep_unused: bool = field(default=False, validator=check_flag)
-    inline: bool = field(default=False, validator=check_flag)
+    static_argnums: tuple[int, ...] = field(default=(), converter=_to_argnums, validator=_check_argnums)
+    static_argnames: tuple[str, ...] = field(default=(), converter=_to_argnames, validator=_check_argnames)
+    donate_argnums: tuple[int, ...] = field(default=(), converter=_to_argnums, validator=_check_argnums)
+    donate_argnames: tuple[str, ...] = field(default=(), converter=_to_argnames, validator=_check_argnames)
+    keep_unused: bool = field(default=False, validator=validate_flag)
+    inline: bool = field(default=False, validator=validate_flag)
     in_shardings: PyTree = None
     out_shardings: PyTree = None
     compiler_options: CompilerOptions | None = None
@@ -104,7 +104,7 @@ class Jit(TransformOf[Preserving]):
 
 @final
 @frozen(eq=False)
-class Ready:
+class FastPathProgram:
     """A program at hand for positional arguments that are all arrays of these types, which need no flattening."""
 
     consts: tuple[Value, ...]
@@ -115,7 +115,7 @@ class Ready:
     out_tree: TreeDef
     on_buffers: Callable[[Sequence[Buffer]], object] | None
     """From buffers to the result, if they are all that the program takes."""
-    speaks_of_mesh: bool
+    depends_on_mesh: bool
     """Whether it may be another program while another mesh is in use."""
 
     @classmethod
@@ -125,7 +125,7 @@ class Ready:
         direct: Callable[[Sequence[Buffer]], object] | None = program.on_buffers
         if direct is not None:
             direct = program.on_buffers_one if tree == trees.leaf() else _unflattening(tree, program.on_buffers)
-        speaks_of_mesh = wishes or any(isinstance(effect, OverMesh) for effect in traced.jaxpr.effects)
+        speaks_of_mesh = wishes or any(isinstance(effect, MeshEffect) for effect in traced.jaxpr.effects)
         return cls(consts, avals, x64, program, tree, direct, speaks_of_mesh)
 
 
@@ -153,7 +153,7 @@ class Jitted(Generic[P, R]):
         require_callable("jit", fun)
         functools.update_wrapper(self, fun)
         self._fun = fun
-        self._name = name_of(fun)
+        self._name = fun_name(fun)
         self._where = f"jit of {self._name}: arguments"
         self._options = options
         self._static = StaticArguments.of(fun, options.static_argnums, options.static_argnames, "static")
@@ -165,15 +165,15 @@ class Jitted(Generic[P, R]):
                 "traced arguments have memory to give away"
             )
         self._traces = TRACES.traces(fun)
-        self._programs: dict[Signature, tuple[Trace, Runnable]] = {}
-        self._flat_programs: dict[tuple[tuple[ShapedArray, ...], bool, Mesh], Ready] = {}
-        self._wishes = options.in_shardings is not None or options.out_shardings is not None
-        self._latest: Ready | None = None
-        self._recent: tuple[Signature, tuple[Trace, Runnable]] | None = None
+        self._programs: dict[TraceKey, tuple[Trace, Runnable]] = {}
+        self._flat_programs: dict[tuple[tuple[ShapedArray, ...], bool, Mesh], FastPathProgram] = {}
+        self._has_shardings = options.in_shardings is not None or options.out_shardings is not None
+        self._fast_path: FastPathProgram | None = None
+        self._last_program: tuple[TraceKey, tuple[Trace, Runnable]] | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         # A program called again is all that takes place here, so every 10 ns count.
-        ready = self._latest
+        ready = self._fast_path
         if (
             ready is None
             or kwargs
@@ -187,24 +187,28 @@ class Jitted(Generic[P, R]):
         buffers, avals, place = [], ready.avals, 0
         for x in given:  # for an argument or two, `zip` and `enumerate` take longer than counting
             if type(x) is not ConcreteArray or x.aval is not avals[place] or x.buffer is None:
-                return self._call(args, kwargs) if ready.program.away is None else self._call_away(ready, given, args)
+                return (
+                    self._call(args, kwargs)
+                    if ready.program.uncommitted_run is None
+                    else self._call_uncommitted(ready, given, args)
+                )
             buffers.append(x.buffer)
             place += 1  # noqa: SIM113
         if (run := ready.on_buffers) is not None:
             return run(buffers)  # type: ignore[return-value]  # an R
         return cast(R, ready.out_tree.unflatten(ready.program(given)))  # type: ignore[arg-type]  # arrays
 
-    def _call_away(self, ready: Ready, given: tuple[Any, ...], args: tuple[Any, ...]) -> R:
+    def _call_uncommitted(self, ready: FastPathProgram, given: tuple[Any, ...], args: tuple[Any, ...]) -> R:
         """A call where programs run on another device than the host's, which arrays may be on that nobody put there."""
-        assert ready.program.away is not None
-        lies, run = ready.program.away
+        assert ready.program.uncommitted_run is not None
+        lies, run = ready.program.uncommitted_run
         buffers = []
         for x, aval in zip(given, ready.avals, strict=True):
             if type(x) is ShardedArray:
                 if x.aval is not aval or x.placed is not lies or x.committed:
                     return self._call(args, {})
                 buffers.append(x.buffer)
-            elif type(x) is ConcreteArray and x.aval is aval and (kept := getattr(x, "away", None)) is not None:
+            elif type(x) is ConcreteArray and x.aval is aval and (kept := getattr(x, "device_copy", None)) is not None:
                 if kept[0] is not lies:
                     return self._call(args, {})
                 buffers.append(kept[1])
@@ -218,11 +222,11 @@ class Jitted(Generic[P, R]):
             return self._fun(*args, **kwargs)
         if CURRENT.get() is ROOT:
             inputs: Sequence[Value | NDArray]
-            ready = None if kwargs else self._find_ready(args)
+            ready = None if kwargs else self._find_fast_path(args)
             if ready is not None:
                 inputs, consts, program, out_tree = args, ready.consts, ready.program, ready.out_tree
             else:
-                inputs, key = self._inputs(args, kwargs)
+                inputs, key = self._flatten_concrete(args, kwargs)
                 traced, program = self._program(key, args, kwargs)
                 consts, out_tree = traced.consts, traced.out_tree
             return cast(R, out_tree.unflatten(program([*consts, *inputs] if consts else inputs)))
@@ -233,119 +237,124 @@ class Jitted(Generic[P, R]):
             )
         values, key = self._flatten(args, kwargs)
         traced = self._trace(key, args, kwargs)
-        wishes = self._wished(key, traced) if self._wishes else None
+        wishes = self._requested_shardings(key, traced) if self._has_shardings else None
         if wishes is not None:
-            values = constrained(values, wishes.inputs[len(traced.consts) :])
+            values = constrain_shardings(values, wishes.inputs[len(traced.consts) :])
         outs: Sequence[Value]
         if self._options.inline:
             outs = eval_jaxpr(traced.jaxpr, (), [*traced.consts, *values])
         else:
             outs = bind(Call(traced.name, traced.jaxpr), *traced.consts, *values)
         if wishes is not None:
-            outs = constrained(outs, wishes.outputs)
+            outs = constrain_shardings(outs, wishes.outputs)
         return cast(R, traced.out_tree.unflatten(to_arrays(outs)))
 
-    def _find_ready(self, args: tuple[Any, ...]) -> Ready | None:
+    def _find_fast_path(self, args: tuple[Any, ...]) -> FastPathProgram | None:
         """The program for positional arguments that are all arrays, compiled if need be; `None` if they are not."""
         avals = tuple([x.aval for x in args if type(x) is ConcreteArray or type(x) is ShardedArray])
         if len(avals) != len(args):
             return None
         found = self._flat_programs.get((avals, X64.value, MESH.get()))
         if found is None:
-            _, key = self._inputs(args, {})
+            _, key = self._flatten_concrete(args, {})
             traced, program = self._program(key, args, {})
-            ready = Ready.of(avals, key.x64, traced, program, self._wishes)
-            found = keep(self._flat_programs, (avals, key.x64, key.mesh), ready, KINDS)
-        if not found.speaks_of_mesh:  # which the shortest way doesn't look at
-            self._latest = found
+            ready = FastPathProgram.of(avals, key.x64, traced, program, self._has_shardings)
+            found = insert_bounded(self._flat_programs, (avals, key.x64, key.mesh), ready, MAX_TRACES)
+        if not found.depends_on_mesh:  # which the shortest way doesn't look at
+            self._fast_path = found
         return found
 
-    def _program(self, key: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace, Runnable]:
+    def _program(self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace, Runnable]:
         """The program for a call, compiled if need be."""
-        recent = self._recent
+        recent = self._last_program
         if recent is not None and recent[0] == key:  # of keys with many leaves, comparing two is less work than a hash
             return recent[1]
         found = self._programs.get(key) or self._compile(key, args, kwargs)
-        self._recent = key, found
+        self._last_program = key, found
         return found
 
-    def _inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Value | NDArray], Signature]:
+    def _flatten_concrete(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Value | NDArray], TraceKey]:
         """`_flatten` where no transformation is under way: NumPy arrays go to the program as they are."""
         dynamic, statics = self._static.split(self._where, args, kwargs)
-        leaves, in_tree = trees.flatten_leaves(dynamic, LEAF_TYPES)
+        leaves, in_tree = trees.flatten_with_known_types(dynamic, LEAF_TYPES)
         try:
             inputs, avals = to_inputs(leaves, dynamic, self._where)
         except TypeError:
             self._require_arrays(leaves, dynamic, len(args))
             raise
-        return inputs, Signature(in_tree, tuple(avals), statics, X64.value, (), MESH.get())
+        return inputs, TraceKey(in_tree, tuple(avals), statics, X64.value, (), MESH.get())
 
-    def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Value], Signature]:
+    def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Value], TraceKey]:
         dynamic, statics = self._static.split(self._where, args, kwargs)
-        leaves, in_tree = trees.flatten_leaves(dynamic, LEAF_TYPES)
+        leaves, in_tree = trees.flatten_with_known_types(dynamic, LEAF_TYPES)
         try:
             values = to_values(leaves, dynamic, self._where)
         except TypeError:
             self._require_arrays(leaves, dynamic, len(args))
             raise
-        return values, signature(in_tree, tuple([v.aval for v in values]), statics, along(values))
+        return values, trace_key(in_tree, tuple([v.aval for v in values]), statics, along(values))
 
-    def _trace(self, key: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
+    def _trace(self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
         known = self._traces.get((key, self._static))
         if known is not None:
             return known
         dynamic, _ = self._static.split(self._where, args, kwargs)
-        fun = self._static.closed_over(self._fun, args, kwargs)
-        names = self._arguments(dynamic, len(args))
+        fun = self._static.bind_static(self._fun, args, kwargs)
+        names = self._argument_names(dynamic, len(args))
         made = trace(fun, key.in_tree, key.avals, names, self._name, along=key.along)
-        return keep(self._traces, (key, self._static), made, KINDS) if keepable(made) else made
+        return insert_bounded(self._traces, (key, self._static), made, MAX_TRACES) if is_cacheable(made) else made
 
-    def _arguments(self, dynamic: Dynamic, count: int) -> list[str]:
+    def _argument_names(self, dynamic: DynamicArguments, count: int) -> list[str]:
         """What messages call the traced leaves of a call with `count` positional arguments."""
-        return argument_names(self._fun, self._name, *dynamic, self._static.dynamic_places(count))
+        return argument_names(self._fun, self._name, *dynamic, self._static.dynamic_positions(count))
 
-    def _leaf_names(self, key: Signature) -> list[str]:
+    def _leaf_names(self, key: TraceKey) -> list[str]:
         args, kwargs = key.in_tree.unflatten(range(key.in_tree.num_leaves))
-        return self._arguments((args, kwargs), len(args) + sum(isinstance(s.place, int) for s in key.statics))
+        return self._argument_names((args, kwargs), len(args) + sum(isinstance(s.key, int) for s in key.statics))
 
-    def _require_arrays(self, leaves: Sequence[object], dynamic: Dynamic, count: int) -> None:
+    def _require_arrays(self, leaves: Sequence[object], dynamic: DynamicArguments, count: int) -> None:
         """A better `TypeError` for a leaf that is no array than those who know nothing of arguments can give."""
         for i, leaf in enumerate(leaves):
             if not is_arraylike(leaf):
                 raise TypeError(
-                    f"jit: {self._arguments(dynamic, count)[i]} must be an array or a number, got {leaf!r} of type "
-                    f"{type(leaf).__name__}" + (of_jax(leaf) or _STATIC_OR_TREE)
+                    f"jit: {self._argument_names(dynamic, count)[i]} must be an array or a number, got {leaf!r} of "
+                    "type "
+                    f"{type(leaf).__name__}" + (jax_hint(leaf) or _STATIC_OR_TREE)
                 )
 
-    def _compile(self, key: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace, Runnable]:
+    def _compile(self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace, Runnable]:
         traced = self._trace(key, args, kwargs)
         donated = self._donated(key, args, len(traced.consts))
-        wishes = self._wished(key, traced) if self._wishes else None
+        wishes = self._requested_shardings(key, traced) if self._has_shardings else None
         dynamic, _ = self._static.split(self._where, args, kwargs)
-        leaves = (*traced.consts, *trees.flatten_leaves(dynamic, LEAF_TYPES)[0])
+        leaves = (*traced.consts, *trees.flatten_with_known_types(dynamic, LEAF_TYPES)[0])
         put = any(type(leaf) is ShardedArray for leaf in leaves)
         backend, options = BACKEND.value, self._options
         program: Runnable
         if options.compiler_options:
-            wished = self._wished_of(key, traced, args, kwargs)
+            wished = self._requested_shardings_for_call(key, traced, args, kwargs)
             lowered = backend.lower(traced.jaxpr, traced.name, donated, options.keep_unused, wished)
             program = lowered.compile(options.compiler_options)
         else:
             program = backend.compiled(traced.jaxpr, traced.name, donated, options.keep_unused, wishes, put)
-        return keep(self._programs, key, (traced, program), KINDS)
+        return insert_bounded(self._programs, key, (traced, program), MAX_TRACES)
 
-    def _wished_of(self, key: Signature, traced: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Wishes | None:
+    def _requested_shardings_for_call(
+        self, key: TraceKey, traced: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> RequestedShardings | None:
         """`_wished`, with what the arguments of one call say; None if nobody says anything."""
         dynamic, _ = self._static.split(self._where, args, kwargs)
-        leaves = (*traced.consts, *trees.flatten_leaves(dynamic, LEAF_TYPES)[0])
-        lies = list(map(sharding_of, leaves))
-        if not self._wishes and not any(lies):
+        leaves = (*traced.consts, *trees.flatten_with_known_types(dynamic, LEAF_TYPES)[0])
+        lies = list(map(committed_sharding, leaves))
+        if not self._has_shardings and not any(lies):
             return None
-        wished = self._wished(key, traced)
+        wished = self._requested_shardings(key, traced)
         inputs = [wish or sharding for wish, sharding in zip(wished.inputs, lies, strict=True)]
-        return Wishes(tuple(inputs), wished.outputs)
+        return RequestedShardings(tuple(inputs), wished.outputs)
 
-    def _wished(self, key: Signature, traced: Trace) -> Wishes:
+    def _requested_shardings(self, key: TraceKey, traced: Trace) -> RequestedShardings:
         """Where inputs and outputs of the program are to lie."""
         args, _ = key.in_tree.unflatten(range(key.in_tree.num_leaves))
         positional = trees.structure(args)
@@ -353,13 +362,13 @@ class Jitted(Generic[P, R]):
         given = shardings_for(options.in_shardings, positional, f"{where}: in_shardings", "the arguments")
         named = key.in_tree.num_leaves - positional.num_leaves
         outs = shardings_for(options.out_shardings, traced.out_tree, f"{where}: out_shardings", "the output")
-        return Wishes((None,) * len(traced.consts) + given + (None,) * named, outs)
+        return RequestedShardings((None,) * len(traced.consts) + given + (None,) * named, outs)
 
-    def _donated(self, key: Signature, args: tuple[Any, ...], consts: int) -> tuple[int, ...]:
+    def _donated(self, key: TraceKey, args: tuple[Any, ...], consts: int) -> tuple[int, ...]:
         """The places of donated leaves among the inputs of the program."""
         if not self._donate.numbers and not self._donate.names:
             return ()
-        dynamic_places = self._static.dynamic_places(len(args))
+        dynamic_places = self._static.dynamic_positions(len(args))
         leaf_args, leaf_kwargs = key.in_tree.unflatten(range(key.in_tree.num_leaves))
         chosen = [leaf_args[dynamic_places.index(i)] for i in self._donate.numbers if i in dynamic_places]
         chosen += [leaf_kwargs[name] for name in self._donate.names if name in leaf_kwargs]
@@ -381,7 +390,12 @@ class Jitted(Generic[P, R]):
 
         donated = self._donated(key, args, len(traced.consts))
         return TracedCall(
-            traced, key.in_tree, donated, self._options.keep_unused, self._wished_of(key, traced, args, kwargs), flatten
+            traced,
+            key.in_tree,
+            donated,
+            self._options.keep_unused,
+            self._requested_shardings_for_call(key, traced, args, kwargs),
+            flatten,
         )
 
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> LoweredCall[P, R]:
@@ -392,10 +406,10 @@ class Jitted(Generic[P, R]):
         """The types of the outputs for these arguments."""
         return self.trace(*args, **kwargs).out_info
 
-    def _abstract_signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
+    def _abstract_signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TraceKey:
         dynamic, statics = self._static.split(self._where, args, kwargs)
         avals, in_tree = flatten_avals(dynamic, self._where)
-        return signature(in_tree, tuple(avals), statics)
+        return trace_key(in_tree, tuple(avals), statics)
 
     def explain_retrace(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """Why a call with these arguments would trace anew: how its key differs from the nearest trace's."""
@@ -413,7 +427,7 @@ class Jitted(Generic[P, R]):
         self._traces.clear()
         self._programs.clear()
         self._flat_programs.clear()
-        self._latest = self._recent = None
+        self._fast_path = self._last_program = None
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...
@@ -429,7 +443,7 @@ class Jitted(Generic[P, R]):
     @override
     def __reduce__(self) -> str | tuple[object, ...]:
         """By reference where a module has it under its name, as decorated functions are; else by function."""
-        return reference(self) or (Jitted, (self._fun, self._options))
+        return importable_name(self) or (Jitted, (self._fun, self._options))
 
 
 @final

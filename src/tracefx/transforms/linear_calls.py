@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from tracefx.control.callables import derive
 from tracefx.control.custom_vjp import CustomLinear
-from tracefx.control.functions import made_from
 from tracefx.core import dtypes, trees
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import bind, current, varies
@@ -15,10 +15,10 @@ from tracefx.core.primitive import Tangent
 from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
 from tracefx.interpreters.stage import stage
-from tracefx.ops.basis import instantiate, retyped
-from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
-from tracefx.transforms.bodies import require_types
-from tracefx.transforms.custom_functions import fits, users
+from tracefx.ops.structural import convert_value, instantiate
+from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
+from tracefx.transforms.body_tracing import require_matching_types
+from tracefx.transforms.custom_functions import is_valid_tangent, user_code_boundary
 
 Res = TypeVar("Res")
 X = TypeVar("X")
@@ -44,13 +44,13 @@ def linear_call(
     """
     require_callable("linear_call", fun)
     require_callable("linear_call", fun_transpose)
-    name, back_name = name_of(fun), name_of(fun_transpose)
+    name, back_name = fun_name(fun), fun_name(fun_transpose)
     residuals, res_tree = flatten_values(residual_args, f"linear_call of {name}: residual_args")
     operands, in_tree = flatten_values(linear_args, f"linear_call of {name}: linear_args")
     in_avals = [x.aval for x in operands]
     count, out_tree = len(residuals), trees.structure(None)
 
-    @users(name)
+    @user_code_boundary(name)
     def flat(*values: Value) -> list[Value]:
         nonlocal out_tree
         given = to_arrays(values)
@@ -64,16 +64,16 @@ def linear_call(
     _require_inexact(f"linear_call of {name}: linear arguments", in_avals)
     _require_inexact(f"linear_call of {name}: outputs", body.out_avals)
 
-    @made_from(fun, body)
+    @derive(fun, body)
     def push(*values: Value) -> list[Value]:
         return eval_jaxpr(body, (), values)
 
-    @made_from(fun_transpose, held, res_tree, structure, in_tree, tuple(in_avals))
-    @users(back_name)
+    @derive(fun_transpose, held, res_tree, structure, in_tree, tuple(in_avals))
+    @user_code_boundary(back_name)
     def pull(values: Sequence[Value], cts: Sequence[Tangent]) -> Sequence[Tangent]:
         of_output = structure.unflatten(to_arrays([instantiate(ct) for ct in cts]))
         found = fun_transpose(res_tree.unflatten(to_arrays(values[held:])), of_output)
-        return _fitted(f"{back_name}, the transpose of {name},", found, in_tree, in_avals)
+        return _check_transpose_output(f"{back_name}, the transpose of {name},", found, in_tree, in_avals)
 
     prim = CustomLinear(name, pull, held + count, (True,) * len(operands), body.out_avals, push)
     result: Y = structure.unflatten(to_arrays(bind(prim, *consts, *residuals, *operands)))
@@ -86,10 +86,12 @@ def _require_inexact(what: str, avals: Sequence[ShapedArray]) -> None:
             raise TypeError(f"{what} must be floats or complex numbers, got {aval}")
 
 
-def _fitted(what: str, found: Any, in_tree: TreeDef, avals: Sequence[ShapedArray]) -> list[Value]:
+def _check_transpose_output(what: str, found: Any, in_tree: TreeDef, avals: Sequence[ShapedArray]) -> list[Value]:
     values, tree = flatten_values(found, what)
     trees.require_same_structure(f"what {what} gives", in_tree, tree, "linear_args", "it")
     given = [x.aval for x in values]
-    fit = [fits(a, b) for a, b in zip(given, avals, strict=True)]
-    require_types(f"linear_args and what {what} gives", tree, ("linear_args", avals), ("given", given), fit, "")
-    return [retyped(x, a.dtype, a.weak_type) for x, a in zip(values, avals, strict=True)]
+    fit = [is_valid_tangent(a, b) for a, b in zip(given, avals, strict=True)]
+    require_matching_types(
+        f"linear_args and what {what} gives", tree, ("linear_args", avals), ("given", given), fit, ""
+    )
+    return [convert_value(x, a.dtype, a.weak_type) for x, a in zip(values, avals, strict=True)]

@@ -9,24 +9,24 @@ from attrs import frozen
 
 from tracefx.core import dtypes
 from tracefx.core.avals import NOWHERE, Axes, ShapedArray
-from tracefx.core.effects import NamedAxis
+from tracefx.core.effects import NamedAxisEffect
 from tracefx.core.handler import CURRENT, Handler, varies
-from tracefx.core.injection import Injected
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
-from tracefx.core.primitive import Linear, Tangent, Zero
+from tracefx.core.late_binding import LateBound
+from tracefx.core.primitive import Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
 from tracefx.interpreters.jvp import JVP
 from tracefx.interpreters.partial_eval import PartialEval
 from tracefx.interpreters.recording import Recording, StageTracer
-from tracefx.interpreters.transpose import backward
-from tracefx.ops.basis import fit, instantiate
+from tracefx.interpreters.transpose import backward_pass
+from tracefx.ops.structural import instantiate, match_aval
 
 Aux = TypeVar("Aux")
-Flat: TypeAlias = Callable[[Sequence[Value]], tuple[list[Value], Aux]]
+FlatFunctionWithAux: TypeAlias = Callable[[Sequence[Value]], tuple[list[Value], Aux]]
 """A function of values to values, and something beside them that is not differentiated."""
 
 
-def run_under(handler: Handler, f: Flat[Aux], args: Sequence[Value]) -> tuple[list[Value], Aux]:
+def run_with_handler(handler: Handler, f: FlatFunctionWithAux[Aux], args: Sequence[Value]) -> tuple[list[Value], Aux]:
     token = CURRENT.set(handler)
     try:
         return f(args)
@@ -35,35 +35,35 @@ def run_under(handler: Handler, f: Flat[Aux], args: Sequence[Value]) -> tuple[li
 
 
 def jvp_values(
-    f: Flat[Aux], primals: Sequence[Value], tangents: Sequence[Tangent]
+    f: FlatFunctionWithAux[Aux], primals: Sequence[Value], tangents: Sequence[Tangent]
 ) -> tuple[list[Value], list[Tangent], Aux, JVP]:
     """Outputs, their tangents, and the handler whose tracers may still be in what stands beside them."""
     handler = JVP(CURRENT.get())
     duals = [handler.wrap(p, t) for p, t in zip(primals, tangents, strict=True)]
-    outs, aux = run_under(handler, f, duals)
+    outs, aux = run_with_handler(handler, f, duals)
     pairs = [handler.unwrap(o) for o in outs]
     return [p for p, _ in pairs], [t for _, t in pairs], aux, handler
 
 
-_Change: TypeAlias = Callable[[Value, Axes, Sequence[tuple[str, int]]], Value]
+_CotangentMap: TypeAlias = Callable[[Value, Axes, Sequence[tuple[str, int]]], Value]
 
 
 @final
 @frozen
-class Shares:
+class CotangentCollectives:
     """What makes shares of the true cotangent of a value that varies along some of these axes, and what sums them."""
 
-    made: _Change
-    summed: _Change
+    split: _CotangentMap
+    reduce: _CotangentMap
 
 
-SHARES: Final[Injected[Shares]] = Injected("what is done between devices")
+COTANGENT_COLLECTIVES: Final[LateBound[CotangentCollectives]] = LateBound("what is done between devices")
 """Collectives, which programs that run on no mesh need not load."""
 
 
 @final
 @frozen
-class Sharing:
+class UnreducedCotangents:
     """Between devices, what is linear is run backwards by all of them together, on shares of cotangents: here true ones
     become shares, and shares true ones.
 
@@ -76,11 +76,11 @@ class Sharing:
     outs: tuple[Axes, ...] = ()
 
     @classmethod
-    def of(cls, recorded: Recording, named: Axes, ins: Sequence[Value], outs: Sequence[Value]) -> Sharing:
+    def of(cls, recorded: Recording, named: Axes, ins: Sequence[Value], outs: Sequence[Value]) -> UnreducedCotangents:
         """Of a linear program as it was recorded, with operations along these named axes, at inputs and outputs."""
         checked = recorded.checked
         if not checked:
-            return NOT_SHARED
+            return ALL_REDUCED
         touched = named.union(*recorded.varying.values())
         axes = tuple([(name, size) for name, size in checked.items() if name in touched])
         return cls(axes, tuple(map(varies, ins)), tuple(map(varies, outs)))
@@ -98,26 +98,26 @@ class Sharing:
                     f"by psum along {names}, or make the output one that varies, by lax.pcast"
                 )
 
-    def shares(self, cts: Sequence[Tangent]) -> Sequence[Tangent]:
+    def split(self, cts: Sequence[Tangent]) -> Sequence[Tangent]:
         """Of the cotangents of outputs."""
         if not self.axes:
             return cts
         return [
-            ct if isinstance(ct, Zero) else SHARES.value.made(ct, known, self.axes)
+            ct if isinstance(ct, Zero) else COTANGENT_COLLECTIVES.value.split(ct, known, self.axes)
             for ct, known in zip(cts, self.outs, strict=True)
         ]
 
-    def whole(self, cts: Sequence[Tangent | None]) -> Sequence[Tangent | None]:
+    def reduce(self, cts: Sequence[Tangent | None]) -> Sequence[Tangent | None]:
         """The cotangents of inputs."""
         if not self.axes:
             return cts
         return [
-            ct if ct is None or isinstance(ct, Zero) else SHARES.value.summed(ct, known, self.axes)
+            ct if ct is None or isinstance(ct, Zero) else COTANGENT_COLLECTIVES.value.reduce(ct, known, self.axes)
             for ct, known in zip(cts, self.ins, strict=True)
         ]
 
 
-NOT_SHARED: Final = Sharing()
+ALL_REDUCED: Final = UnreducedCotangents()
 
 
 @frozen(eq=False)
@@ -130,28 +130,32 @@ class LinearMap:
 
     jaxpr: Jaxpr
     consts: tuple[Value, ...]
-    moving: tuple[bool, ...]
-    moved: tuple[bool, ...]
+    active_inputs: tuple[bool, ...]
+    active_outputs: tuple[bool, ...]
     in_avals: tuple[ShapedArray, ...]
     out_avals: tuple[ShapedArray, ...]
-    sharing: Sharing
+    unreduced: UnreducedCotangents
 
     def push(self, tangents: Sequence[Tangent]) -> list[Tangent]:
         """Tangents of the outputs from those of the inputs."""
-        given = [instantiate(t) for t, m in zip(tangents, self.moving, strict=True) if m]
+        given = [instantiate(t) for t, m in zip(tangents, self.active_inputs, strict=True) if m]
         results = iter(eval_jaxpr(self.jaxpr, self.consts, given))
-        return [next(results) if m else Zero(o.tangent()) for o, m in zip(self.out_avals, self.moved, strict=True)]
+        return [
+            next(results) if m else Zero(o.tangent()) for o, m in zip(self.out_avals, self.active_outputs, strict=True)
+        ]
 
     def pull(self, cts: Sequence[Tangent]) -> list[Tangent]:
         """Cotangents of the inputs from those of the outputs."""
-        operands = [Linear(v.aval) for v in self.jaxpr.invars]
-        shares = self.sharing.shares(cts)
-        found = backward(self.jaxpr, self.consts, operands, [ct for ct, m in zip(shares, self.moved, strict=True) if m])
-        results = iter(self.sharing.whole(found))
+        operands = [UndefinedPrimal(v.aval) for v in self.jaxpr.invars]
+        shares = self.unreduced.split(cts)
+        found = backward_pass(
+            self.jaxpr, self.consts, operands, [ct for ct, m in zip(shares, self.active_outputs, strict=True) if m]
+        )
+        results = iter(self.unreduced.reduce(found))
         pulled: list[Tangent] = []
-        for aval, m in zip(self.in_avals, self.moving, strict=True):
+        for aval, m in zip(self.in_avals, self.active_inputs, strict=True):
             ct = next(results) if m else None
-            pulled.append(Zero(aval.tangent()) if ct is None else fit(ct, aval.tangent()))
+            pulled.append(Zero(aval.tangent()) if ct is None else match_aval(ct, aval.tangent()))
         return pulled
 
 
@@ -165,7 +169,7 @@ class Linearization(LinearMap):
 
 
 def linearize_values(
-    f: Flat[Aux], primals: Sequence[Value], moving: Sequence[bool] | None = None
+    f: FlatFunctionWithAux[Aux], primals: Sequence[Value], moving: Sequence[bool] | None = None
 ) -> tuple[Linearization, Aux, JVP]:
     """Run `f` once, recording the linear part of its derivative: `JVP` over `PartialEval`.
 
@@ -184,7 +188,7 @@ def linearize_values(
             inputs.append(t)
             p = handler.wrap(p, t)
         duals.append(p)
-    outs, aux = run_under(handler, f, duals)
+    outs, aux = run_with_handler(handler, f, duals)
     primals_out: list[Value] = []
     tangents_out: list[Value] = []
     moved: list[bool] = []
@@ -195,7 +199,9 @@ def linearize_values(
         if not isinstance(tangent, Zero):
             tangents_out.append(tangent)
     jaxpr, consts = rest.build(inputs, tangents_out)
-    named = frozenset([str(e.name) for e in jaxpr.effects if isinstance(e, NamedAxis)]) if rest.checked else NOWHERE
+    named = (
+        frozenset([str(e.name) for e in jaxpr.effects if isinstance(e, NamedAxisEffect)]) if rest.checked else NOWHERE
+    )
     linear = Linearization(
         jaxpr,
         tuple(consts),
@@ -203,7 +209,7 @@ def linearize_values(
         tuple(moved),
         tuple([p.aval for p in primals]),
         tuple([p.aval for p in primals_out]),
-        Sharing.of(rest, named, [p for p, m in zip(primals, mask, strict=True) if m], primals_out),
+        UnreducedCotangents.of(rest, named, [p for p, m in zip(primals, mask, strict=True) if m], primals_out),
         tuple(primals),
         tuple(primals_out),
     )

@@ -7,18 +7,18 @@ from typing import Any, Final, TypeVar, cast, final
 
 from attrs import frozen
 
-from tracefx.control.while_loop import TRUTH, While
+from tracefx.control.while_loop import BOOL_AVAL, While
 from tracefx.core import dtypes, promotion, trees
 from tracefx.core.array import ArrayLike, is_arraylike
 from tracefx.core.handler import Tracer, as_array, bind
 from tracefx.core.settings import DISABLE_JIT
 from tracefx.core.values import Value, as_value, to_numpy
-from tracefx.ops.basis import retyped
-from tracefx.ops.bitwise import bitwise_and
-from tracefx.ops.comparison import lt
-from tracefx.ops.elementwise import add
-from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
-from tracefx.transforms.bodies import Adapter, Moving, trace_body, trace_step
+from tracefx.ops.elementwise.bitwise import bitwise_and
+from tracefx.ops.elementwise.comparison import lt
+from tracefx.ops.elementwise.elementwise import add
+from tracefx.ops.structural import convert_value
+from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
+from tracefx.transforms.body_tracing import Adapter, CarryVaryingAxes, trace_body, trace_step
 from tracefx.transforms.scans import steps
 
 T = TypeVar("T")
@@ -41,19 +41,21 @@ def while_loop(
     """
     require_callable("while_loop", cond_fun)
     require_callable("while_loop", body_fun)
-    where = f"while_loop of {name_of(body_fun)}"
+    where = f"while_loop of {fun_name(body_fun)}"
     if max_steps is None:
-        return cast(T, _repeat(cond_fun, None, body_fun, None, where, init_val, None))
+        return cast(T, _adapted_while_loop(cond_fun, None, body_fun, None, where, init_val, None))
     if isinstance(max_steps, bool) or not hasattr(max_steps, "__index__") or max_steps < 1:
         raise ValueError(f"{where}: max_steps must be a positive integer, got {max_steps!r}")
     n = max_steps.__index__()
-    _, val = _repeat(cond_fun, Adapter(_Within(n), _second), body_fun, _COUNTED, where, (0, init_val), n)
+    _, val = _adapted_while_loop(
+        cond_fun, Adapter(_BoundedCondition(n), _user_value), body_fun, _COUNT_STEPS, where, (0, init_val), n
+    )
     return cast(T, val)
 
 
 @final
 @frozen
-class _Within:
+class _BoundedCondition:
     """Makes of a condition one that a number of steps ends as well."""
 
     max_steps: int
@@ -62,18 +64,18 @@ class _Within:
         def goes(carry: tuple[Any, Any]) -> Any:
             steps, val = carry
             asked = cond_fun(val)
-            if not is_arraylike(asked) or as_value(asked).aval.strong() != TRUTH:
+            if not is_arraylike(asked) or as_value(asked).aval.strong() != BOOL_AVAL:
                 return asked  # which is refused
             return bitwise_and(lt(steps, self.max_steps), asked)
 
         return goes
 
 
-def _second(carry: tuple[Any, Any]) -> tuple[Any]:
+def _user_value(carry: tuple[Any, Any]) -> tuple[Any]:
     return (carry[1],)
 
 
-def _counted(body_fun: Callable[..., Any]) -> Callable[..., Any]:
+def _count_steps(body_fun: Callable[..., Any]) -> Callable[..., Any]:
     def step(carry: tuple[Any, Any]) -> tuple[Any, Any]:
         steps, val = carry
         return add(steps, 1), body_fun(val)
@@ -81,10 +83,10 @@ def _counted(body_fun: Callable[..., Any]) -> Callable[..., Any]:
     return step
 
 
-_COUNTED: Final = Adapter(_counted, _second)
+_COUNT_STEPS: Final = Adapter(_count_steps, _user_value)
 
 
-def _repeat(
+def _adapted_while_loop(
     cond_fun: Callable[..., Any],
     cond_adapt: Adapter | None,
     body_fun: Callable[..., Any],
@@ -96,7 +98,7 @@ def _repeat(
     """`while_loop` with the functions adapted; messages call it `where`."""
     carry, tree = flatten_values(init, f"{where}: init_val")
     if DISABLE_JIT.value:
-        init, ended = _stepwise(
+        init, ended = _run_in_python(
             cond_fun if cond_adapt is None else cond_adapt.adapt(cond_fun),
             body_fun if body_adapt is None else body_adapt.adapt(body_fun),
             init,
@@ -105,15 +107,15 @@ def _repeat(
             return init
         carry, tree = flatten_values(init, f"{where}: init_val")
     in_tree = trees.structure(((tree.unflatten(range(tree.num_leaves)),), {}))
-    moving = Moving()
+    moving = CarryVaryingAxes()
     while True:
         body, step, carry = trace_step(
             where, body_fun, in_tree, carry, tree, (), lambda t: t.out_tree, body_adapt, moving
         )
         going = trace_body(where, cond_fun, in_tree, [c.aval for c in carry], cond_adapt, moving.known(carry, ()))
-        if not moving.ended(going):  # where the number of steps differs, all does that a step changes
+        if not moving.join_condition(going):  # where the number of steps differs, all does that a step changes
             break
-    if going.jaxpr.out_avals != (TRUTH,) or going.out_tree != trees.structure(0):
+    if going.jaxpr.out_avals != (BOOL_AVAL,) or going.out_tree != trees.structure(0):
         given = going.out_tree.unflatten(map(str, going.jaxpr.out_avals))
         raise TypeError(f"{where}: cond_fun must give a boolean scalar, got {given}")
     asked, done = len(going.consts), len(body.consts)
@@ -122,7 +124,7 @@ def _repeat(
     return tree.unflatten(to_arrays(bind(op, *going.consts, *body.consts, *carry)))
 
 
-def _stepwise(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], val: T) -> tuple[T, bool]:
+def _run_in_python(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], val: T) -> tuple[T, bool]:
     """The same in Python, for `disable_jit`: how far it comes, and whether that is the end.
 
     Where the condition has no value, under `vmap` say, the steps from there on are staged all the same.
@@ -158,12 +160,12 @@ def fori_loop(
     Array(6, dtype=int32, weak_type=True)
     """
     require_callable("fori_loop", body_fun)
-    where = f"fori_loop of {name_of(body_fun)}"
-    first, end = [_bound(where, name, x) for name, x in (("lower", lower), ("upper", upper))]
+    where = f"fori_loop of {fun_name(body_fun)}"
+    first, end = [_check_bound(where, name, x) for name, x in (("lower", lower), ("upper", upper))]
     if dtypes.is_integer(first.aval.dtype) != dtypes.is_integer(end.aval.dtype):
         raise TypeError(f"{where}: lower and upper must be of one dtype, got {first.aval} and {end.aval}")
     dtype, weak = promotion.promote([(b.aval.dtype, b.aval.weak_type) for b in (first, end)])
-    first, end = [retyped(b, dtype, weak) for b in (first, end)]
+    first, end = [convert_value(b, dtype, weak) for b in (first, end)]
     known = not isinstance(first, Tracer) and not isinstance(end, Tracer)
     if known and not dtypes.is_integer(dtype):
         first, end = as_value(int(to_numpy(first))), as_value(int(to_numpy(end)))
@@ -173,15 +175,15 @@ def fori_loop(
         count = max(int(to_numpy(end)) - int(to_numpy(first)), 0)
         if not count and DISABLE_JIT.value:
             return init_val
-        (_, val), _ = steps(body_fun, _COUNTING, where, (first, init_val), None, count, False, unroll or 1)
+        (_, val), _ = steps(body_fun, _FORI_SCAN, where, (first, init_val), None, count, False, unroll or 1)
         return cast(T, val)
     if unroll not in (None, False, 0, 1):
         raise ValueError(f"{where}: unroll needs bounds that are known when it is traced, not {first} and {end}")
-    _, _, val = _repeat(_below, None, body_fun, _COUNTING_UP, where, (first, end, init_val), None)
+    _, _, val = _adapted_while_loop(_fori_condition, None, body_fun, _FORI_WHILE, where, (first, end, init_val), None)
     return cast(T, val)
 
 
-def _bound(where: str, name: str, x: object) -> Value:
+def _check_bound(where: str, name: str, x: object) -> Value:
     if not is_arraylike(x):
         raise TypeError(f"{where}: {name} must be a real scalar, got {x!r} of type {type(x).__name__}")
     value = as_value(x)
@@ -190,7 +192,7 @@ def _bound(where: str, name: str, x: object) -> Value:
     return value
 
 
-def _counting(body_fun: Callable[..., Any]) -> Callable[..., Any]:
+def _fori_scan_body(body_fun: Callable[..., Any]) -> Callable[..., Any]:
     def step(carry: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], None]:
         i, val = carry
         return (add(i, 1), body_fun(i, val)), None
@@ -198,10 +200,10 @@ def _counting(body_fun: Callable[..., Any]) -> Callable[..., Any]:
     return step
 
 
-_COUNTING: Final = Adapter(_counting, lambda carry, _: carry)
+_FORI_SCAN: Final = Adapter(_fori_scan_body, lambda carry, _: carry)
 
 
-def _counting_up(body_fun: Callable[..., Any]) -> Callable[..., Any]:
+def _fori_while_body(body_fun: Callable[..., Any]) -> Callable[..., Any]:
     def step(carry: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         i, end, val = carry
         return add(i, 1), end, body_fun(i, val)
@@ -209,9 +211,9 @@ def _counting_up(body_fun: Callable[..., Any]) -> Callable[..., Any]:
     return step
 
 
-_COUNTING_UP: Final = Adapter(_counting_up, lambda carry: (carry[0], carry[2]))
+_FORI_WHILE: Final = Adapter(_fori_while_body, lambda carry: (carry[0], carry[2]))
 
 
-def _below(carry: tuple[Any, Any, Any]) -> Any:
+def _fori_condition(carry: tuple[Any, Any, Any]) -> Any:
     i, end, _ = carry
     return lt(i, end)

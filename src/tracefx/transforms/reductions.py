@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, SupportsIndex, cast
 
-from tracefx.control.generic_reduction import Folding, FoldingError, Reduce, ReduceWindow
+from tracefx.control.generic_reduction import Reduce, ReduceWindow, ReductionError, ReductionPrimitive
 from tracefx.core import dtypes, trees
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray, show_avals
@@ -17,14 +17,15 @@ from tracefx.core.literal import Literal, Scalar
 from tracefx.core.trees import PyTree, TreeDef
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.interpreters.stage import stage
-from tracefx.ops import arithmetic, bitwise, elementwise, reduction
-from tracefx.ops.basis import convert, reduce_sum
-from tracefx.ops.moving_windows import MovingWindows, moving_windows
-from tracefx.ops.reduction import bound
-from tracefx.ops.static import static_ints
-from tracefx.ops.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum, WindowReduction
-from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
-from tracefx.transforms.bodies import differ_in_structure, trace_body, with_outs
+from tracefx.ops.elementwise import arithmetic, bitwise, elementwise
+from tracefx.ops.reductions import reduction
+from tracefx.ops.reductions.reduction import dtype_extreme
+from tracefx.ops.reductions.sliding_windows import SlidingWindows, sliding_windows
+from tracefx.ops.reductions.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum, WindowReduction
+from tracefx.ops.static_integers import static_ints
+from tracefx.ops.structural import convert, reduce_sum
+from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
+from tracefx.transforms.body_tracing import convert_outputs, raise_structure_mismatch, trace_body
 
 
 def _all_ones(dtype: DType) -> Scalar:
@@ -33,13 +34,13 @@ def _all_ones(dtype: DType) -> Scalar:
     return -1 if dtypes.is_signed(dtype) else int(dtypes.iinfo(dtype).max)
 
 
-_Start = Callable[[DType], Scalar]
-_START: Final[Mapping[object, _Start]] = MappingProxyType(
+_IdentityElement = Callable[[DType], Scalar]
+_IDENTITY_ELEMENTS: Final[Mapping[object, _IdentityElement]] = MappingProxyType(
     {
         elementwise.add: lambda dtype: 0,
         arithmetic.mul: lambda dtype: 1,
-        arithmetic.max: lambda dtype: bound(dtype, -1),
-        arithmetic.min: lambda dtype: bound(dtype, 1),
+        arithmetic.max: lambda dtype: dtype_extreme(dtype, -1),
+        arithmetic.min: lambda dtype: dtype_extreme(dtype, 1),
         bitwise.bitwise_and: _all_ones,
         bitwise.bitwise_or: lambda dtype: 0,
         bitwise.bitwise_xor: lambda dtype: 0,
@@ -90,13 +91,13 @@ def reduce(
     ...                             lambda a, b: [lax.select(a[0] > b[0], i, j) for i, j in zip(a, b)], (0,))]
     [3.0, 3]
     """
-    arrays, starts, tree = _flat("reduce", operands, init_values, computation)
+    arrays, starts, tree = _flatten_operands("reduce", operands, init_values, computation)
     axes = static_ints("reduce", dimensions, "dimensions")
-    if _is_known("reduce", computation, starts, _REDUCTIONS):
+    if _has_primitive("reduce", computation, starts, _REDUCTIONS):
         weak = arrays[0].aval.weak_type and starts[0].aval.weak_type
         out = _REDUCTIONS[computation](arrays[0], axes)
         return tree.unflatten([convert(out, out.aval.dtype, weak)])
-    return _folded("reduce", computation, tree, arrays, starts, lambda jaxpr: Reduce(jaxpr, axes))
+    return _generic_reduction("reduce", computation, tree, arrays, starts, lambda jaxpr: Reduce(jaxpr, axes))
 
 
 def reduce_window(
@@ -129,8 +130,8 @@ def reduce_window(
     >>> reduce_window(np.array([1.0, 5.0, 2.0, 3.0]), 0.0, lax.add, (3,), (2,), "SAME").tolist()
     [8.0, 5.0]
     """
-    arrays, starts, tree = _flat("reduce_window", operand, init_value, computation)
-    windows = moving_windows(
+    arrays, starts, tree = _flatten_operands("reduce_window", operand, init_value, computation)
+    windows = sliding_windows(
         "reduce_window",
         arrays[0].aval.shape,
         window_dimensions,
@@ -139,23 +140,25 @@ def reduce_window(
         base_dilation,
         window_dilation,
     )
-    return tree.unflatten(_windows_folded(computation, tree, arrays, starts, windows))
+    return tree.unflatten(_reduce_windows(computation, tree, arrays, starts, windows))
 
 
-def _windows_folded(
+def _reduce_windows(
     computation: Callable[[Any, Any], Any],
     tree: TreeDef,
     arrays: Sequence[Value],
     starts: Sequence[Value],
-    windows: MovingWindows,
+    windows: SlidingWindows,
 ) -> Sequence[object]:
-    if _is_known("reduce_window", computation, starts, _WINDOW_REDUCTIONS):
+    if _has_primitive("reduce_window", computation, starts, _WINDOW_REDUCTIONS):
         return to_arrays(bind(_WINDOW_REDUCTIONS[computation].over(windows), arrays[0]))
-    out = _folded("reduce_window", computation, tree, arrays, starts, lambda jaxpr: ReduceWindow.over(jaxpr, windows))
+    out = _generic_reduction(
+        "reduce_window", computation, tree, arrays, starts, lambda jaxpr: ReduceWindow.over(jaxpr, windows)
+    )
     return trees.leaves(out)
 
 
-def _flat(
+def _flatten_operands(
     name: str, operands: PyTree, init_values: PyTree, computation: Callable[[Any, Any], Any]
 ) -> tuple[list[Value], list[Value], TreeDef]:
     """Arrays and where folding them starts; a Python number among these has the dtype of its array."""
@@ -163,12 +166,14 @@ def _flat(
     arrays, tree = flatten_values(operands, f"{name}: operands")
     given, start_tree = trees.flatten(init_values)
     if tree != start_tree:
-        raise FoldingError(f"{name}: init_values must have the structure of operands, {tree}, got {start_tree}")
+        raise ReductionError(f"{name}: init_values must have the structure of operands, {tree}, got {start_tree}")
     if not arrays:
         raise ValueError(f"{name}: operands must have an array, got none")
     starts, _ = flatten_values(
         [
-            elementwise.number(start, x.aval.dtype) if isinstance(start, bool | int | float | complex) else start
+            elementwise.as_weak_literal(start, x.aval.dtype)
+            if isinstance(start, bool | int | float | complex)
+            else start
             for start, x in zip(given, arrays, strict=True)
         ],
         f"{name}: init_values",
@@ -176,7 +181,7 @@ def _flat(
     return arrays, starts, tree
 
 
-def _is_known(name: str, computation: object, starts: Sequence[Value], known: Mapping[object, object]) -> bool:
+def _has_primitive(name: str, computation: object, starts: Sequence[Value], known: Mapping[object, object]) -> bool:
     """Whether the computation has an operation of its own, from where it starts."""
     if len(starts) != 1 or computation not in known or starts[0].aval.shape:
         return False
@@ -187,20 +192,20 @@ def _is_known(name: str, computation: object, starts: Sequence[Value], known: Ma
         value = starts[0].numpy().item()
     else:
         return False
-    return bool(value == _START[computation](dtype))
+    return bool(value == _IDENTITY_ELEMENTS[computation](dtype))
 
 
-def _folded(
+def _generic_reduction(
     name: str,
     computation: Callable[[Any, Any], Any],
     tree: TreeDef,
     arrays: Sequence[Value],
     starts: Sequence[Value],
-    operation: Callable[[Jaxpr], Folding],
+    operation: Callable[[Jaxpr], ReductionPrimitive],
 ) -> Any:
-    where = f"{name} of {name_of(computation)}"
+    where = f"{name} of {fun_name(computation)}"
     if any(start.aval.shape for start in starts):
-        raise FoldingError(f"{name}: initial values must have no axes, got {show_avals([s.aval for s in starts])}")
+        raise ReductionError(f"{name}: initial values must have no axes, got {show_avals([s.aval for s in starts])}")
     avals = [
         ShapedArray((), start.aval.dtype, start.aval.weak_type and x.aval.weak_type)
         for x, start in zip(arrays, starts, strict=True)
@@ -208,22 +213,22 @@ def _folded(
     numbers = tree.unflatten(range(tree.num_leaves))
     traced = trace_body(where, computation, trees.structure(((numbers, numbers), {})), [*avals, *avals])
     if traced.out_tree != tree and (name != "reduce" or traced.out_tree.num_leaves != tree.num_leaves):
-        differ_in_structure(f"{where}: numbers", ("going in", tree), ("coming out", traced.out_tree))
+        raise_structure_mismatch(f"{where}: numbers", ("going in", tree), ("coming out", traced.out_tree))
     given = traced.jaxpr.out_avals
     if [(a.shape, a.dtype) for a in given] != [((), a.dtype) for a in avals]:
         raise TypeError(f"{where}: it must give ({show_avals(avals)}), as it takes, got ({show_avals(given)})")
     if traced.jaxpr.effects:
         raise NotImplementedError(f"{where}: it must have no effects, since it is left open how often it runs")
-    body = with_outs(traced.jaxpr, avals)
+    body = convert_outputs(traced.jaxpr, avals)
     if all(not c.aval.shape and not isinstance(c, Tracer) for c in traced.consts):
         return traced.out_tree.unflatten(
-            to_arrays(bind(operation(_with_numbers(body, traced.consts)), *arrays, *starts))
+            to_arrays(bind(operation(_inline_consts(body, traced.consts)), *arrays, *starts))
         )
     # XLA's reductions compute with nothing but elements.
-    return traced.out_tree.unflatten(operation(body).folded(traced.consts, [*arrays, *starts]))
+    return traced.out_tree.unflatten(operation(body).reduce_pairwise(traced.consts, [*arrays, *starts]))
 
 
-def _with_numbers(body: Jaxpr, consts: Sequence[Value]) -> Jaxpr:
+def _inline_consts(body: Jaxpr, consts: Sequence[Value]) -> Jaxpr:
     """The program with the numbers that it takes first written into it."""
     if not consts:
         return body

@@ -11,12 +11,12 @@ import numpy as np
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr
-from tracefx.core.kernels import quietly
+from tracefx.core.kernel_context import call_kernel
 from tracefx.core.literal import Literal
 from tracefx.core.values import ConcreteArray, Value
-from tracefx.ops.basis import ConvertElementType
-from tracefx.ops.handing_on import HandsOn
-from tracefx.ops.operation import ByNumpy
+from tracefx.ops.annotations.identity import Identity
+from tracefx.ops.operation import HasNumpyKernel
+from tracefx.ops.structural import ConvertElementType
 
 Kernel: TypeAlias = Callable[..., Any]
 """From NumPy's arrays to one, or to a sequence of some for a program with several outputs."""
@@ -56,13 +56,13 @@ def replay(jaxpr: Jaxpr, consts: Sequence[Value]) -> Kernel | None:
         if _changes_nothing(eqn):
             same[eqn.outs[0]] = operands[0]
             continue
-        kernel = eqn.prim.numpys(*[x.aval for x in operands]) if isinstance(eqn.prim, ByNumpy) else None
+        kernel = eqn.prim.numpy_kernel(*[x.aval for x in operands]) if isinstance(eqn.prim, HasNumpyKernel) else None
         if kernel is None:
             return None
         constant = all(x in known for x in operands)
         if constant and max([out.aval.size for out in eqn.outs]) > LARGEST_KEPT:
             return None
-        found = quietly(kernel, *[known[x] if x in known else examples[x] for x in operands])
+        found = call_kernel(kernel, *[known[x] if x in known else examples[x] for x in operands])
         avals = [out.aval for out in eqn.outs]
         results: list[Any] = [found] if len(avals) == 1 else list(found)
         if [type(r) is np.ndarray and r.dtype for r in results] != [a.dtype for a in avals]:
@@ -106,7 +106,7 @@ def _in_order(
 def _changes_nothing(eqn: Eqn) -> bool:
     """Whether the numbers stay as they are."""
     same = eqn.inputs[0].aval.dtype is eqn.outs[0].aval.dtype if len(eqn.inputs) == len(eqn.outs) == 1 else False
-    return same and isinstance(eqn.prim, ConvertElementType | HandsOn)
+    return same and isinstance(eqn.prim, ConvertElementType | Identity)
 
 
 def _needed(eqns: Sequence[Eqn], outs: Sequence[Atom]) -> list[Eqn]:

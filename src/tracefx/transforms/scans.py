@@ -13,10 +13,10 @@ from tracefx.core.handler import as_array, bind
 from tracefx.core.settings import DISABLE_JIT
 from tracefx.core.trees import KeyPath, PyTree, TreeDef, keystr
 from tracefx.core.values import Value
-from tracefx.ops.basis import reshape
-from tracefx.ops.shape import concatenate, stack
-from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
-from tracefx.transforms.bodies import Adapter, Moving, trace_step
+from tracefx.ops.shape.shape import concatenate, stack
+from tracefx.ops.structural import reshape
+from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
+from tracefx.transforms.body_tracing import Adapter, CarryVaryingAxes, trace_step
 from tracefx.transforms.tracing import Trace
 from tracefx.transforms.vmap import vmap
 
@@ -55,7 +55,7 @@ def scan(
     (Array(6., dtype=float32), Array([0., 0., 2., 9.], dtype=float32))
     """
     require_callable("scan", f)
-    return cast(tuple[C, Y], steps(f, None, f"scan of {name_of(f)}", init, xs, length, reverse, unroll, checkpoint))
+    return cast(tuple[C, Y], steps(f, None, f"scan of {fun_name(f)}", init, xs, length, reverse, unroll, checkpoint))
 
 
 def steps(
@@ -72,20 +72,28 @@ def steps(
     """`scan` of `adapt.adapt(f)`; messages call it `where`."""
     carry, carry_tree = flatten_values(init, f"{where}: init")
     arrays, xs_tree = flatten_values(xs, f"{where}: xs")
-    n = _length(where, arrays, xs, length)
-    rounds = _unroll(where, unroll, n)
+    n = _check_length(where, arrays, xs, length)
+    rounds = _check_unroll(where, unroll, n)
     if not (checkpoint is None or checkpoint == "binomial" or (type(checkpoint) is int and checkpoint > 0)):
         raise ValueError(f"{where}: checkpoint must be a positive integer, 'binomial' or None, got {checkpoint!r}")
     if DISABLE_JIT.value:
         body = f if adapt is None else adapt.adapt(f)
-        return _stepwise(body, init, arrays, xs_tree, n, reverse, where)
+        return _run_in_python(body, init, arrays, xs_tree, n, reverse, where)
     slices = [a.aval.without_axis(0) for a in arrays]
-    in_tree = trees.structure(((_skeleton(carry_tree), _skeleton(xs_tree)), {}))
+    in_tree = trees.structure(((_index_tree(carry_tree), _index_tree(xs_tree)), {}))
     m = len(carry)
     traced, step, carry = trace_step(
-        where, f, in_tree, carry, carry_tree, slices, lambda t: _pair(where, t)[0], adapt, Moving(arrays)
+        where,
+        f,
+        in_tree,
+        carry,
+        carry_tree,
+        slices,
+        lambda t: _split_out_tree(where, t)[0],
+        adapt,
+        CarryVaryingAxes(arrays),
     )
-    ys = _pair(where, traced)[1]
+    ys = _split_out_tree(where, traced)[1]
     key = ("scan", m, n, reverse, rounds, checkpoint)
     op = step.memo.get(key, lambda: Scan(step, n, m, len(traced.consts), reverse, rounds, checkpoint))
     results = to_arrays(bind(op, *traced.consts, *carry, *arrays))
@@ -103,7 +111,7 @@ def map(f: Callable[[X], Y], xs: X, *, batch_size: int | None = None) -> Y:
     [0.0, 1.0, 4.0]
     """
     require_callable("map", f)
-    where = f"map of {name_of(f)}"
+    where = f"map of {fun_name(f)}"
     if batch_size is not None and (isinstance(batch_size, float) or not hasattr(batch_size, "__index__")):
         raise TypeError(f"{where}: batch_size must be an integer or None, got {batch_size!r}")
     if not batch_size:
@@ -112,13 +120,13 @@ def map(f: Callable[[X], Y], xs: X, *, batch_size: int | None = None) -> Y:
     if batch_size < 1:
         raise ValueError(f"{where}: batch_size must be a non-negative integer, got {batch_size!r}")
     arrays, tree = flatten_values(xs, f"{where}: xs")
-    n = _length(where, arrays, xs, None)
+    n = _check_length(where, arrays, xs, None)
     count = n // batch_size
     whole = count * batch_size
 
     def batches(xs: list[Array], count: int, size: int) -> Any:
         grouped = [reshape(x, (count, size, *x.shape[1:])) for x in xs]
-        _, ys = steps(f, _A_BATCH, where, (), tree.unflatten(grouped), count, False, 1)
+        _, ys = steps(f, _VMAPPED, where, (), tree.unflatten(grouped), count, False, 1)
         return trees.map(lambda y: reshape(y, (count * size, *y.shape[2:])), ys)
 
     if not whole:
@@ -137,18 +145,18 @@ def _without_carry(f: Callable[..., Any]) -> Callable[..., Any]:
 _WITHOUT_CARRY: Final = Adapter(_without_carry, lambda _, x: (x,))
 
 
-def _a_batch(f: Callable[..., Any]) -> Callable[..., Any]:
+def _vmapped(f: Callable[..., Any]) -> Callable[..., Any]:
     return lambda none, x: (none, vmap(f)(x))
 
 
-_A_BATCH: Final = Adapter(_a_batch, lambda _, x: (x,))
+_VMAPPED: Final = Adapter(_vmapped, lambda _, x: (x,))
 
 
 def _arrays(values: Sequence[Value]) -> list[Array]:
     return [as_array(v) for v in values]
 
 
-def _skeleton(tree: TreeDef) -> Any:
+def _index_tree(tree: TreeDef) -> Any:
     return tree.unflatten(range(tree.num_leaves))
 
 
@@ -156,7 +164,7 @@ def _paths(tree: PyTree) -> list[KeyPath]:
     return [path for path, _ in trees.flatten_with_path(tree)[0]]
 
 
-def _length(where: str, arrays: list[Value], xs: PyTree, length: int | None) -> int:
+def _check_length(where: str, arrays: list[Value], xs: PyTree, length: int | None) -> int:
     """How many steps there are."""
     sizes = {}
     for path, x in zip(_paths(xs), arrays, strict=True):
@@ -187,7 +195,7 @@ def _length(where: str, arrays: list[Value], xs: PyTree, length: int | None) -> 
     return n
 
 
-def _unroll(where: str, unroll: int | bool, length: int) -> int:
+def _check_unroll(where: str, unroll: int | bool, length: int) -> int:
     if isinstance(unroll, bool):
         return max(length, 1) if unroll else 1
     if not hasattr(unroll, "__index__"):
@@ -197,16 +205,16 @@ def _unroll(where: str, unroll: int | bool, length: int) -> int:
     return unroll.__index__() or 1
 
 
-def _pair(where: str, traced: Trace) -> tuple[TreeDef, TreeDef]:
+def _split_out_tree(where: str, traced: Trace) -> tuple[TreeDef, TreeDef]:
     """The structures of the carry and of the results that the function gives."""
-    out = _skeleton(traced.out_tree)
+    out = _index_tree(traced.out_tree)
     if not isinstance(out, tuple | list) or len(out) != 2:
         raise TypeError(f"{where}: the function must give a pair (carry, result), got {traced.out_tree}")
     carry, results = out
     return trees.structure(carry), trees.structure(results)
 
 
-def _stepwise(
+def _run_in_python(
     f: Callable[..., Any],
     init: Any,
     arrays: list[Value],

@@ -11,8 +11,8 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import ParamSpec, override
 
-from tracefx.control.shard_map import WHOLE
-from tracefx.control.shard_map import ShardMap as Operation
+from tracefx.control.shard_map import REPLICATED
+from tracefx.control.shard_map import ShardMapPrimitive as Operation
 from tracefx.core import trees
 from tracefx.core.avals import NOWHERE
 from tracefx.core.backend import BACKEND, Device
@@ -22,52 +22,52 @@ from tracefx.core.meshes import MESH, Mesh, PartitionSpec, Unconstrained
 from tracefx.core.trees import PyTree
 from tracefx.core.varying import ACTUAL
 from tracefx.interpreters.named_axes import NamedAxes
-from tracefx.ops.collective import in_shares, of_shares
-from tracefx.ops.shape import expand_dims, squeeze
-from tracefx.transforms.arguments import argument_names, flatten_values, name_of, require_callable, to_arrays
+from tracefx.ops.collectives.collective import from_unreduced, to_unreduced
+from tracefx.ops.shape.shape import expand_dims, squeeze
+from tracefx.transforms.arguments import argument_names, flatten_values, fun_name, require_callable, to_arrays
 from tracefx.transforms.jit import Jit
-from tracefx.transforms.linearization import SHARES, Shares
-from tracefx.transforms.pipelines import HeldTree, Preserving, TransformOf, check_flag, hold
-from tracefx.transforms.tracing import TRACES, keepable, signature, trace
-from tracefx.transforms.transformed import made_by
-from tracefx.transforms.vmap import mapped_dim, mapped_size
+from tracefx.transforms.linearization import COTANGENT_COLLECTIVES, CotangentCollectives
+from tracefx.transforms.tracing import TRACES, is_cacheable, trace, trace_key
+from tracefx.transforms.transform import HashableTree, Preserving, TransformOf, to_hashable_tree, validate_flag
+from tracefx.transforms.transformed_function import wrap_transformed
+from tracefx.transforms.vmap import mapped_axis_size, mapped_dim
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-SHARES.provide(lambda: Shares(in_shares, of_shares))
+COTANGENT_COLLECTIVES.provide(lambda: CotangentCollectives(to_unreduced, from_unreduced))
 
 
-def _names(given: Iterable[str]) -> frozenset[str]:
+def _to_axis_names(given: Iterable[str]) -> frozenset[str]:
     return frozenset([given] if isinstance(given, str) else given)
 
 
-def _places(given: int | Sequence[int]) -> tuple[int, ...]:
+def _to_argnums(given: int | Sequence[int]) -> tuple[int, ...]:
     return (given,) if isinstance(given, int) else tuple(given)
 
 
 @final
 @frozen(eq=False)
-class Along(NamedAxes):
+class ManualAxes(NamedAxes):
     """The axes of a mesh along which devices run a program apart."""
 
-    checks: bool
+    check_vma: bool
     """Whether it is noted of values along which they may differ."""
 
     @property
     @override
     def checked(self) -> Mapping[str, int]:
-        names = {str(name): size for name, size in self.names.items()} if self.checks else {}
+        names = {str(name): size for name, size in self.names.items()} if self.check_vma else {}
         return MappingProxyType({**self.inner.checked, **names})
 
 
-def _apart_around(handler: Handler) -> frozenset[str]:
+def _enclosing_manual_axes(handler: Handler) -> frozenset[str]:
     """The axes along which programs run apart already."""
     names: frozenset[str] = frozenset()
     at: Handler | None = handler
     while at is not None:
-        if isinstance(at, Along):
+        if isinstance(at, ManualAxes):
             names |= frozenset(map(str, at.names))
         at = at.below
     return names
@@ -85,10 +85,10 @@ class ShardMap(TransformOf[Preserving]):
 
     title: ClassVar[str] = "shard_map"
     mesh: Mesh | None = None
-    _in_specs: HeldTree = field(alias="in_specs", converter=hold)
-    _out_specs: HeldTree = field(alias="out_specs", converter=hold)
-    axis_names: frozenset[str] = field(default=frozenset(), converter=_names)
-    check_vma: bool = field(default=True, validator=check_flag)
+    _in_specs: HashableTree = field(alias="in_specs", converter=to_hashable_tree)
+    _out_specs: HashableTree = field(alias="out_specs", converter=to_hashable_tree)
+    axis_names: frozenset[str] = field(default=frozenset(), converter=_to_axis_names)
+    check_vma: bool = field(default=True, validator=validate_flag)
 
     @property
     def in_specs(self) -> PyTree:
@@ -102,14 +102,14 @@ class ShardMap(TransformOf[Preserving]):
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         require_callable("shard_map", fun)
 
-        @made_by(self, fun)
+        @wrap_transformed(self, fun)
         def mapped(*args: Any) -> Any:
             return self._call(fun, args)
 
         return mapped
 
     def _call(self, fun: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        name = name_of(fun)
+        name = fun_name(fun)
         mesh, axes = self._mesh(name)
         values, tree = flatten_values((args, {}), f"shard_map of {name}: arguments")
         specs = self._specs(
@@ -117,31 +117,31 @@ class ShardMap(TransformOf[Preserving]):
         )
         op = Operation(Jaxpr((), (), (), ()), mesh, specs, (), axes, name)
         names = argument_names(fun, name, args, {}, range(len(args)))
-        parts = [op.part(v.aval, s, called) for v, s, called in zip(values, specs, names, strict=True)]
-        token = CURRENT.set(Along(CURRENT.get(), {axis: mesh.shape[axis] for axis in axes}, self.check_vma))
+        parts = [op.shard_aval(v.aval, s, called) for v, s, called in zip(values, specs, names, strict=True)]
+        token = CURRENT.set(ManualAxes(CURRENT.get(), {axis: mesh.shape[axis] for axis in axes}, self.check_vma))
         meanwhile = MESH.set(mesh)
         try:
             own = [NOWHERE.union(s.names) if self.check_vma else NOWHERE for s in specs]
             along = tuple([varies(v) | names for v, names in zip(values, own, strict=True)])
-            key = signature(tree, tuple(parts), (), lambda: along)
+            key = trace_key(tree, tuple(parts), (), lambda: along)
             known = TRACES.traces(fun)
             traced = known.get((key, mesh))
             if traced is None:
                 traced = trace(fun, tree, tuple(parts), names, name, "shard_map", key.along)
-                if keepable(traced):
+                if is_cacheable(traced):
                     known[key, mesh] = traced
         finally:
             MESH.reset(meanwhile)
             CURRENT.reset(token)
         what = f"shard_map of {name}: out_specs"
         out_specs = self._specs(self.out_specs, traced.out_tree, axes, what, "the output")
-        body, whole = traced.jaxpr, (WHOLE,) * len(traced.consts)
+        body, whole = traced.jaxpr, (REPLICATED,) * len(traced.consts)
         for aval, spec in zip(body.out_avals, out_specs, strict=True):
             if len(spec) > aval.ndim:
                 raise ValueError(f"{what} has {spec} for an output of type {aval}, which has {aval.ndim} axes")
-        full = op.of(body, whole + specs, out_specs)
+        full = op.with_body(body, whole + specs, out_specs)
         if self.check_vma:
-            self._require_sameness(full, traced.out_tree)
+            self._require_replicated(full, traced.out_tree)
         outs = bind(full, *traced.consts, *values)
         return traced.out_tree.unflatten(to_arrays(outs))
 
@@ -154,7 +154,7 @@ class ShardMap(TransformOf[Preserving]):
         unknown = self.axis_names - {*mesh.axis_names}
         if unknown:
             raise ValueError(f"shard_map of {name}: axis_names {sorted(unknown)} are no axes of {mesh}")
-        taken = _apart_around(current())
+        taken = _enclosing_manual_axes(current())
         if taken and mesh != MESH.get():
             raise ValueError(
                 f"shard_map of {name}: it is over {mesh}, inside of one over {MESH.get()}: use that here too"
@@ -174,7 +174,7 @@ class ShardMap(TransformOf[Preserving]):
         found = []
         for spec in trees.broadcast_prefix(given, tree, none_is_leaf=True, what=what, of=of):
             if spec is None:
-                spec = WHOLE
+                spec = REPLICATED
             if not isinstance(spec, PartitionSpec):
                 raise TypeError(f"{what} is a PartitionSpec or a tree of them, got {spec!r}")
             if any(isinstance(part, Unconstrained) for part in spec):
@@ -185,7 +185,7 @@ class ShardMap(TransformOf[Preserving]):
             found.append(spec)
         return tuple(found)
 
-    def _require_sameness(self, op: Operation, out_tree: trees.TreeDef) -> None:
+    def _require_replicated(self, op: Operation, out_tree: trees.TreeDef) -> None:
         """ValueError if an output may differ along an axis that its specification doesn't name."""
         outs = ACTUAL.through(op.jaxpr, [frozenset(spec.names) for spec in op.in_specs])
         paths = [trees.keystr(path) for path, _ in trees.flatten_with_path(out_tree.unflatten(range(len(outs))))[0]]
@@ -254,7 +254,7 @@ def shard_map(
     Array([0.25, 0.75], dtype=float32)
     """
     transform = ShardMap(
-        mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names=_names(axis_names), check_vma=check_vma
+        mesh=mesh, in_specs=in_specs, out_specs=out_specs, axis_names=_to_axis_names(axis_names), check_vma=check_vma
     )
     return transform if f is None else transform(f)
 
@@ -273,12 +273,16 @@ class Pmap(TransformOf[Preserving]):
 
     title: ClassVar[str] = "pmap"
     axis_name: str | None = None
-    _in_axes: HeldTree = field(alias="in_axes", default=hold(0), converter=hold, kw_only=True)
-    _out_axes: HeldTree = field(alias="out_axes", default=hold(0), converter=hold, kw_only=True)
-    static_broadcasted_argnums: tuple[int, ...] = field(default=(), converter=_places, kw_only=True)
+    _in_axes: HashableTree = field(
+        alias="in_axes", default=to_hashable_tree(0), converter=to_hashable_tree, kw_only=True
+    )
+    _out_axes: HashableTree = field(
+        alias="out_axes", default=to_hashable_tree(0), converter=to_hashable_tree, kw_only=True
+    )
+    static_broadcasted_argnums: tuple[int, ...] = field(default=(), converter=_to_argnums, kw_only=True)
     devices: tuple[Device, ...] | None = field(default=None, kw_only=True)
     axis_size: int | None = field(default=None, kw_only=True)
-    donate_argnums: tuple[int, ...] = field(default=(), converter=_places, kw_only=True)
+    donate_argnums: tuple[int, ...] = field(default=(), converter=_to_argnums, kw_only=True)
 
     @property
     def in_axes(self) -> PyTree:
@@ -295,14 +299,14 @@ class Pmap(TransformOf[Preserving]):
 
         @functools.wraps(fun)
         def over_devices(*args: Any, **kwargs: Any) -> Any:
-            return self._apart(fun, axis, args, kwargs)
+            return self._run(fun, axis, args, kwargs)
 
         return Jit(static_argnums=self.static_broadcasted_argnums, donate_argnums=self.donate_argnums).transformed(
             over_devices
         )
 
-    def _apart(self, fun: Callable[..., Any], axis: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        where = f"pmap of {name_of(fun)}"
+    def _run(self, fun: Callable[..., Any], axis: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        where = f"pmap of {fun_name(fun)}"
         places = [i for i in range(len(args)) if i not in self.static_broadcasted_argnums]
         dynamic = tuple([args[i] for i in places]), kwargs
         values, tree = flatten_values(dynamic, f"{where}: arguments")
@@ -318,7 +322,7 @@ class Pmap(TransformOf[Preserving]):
             (in_axes, 0), tree, none_is_leaf=True, what=f"{where}: in_axes", of="the arguments"
         )
         dims = [mapped_dim(where, "in_axes", entry, v.aval.ndim) for entry, v in zip(entries, values, strict=True)]
-        mesh = self._mesh(where, axis, mapped_size(where, values, dims, self.axis_size, dynamic))
+        mesh = self._mesh(where, axis, mapped_axis_size(where, values, dims, self.axis_size, dynamic))
 
         def each(*parts: Any) -> Any:
             leaves = trees.leaves(parts)
@@ -326,7 +330,7 @@ class Pmap(TransformOf[Preserving]):
             positional, by_name = alone
             given: dict[int, Any] = dict(zip(places, positional, strict=True))
             outs, out_tree = flatten_values(
-                fun(*[given.get(i, arg) for i, arg in enumerate(args)], **by_name), f"the output of {name_of(fun)}"
+                fun(*[given.get(i, arg) for i, arg in enumerate(args)], **by_name), f"the output of {fun_name(fun)}"
             )
             entries = trees.broadcast_prefix(
                 self.out_axes, out_tree, none_is_leaf=True, what=f"{where}: out_axes", of="the output"
@@ -336,13 +340,13 @@ class Pmap(TransformOf[Preserving]):
                 [as_array(x) if d is None else expand_dims(x, (d,)) for x, d in zip(outs, out_dims, strict=True)]
             )
 
-        each.__name__ = name_of(fun)
-        in_specs = tree.unflatten([_along(axis, d) for d in dims])
-        out_specs = trees.map(lambda d: _along(axis, d), self.out_axes, is_leaf=lambda x: x is None)
+        each.__name__ = fun_name(fun)
+        in_specs = tree.unflatten([_batch_axis_spec(axis, d) for d in dims])
+        out_specs = trees.map(lambda d: _batch_axis_spec(axis, d), self.out_axes, is_leaf=lambda x: x is None)
         return ShardMap(mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)(each)(*dynamic)
 
     def _mesh(self, where: str, axis: str, size: int) -> Mesh:
-        around = sorted(_apart_around(current()))
+        around = sorted(_enclosing_manual_axes(current()))
         if around:
             raise ValueError(
                 f"{where}: it is inside of a program that devices run apart already, along {around}: use vmap here, or "
@@ -360,10 +364,10 @@ class Pmap(TransformOf[Preserving]):
         return Mesh(found, axis)
 
 
-def _along(axis: str, dim: int | None) -> PartitionSpec:
+def _batch_axis_spec(axis: str, dim: int | None) -> PartitionSpec:
     if dim is not None and dim < 0:
         raise ValueError(f"pmap: axes of the output are counted from 0, got out_axes {dim}")
-    return WHOLE if dim is None else PartitionSpec(*[None] * dim, axis)
+    return REPLICATED if dim is None else PartitionSpec(*[None] * dim, axis)
 
 
 def pmap(

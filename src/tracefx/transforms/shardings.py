@@ -15,14 +15,14 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND, Device
 from tracefx.core.dtypes import DTypeLike, NDArray, as_dtype
 from tracefx.core.handler import as_array
-from tracefx.core.meshes import MESH, MESHES, Mesh
-from tracefx.core.sharded import ShardedArray
-from tracefx.core.shardings import Index, NamedSharding, Sharding, as_sharding, require_cut
+from tracefx.core.meshes import MESH, MESH_SCOPES, Mesh
+from tracefx.core.sharded_array import ShardedArray
+from tracefx.core.shardings import NamedSharding, ShardIndex, Sharding, as_sharding, require_shardable
 from tracefx.core.trees import PyTree
 from tracefx.core.values import ConcreteArray, Value, as_value, get_aval
-from tracefx.ops.sharding import sharding_constraint
+from tracefx.ops.annotations.sharding_constraint import sharding_constraint
 from tracefx.transforms.arguments import flatten_values
-from tracefx.transforms.shapes import ShapeDtypeStruct
+from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ def set_mesh(mesh: Mesh) -> Iterator[Mesh]:
     """
     if not isinstance(mesh, Mesh):
         raise TypeError(f"set_mesh takes a Mesh, got {mesh!r}")
-    with MESHES.setting(mesh):
+    with MESH_SCOPES.override(mesh):
         yield mesh
 
 
@@ -104,14 +104,14 @@ def with_sharding_constraint(x: T, shardings: PyTree) -> T:
     return out
 
 
-def sharding_of(leaf: object) -> Sharding | None:
+def committed_sharding(leaf: object) -> Sharding | None:
     """Where an argument was put, or is said to lie; None if it goes where it is needed."""
     if isinstance(leaf, ShardedArray):
         return leaf.placed if leaf.committed else None
     return leaf.sharding if isinstance(leaf, ShapeDtypeStruct) else None
 
 
-def constrained(values: Sequence[Value], shardings: Sequence[Sharding | None]) -> list[Value]:
+def constrain_shardings(values: Sequence[Value], shardings: Sequence[Sharding | None]) -> list[Value]:
     """Values of a program that is traced, which are to lie as shardings say."""
     return [
         sharding_constraint(x, s) if isinstance(s, NamedSharding) else x for x, s in zip(values, shardings, strict=True)
@@ -121,31 +121,36 @@ def constrained(values: Sequence[Value], shardings: Sequence[Sharding | None]) -
 # ------------------------------------------------------------------ arrays
 
 
-def placed(x: Array, sharding: Sharding, what: str) -> Array:
+def put_with_sharding(x: Array, sharding: Sharding, what: str) -> Array:
     """An array moved to where a sharding says."""
     if not isinstance(x, ConcreteArray):
         return sharding_constraint(x, sharding) if isinstance(sharding, NamedSharding) else x
-    require_cut(x.aval, sharding, what)
+    require_shardable(x.aval, sharding, what)
     if isinstance(x, ShardedArray):
         if x.placed == sharding:
             return x
         if x.placed.device_set == sharding.device_set or (
             x.placed.is_fully_addressable and sharding.is_fully_addressable
         ):
-            return BACKEND.value.moved(x, sharding)
-    return cut_apart(x.numpy(), x.aval, sharding)
+            return BACKEND.value.reshard(x, sharding)
+    return shard_host_array(x.numpy(), x.aval, sharding)
 
 
-def cut_apart(host: NDArray, aval: ShapedArray, sharding: Sharding, copied: bool = False) -> ShardedArray:
+def shard_host_array(host: NDArray, aval: ShapedArray, sharding: Sharding, copied: bool = False) -> ShardedArray:
     """Numbers on the host, cut into tiles where a sharding says; `copied` if anyone could write to them."""
     tiling, mine = sharding.tiling(aval.ndim), sharding.addressable_devices
-    alone = tiling.copies == 1 and host.size > 0  # or else devices share the copy of a tile; XLA copies no empty one
-    tiles = tiling.cut(host, [device in mine for device in tiling.devices], copied and not alone)
-    return ShardedArray(aval, BACKEND.value.spread(aval, sharding, tiles, copied and alone), sharding)
+    alone = (
+        tiling.num_replicas == 1 and host.size > 0
+    )  # or else devices share the copy of a tile; XLA copies no empty one
+    tiles = tiling.split_tiles(host, [device in mine for device in tiling.devices], copied and not alone)
+    return ShardedArray(aval, BACKEND.value.put_shards(aval, sharding, tiles, copied and alone), sharding)
 
 
 def make_array_from_callback(
-    shape: Sequence[int], sharding: Sharding, data_callback: Callable[[Index], object], dtype: DTypeLike | None = None
+    shape: Sequence[int],
+    sharding: Sharding,
+    data_callback: Callable[[ShardIndex], object],
+    dtype: DTypeLike | None = None,
 ) -> Array:
     """An array that lies as `sharding` says, of which `data_callback(index)` gives the part at `index`.
 
@@ -164,17 +169,17 @@ def make_array_from_callback(
     for index in sharding.addressable_devices_indices_map(whole).values():
         key = repr(index)
         if key not in known:
-            known[key] = _part(data_callback(index), tile, dtype, index)
+            known[key] = _callback_shard(data_callback(index), tile, dtype, index)
         tiles.append(known[key])
     if len({part.dtype for part in tiles}) > 1:
         raise TypeError(
             f"make_array_from_callback: the parts have different dtypes, {sorted({str(part.dtype) for part in tiles})}"
         )
     aval = ShapedArray(whole, tiles[0].dtype)
-    return ShardedArray(aval, BACKEND.value.spread(aval, sharding, tiles), sharding)
+    return ShardedArray(aval, BACKEND.value.put_shards(aval, sharding, tiles), sharding)
 
 
-def _part(given: object, shape: tuple[int, ...], dtype: DTypeLike | None, index: Index) -> NDArray:
+def _callback_shard(given: object, shape: tuple[int, ...], dtype: DTypeLike | None, index: ShardIndex) -> NDArray:
     value = as_array(as_value(given, "data_callback"))  # type: ignore[arg-type]  # checked there
     part = np.asarray(value if dtype is None else value.astype(as_dtype(dtype)), order="C")
     if part.shape != shape:
@@ -209,20 +214,22 @@ def make_array_from_process_local_data(sharding: PyTree, local_data: PyTree, glo
     shapes = trees.broadcast_prefix(
         global_shape, tree, is_leaf=_is_shape, none_is_leaf=True, what=f"{what}: global_shape", of=of
     )
-    return tree.unflatten(list(map(_from_local, shardings, leaves, shapes)))
+    return tree.unflatten(list(map(_make_from_local_data, shardings, leaves, shapes)))
 
 
 def _is_shape(x: object) -> bool:
     return isinstance(x, tuple | list) and all(isinstance(n, int | np.integer) for n in x)
 
 
-def _from_local(sharding: object, local_data: object, global_shape: object) -> Array:
+def _make_from_local_data(sharding: object, local_data: object, global_shape: object) -> Array:
     if not isinstance(sharding, Sharding):
         raise TypeError(f"make_array_from_process_local_data takes a Sharding, got {sharding!r}")
     assert global_shape is None or isinstance(global_shape, tuple | list)
     local = np.asarray(as_array(as_value(local_data, "local_data")))  # type: ignore[arg-type]  # checked there
     tiling = sharding.tiling(local.ndim)
-    mine = [place for d, place in zip(tiling.devices, tiling.places, strict=True) if d in sharding.addressable_devices]
+    mine = [
+        place for d, place in zip(tiling.devices, tiling.tile_indices, strict=True) if d in sharding.addressable_devices
+    ]
     steps = np.array([np.unravel_index(place, tiling.counts) for place in mine]).reshape(len(mine), local.ndim)
     low, high = steps.min(axis=0), steps.max(axis=0) + 1
     counts = [int(n) for n in high - low]
@@ -240,7 +247,7 @@ def _from_local(sharding: object, local_data: object, global_shape: object) -> A
         )
     start = [int(k) * n for k, n in zip(low, tile, strict=True)] if local.shape != shape else [0] * local.ndim
 
-    def part(index: Index) -> NDArray:
+    def part(index: ShardIndex) -> NDArray:
         moved = [
             slice(part.start - first, part.stop - first) if part.start is not None else part
             for part, first in zip(index, start, strict=True)
@@ -276,4 +283,4 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Shardin
     parts = [by_device[d] for d in local]
     aval = ShapedArray(whole, parts[0].aval.dtype)
     buffers = [BACKEND.value.put(x.numpy(), x.device) if x.buffer is None else x.buffer for x in parts]
-    return ShardedArray(aval, BACKEND.value.join(aval, sharding, buffers), sharding)
+    return ShardedArray(aval, BACKEND.value.assemble_shards(aval, sharding, buffers), sharding)

@@ -15,24 +15,30 @@ from tracefx.core.primitive import Zero
 from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
 from tracefx.core.varying import DECLARED
-from tracefx.ops.arithmetic import neg
-from tracefx.ops.varying import varying
-from tracefx.transforms.arguments import flatten_values, name_of, require_callable, to_arrays
-from tracefx.transforms.bodies import common_consts, common_type, differ_in_structure, require_types, with_outs
+from tracefx.ops.collectives.pvary import varying
+from tracefx.ops.elementwise.arithmetic import neg
+from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
+from tracefx.transforms.body_tracing import (
+    common_consts,
+    common_type,
+    convert_outputs,
+    raise_structure_mismatch,
+    require_matching_types,
+)
 from tracefx.transforms.custom_derivatives import custom_jvp
-from tracefx.transforms.differentiation import cotangent, jvp, linear_transpose
+from tracefx.transforms.differentiation import jvp, linear_transpose, tangent_to_array
 from tracefx.transforms.tracing import Trace, trace
 
 T = TypeVar("T")
 A = TypeVar("A")
-Solve = Callable[[Callable[[T], T], T], Any]
+Solver = Callable[[Callable[[T], T], T], Any]
 
 
 def custom_linear_solve(
     matvec: Callable[[T], T],
     b: T,
-    solve: Solve[T],
-    transpose_solve: Solve[T] | None = None,
+    solve: Solver[T],
+    transpose_solve: Solver[T] | None = None,
     symmetric: bool = False,
     has_aux: bool = False,
 ) -> Any:
@@ -57,9 +63,12 @@ def custom_linear_solve(
     where = "custom_linear_solve"
     values, tree = flatten_values(b, f"{where}: b")
     while True:
-        multiply = _traced(where, "matvec", matvec, tree, values, False)
-        solver, aux = _solver(where, "solve", lambda x: solve(matvec, x), tree, values, has_aux)
-        wider = [varying(v, _along(multiply, values, i) | _along(solver, values, i)) for i, v in enumerate(values)]
+        multiply = _trace_like_operand(where, "matvec", matvec, tree, values, False)
+        solver, aux = _trace_solver(where, "solve", lambda x: solve(matvec, x), tree, values, has_aux)
+        wider = [
+            varying(v, _output_varying_axes(multiply, values, i) | _output_varying_axes(solver, values, i))
+            for i, v in enumerate(values)
+        ]
         if all(map(operator.is_, wider, values)):
             break
         values = wider  # the right-hand side differs along the axes of a mesh that the solution does
@@ -67,10 +76,12 @@ def custom_linear_solve(
     parts = [multiply, solver]
     if transpose_solve is not None:
         back = transpose_solve
-        vecmat = matvec if symmetric else _transposed(matvec, b)
+        vecmat = matvec if symmetric else _transpose_matvec(matvec, b)
         parts += [
-            multiply if symmetric else _traced(where, "the transpose of matvec", vecmat, tree, values, False),
-            _solver(where, "transpose_solve", lambda x: back(vecmat, x), tree, values, has_aux)[0],
+            multiply
+            if symmetric
+            else _trace_like_operand(where, "the transpose of matvec", vecmat, tree, values, False),
+            _trace_solver(where, "transpose_solve", lambda x: back(vecmat, x), tree, values, has_aux)[0],
         ]
     jaxprs, consts = common_consts(parts)
     axes = tuple(current().checked.items())
@@ -83,13 +94,13 @@ def custom_linear_solve(
     return (x, aux.unflatten(outs[len(values) :])) if has_aux else x
 
 
-def _along(traced: Trace, values: Sequence[Value], i: int) -> Axes:
+def _output_varying_axes(traced: Trace, values: Sequence[Value], i: int) -> Axes:
     """Along which checked axes of a mesh an output differs."""
     given = [*traced.consts, *values]
     return DECLARED.through(traced.jaxpr, list(map(varies, given)))[i] if current().checked else NOWHERE
 
 
-def _transposed(matvec: Callable[[T], T], b: T) -> Callable[[T], T]:
+def _transpose_matvec(matvec: Callable[[T], T], b: T) -> Callable[[T], T]:
     back = linear_transpose(matvec, b)
 
     def vecmat(x: Any) -> Any:
@@ -98,13 +109,13 @@ def _transposed(matvec: Callable[[T], T], b: T) -> Callable[[T], T]:
     return vecmat
 
 
-def _traced(
+def _trace_like_operand(
     where: str, name: str, f: Callable[[Any], Any], tree: TreeDef, values: Sequence[Value], has_aux: bool
 ) -> Trace:
     """The trace of a function of one argument whose result is like it, and exactly of its types."""
     in_tree = trees.structure(((tree.unflatten(range(tree.num_leaves)),), {}))
     avals = [v.aval for v in values]
-    traced = trace(f, in_tree, tuple(avals), None, name_of(f), where, list(map(varies, values)))
+    traced = trace(f, in_tree, tuple(avals), None, fun_name(f), where, list(map(varies, values)))
     out, outs = traced.out_tree, traced.jaxpr.out_avals
     if has_aux:
         given = out.unflatten(range(out.num_leaves))
@@ -113,18 +124,18 @@ def _traced(
         out = trees.structure(given[0])
     n = len(avals)
     if out != tree:
-        differ_in_structure(f"{where}: b and the result of {name}", ("b", tree), (name, out))
+        raise_structure_mismatch(f"{where}: b and the result of {name}", ("b", tree), (name, out))
     fits = [common_type(pair) is not None for pair in zip(avals, outs, strict=False)]
     remedy = "Convert the result, so that it has the type of the right-hand side."
-    require_types(f"{where}: b and the result of {name}", tree, ("b", avals), (name, outs[:n]), fits, remedy)
-    return Trace(with_outs(traced.jaxpr, [*avals, *outs[n:]]), traced.consts, traced.out_tree, traced.name)
+    require_matching_types(f"{where}: b and the result of {name}", tree, ("b", avals), (name, outs[:n]), fits, remedy)
+    return Trace(convert_outputs(traced.jaxpr, [*avals, *outs[n:]]), traced.consts, traced.out_tree, traced.name)
 
 
-def _solver(
+def _trace_solver(
     where: str, name: str, f: Callable[[Any], Any], tree: TreeDef, values: Sequence[Value], has_aux: bool
 ) -> tuple[Trace, TreeDef]:
     """The trace of a solver, and the structure of what it gives beside the solution."""
-    traced = _traced(where, name, f, tree, values, has_aux)
+    traced = _trace_like_operand(where, name, f, tree, values, has_aux)
     given = traced.out_tree.unflatten(range(traced.out_tree.num_leaves))
     return traced, trees.structure(given[1] if has_aux else ())
 
@@ -157,8 +168,8 @@ def custom_root(
     where = "custom_root"
     values, tree = flatten_values(initial_guess, f"{where}: initial_guess")
     avals = [v.aval for v in values]
-    residual = _traced(where, "f", f, tree, values, False)
-    solver, aux = _solver(where, "solve", lambda x: solve(f, x), tree, values, has_aux)
+    residual = _trace_like_operand(where, "f", f, tree, values, False)
+    solver, aux = _trace_solver(where, "solve", lambda x: solve(f, x), tree, values, has_aux)
     (f_jaxpr, solve_jaxpr), consts = common_consts([residual, solver])
     n = len(avals)
 
@@ -182,14 +193,14 @@ def custom_root(
             return jvp(lambda x: of_consts(x, consts), (x,), (dx,))[1]
 
         dx = tangent_solve(linearized, trees.map(lambda leaf: neg(leaf), change))
-        return (x, kept), (dx, _zeros(kept))
+        return (x, kept), (dx, _zero_tangents(kept))
 
     root.defjvp(rule)
     x, kept = root(to_arrays(consts), initial_guess)
     return (x, kept) if has_aux else x
 
 
-def _zeros(tree: Any) -> Any:
+def _zero_tangents(tree: Any) -> Any:
     """The tangents of what is not differentiated."""
     values, structure = flatten_values(tree, "custom_root: aux")
-    return structure.unflatten([cotangent(Zero(v.aval.tangent())) for v in values])
+    return structure.unflatten([tangent_to_array(Zero(v.aval.tangent())) for v in values])

@@ -10,22 +10,22 @@ from attrs import field, frozen
 from typing_extensions import ParamSpec
 
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.backend import BACKEND, LoweredProgram, Program
+from tracefx.core.backend import BACKEND, CompiledProgram, LoweredProgram
+from tracefx.core.compiled_collectives import CompiledCollective
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import Tracer
 from tracefx.core.jaxpr import ClosedJaxpr
-from tracefx.core.settings import cache_at
-from tracefx.core.shardings import Sharding, Wishes
-from tracefx.core.traffic import Collective
+from tracefx.core.settings import as_compilation_cache
+from tracefx.core.shardings import RequestedShardings, Sharding
 from tracefx.core.trees import PyTree, TreeDef
 from tracefx.core.values import ConcreteArray, Value
-from tracefx.transforms.shapes import ShapeDtypeStruct
+from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
 from tracefx.transforms.tracing import Trace
 
 P = ParamSpec("P")
 R = TypeVar("R")
 CompilerOptions: TypeAlias = Mapping[str, str | int | float | bool]
-PLATFORMS: Final = ("cpu", "cuda", "rocm", "tpu")
+LOWERING_PLATFORMS: Final = ("cpu", "cuda", "rocm", "tpu")
 
 
 @final
@@ -83,7 +83,7 @@ class CallInfo:
 class CompiledCall(CallInfo, Generic[P, R]):
     """A function compiled for one kind of arguments; arguments of any other kind are a `TypeError`."""
 
-    program: Program
+    program: CompiledProgram
     trace: Trace
     in_tree: TreeDef
     donated: tuple[int, ...]
@@ -127,7 +127,7 @@ class CompiledCall(CallInfo, Generic[P, R]):
         """How the output will lie, in its structure."""
         return self.trace.out_tree.unflatten(self.program.output_shardings)
 
-    def collectives(self) -> tuple[Collective, ...]:
+    def collectives(self) -> tuple[CompiledCollective, ...]:
         """What the program's devices do together, as the compiler has put it in, and how much they send for it.
 
         >>> import tracefx as fx
@@ -146,13 +146,13 @@ class LoweredCall(CallInfo, Generic[P, R]):
     trace: Trace
     in_tree: TreeDef
     donated: tuple[int, ...]
-    wishes: Wishes | None
+    requested_shardings: RequestedShardings | None
     flatten: Callable[P, list[Value]] = field(repr=False)
 
     @property
     def out_info(self) -> PyTree:
         """The outputs' types, in their structure."""
-        return _out_info(self.trace, None if self.wishes is None else self.wishes.outputs)
+        return _out_info(self.trace, None if self.requested_shardings is None else self.requested_shardings.outputs)
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The StableHLO module, with the line and the `named_scope`s of each operation if asked for.
@@ -178,7 +178,7 @@ class LoweredCall(CallInfo, Generic[P, R]):
         `cache` is a folder from which the result is taken if it is there, and where it is kept else; without it
         `compilation_cache` says whether there is one.
         """
-        folder = None if cache is None else cache_at(cache)
+        folder = None if cache is None else as_compilation_cache(cache)
         program = self.program.compile(compiler_options or {}, folder)
         return CompiledCall(program, self.trace, self.in_tree, self.donated, self.flatten)
 
@@ -192,7 +192,7 @@ class TracedCall(CallInfo, Generic[P, R]):
     in_tree: TreeDef
     donated: tuple[int, ...]
     keep_unused: bool
-    wishes: Wishes | None
+    requested_shardings: RequestedShardings | None
     flatten: Callable[P, list[Value]] = field(repr=False)
 
     @property
@@ -203,7 +203,7 @@ class TracedCall(CallInfo, Generic[P, R]):
     @property
     def out_info(self) -> PyTree:
         """The outputs' types, in their structure."""
-        return _out_info(self.trace, None if self.wishes is None else self.wishes.outputs)
+        return _out_info(self.trace, None if self.requested_shardings is None else self.requested_shardings.outputs)
 
     @property
     def out_avals(self) -> PyTree:
@@ -224,19 +224,19 @@ class TracedCall(CallInfo, Generic[P, R]):
         backend, jaxpr, name = BACKEND.value, self.trace.jaxpr, self.trace.name
         program: LoweredProgram
         if lowering_platforms is None or tuple(lowering_platforms) in ((), (backend.platform,)):
-            program = backend.lower(jaxpr, name, self.donated, self.keep_unused, self.wishes)
+            program = backend.lower(jaxpr, name, self.donated, self.keep_unused, self.requested_shardings)
         else:
             platforms = require_platforms(lowering_platforms, "lower: lowering_platforms")
-            program = backend.lower_for(jaxpr, name, platforms, self.keep_unused, self.wishes)
-        return LoweredCall(program, self.trace, self.in_tree, self.donated, self.wishes, self.flatten)
+            program = backend.lower_for(jaxpr, name, platforms, self.keep_unused, self.requested_shardings)
+        return LoweredCall(program, self.trace, self.in_tree, self.donated, self.requested_shardings, self.flatten)
 
 
 def require_platforms(given: Sequence[str], what: str) -> tuple[str, ...]:
     """The platforms; ValueError, in the name of `what`, unless they are some of those that can be lowered for."""
     names = () if isinstance(given, str) else tuple(given)
-    if not names or any(name not in PLATFORMS for name in names) or len(set(names)) != len(names):
+    if not names or any(name not in LOWERING_PLATFORMS for name in names) or len(set(names)) != len(names):
         raise ValueError(
-            f"{what} must be None or a sequence of some of {', '.join(PLATFORMS)}, each once, got {given!r}"
+            f"{what} must be None or a sequence of some of {', '.join(LOWERING_PLATFORMS)}, each once, got {given!r}"
         )
     return names
 

@@ -11,16 +11,16 @@ from typing_extensions import ParamSpec, override
 from tracefx.core.array import Array
 from tracefx.core.handler import current, handling
 from tracefx.core.jaxpr import ClosedJaxpr, eval_jaxpr
-from tracefx.core.source import named_scope
+from tracefx.core.source_location import named_scope
 from tracefx.core.trees import PyTree
 from tracefx.core.values import as_value
 from tracefx.interpreters.named_axes import NamedAxes
-from tracefx.transforms.arguments import argument_names, check_argnums, name_of, require_callable, to_arrays
-from tracefx.transforms.pipelines import Function, No, Preserving, Transform, TransformOf, Yes
-from tracefx.transforms.shapes import ShapeDtypeStruct, flatten_avals
-from tracefx.transforms.statics import StaticArguments
+from tracefx.transforms.arguments import argument_names, check_argnums, fun_name, require_callable, to_arrays
+from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct, flatten_avals
+from tracefx.transforms.static_arguments import StaticArguments
 from tracefx.transforms.tracing import Trace, trace
-from tracefx.transforms.transformed import made_by
+from tracefx.transforms.transform import No, Preserving, Transform, TransformOf, WrappedFunction, Yes
+from tracefx.transforms.transformed_function import wrap_transformed
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,7 +33,7 @@ def make_jaxpr(
     static_argnums: int | Sequence[int] = (),
     axis_env: AxisEnv | None = None,
     return_shape: No = False,
-) -> Function[P, ClosedJaxpr]: ...
+) -> WrappedFunction[P, ClosedJaxpr]: ...
 @overload
 def make_jaxpr(
     fun: Callable[P, Array],
@@ -41,7 +41,7 @@ def make_jaxpr(
     axis_env: AxisEnv | None = None,
     *,
     return_shape: Yes,
-) -> Function[P, tuple[ClosedJaxpr, ShapeDtypeStruct]]: ...
+) -> WrappedFunction[P, tuple[ClosedJaxpr, ShapeDtypeStruct]]: ...
 @overload
 def make_jaxpr(
     fun: Callable[P, object],
@@ -49,7 +49,7 @@ def make_jaxpr(
     axis_env: AxisEnv | None = None,
     *,
     return_shape: Yes,
-) -> Function[P, tuple[ClosedJaxpr, Any]]: ...
+) -> WrappedFunction[P, tuple[ClosedJaxpr, Any]]: ...
 def make_jaxpr(
     fun: Callable[..., object],
     static_argnums: int | Sequence[int] = (),
@@ -85,13 +85,13 @@ class MakeJaxpr(Transform):
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         static = StaticArguments.of(fun, self.static_argnums, (), "static")
 
-        @made_by(self, fun)
+        @wrap_transformed(self, fun)
         def traced(*args: Any, **kwargs: Any) -> Any:
             if self.axis_env:
                 with handling(NamedAxes(current(), dict(self.axis_env))):
-                    made = _traced("make_jaxpr", fun, static, args, kwargs)
+                    made = _trace_abstractly("make_jaxpr", fun, static, args, kwargs)
             else:
-                made = _traced("make_jaxpr", fun, static, args, kwargs)
+                made = _trace_abstractly("make_jaxpr", fun, static, args, kwargs)
             closed = made.closed()
             return (closed, _out_shapes(made)) if self.return_shape else closed
 
@@ -109,7 +109,7 @@ def eval_shape(fun: Callable[..., object], *args: PyTree, **kwargs: PyTree) -> A
     ShapeDtypeStruct(shape=(2, 2), dtype=float32)
     """
     require_callable("eval_shape", fun)
-    return _out_shapes(_traced("eval_shape", fun, StaticArguments((), ()), args, kwargs))
+    return _out_shapes(_trace_abstractly("eval_shape", fun, StaticArguments((), ()), args, kwargs))
 
 
 def named_call(fun: Callable[P, R], *, name: str | None = None) -> Callable[P, R]:
@@ -137,9 +137,9 @@ class NamedCall(TransformOf[Preserving]):
     @override
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         require_callable("named_call", fun)
-        scope = name_of(fun) if self.name is None else self.name
+        scope = fun_name(fun) if self.name is None else self.name
 
-        @made_by(self, fun)
+        @wrap_transformed(self, fun)
         def named(*args: Any, **kwargs: Any) -> Any:
             with named_scope(scope):
                 return fun(*args, **kwargs)
@@ -163,14 +163,14 @@ def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
     return run
 
 
-def _traced(
+def _trace_abstractly(
     transform: str, fun: Callable[..., Any], static: StaticArguments, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Trace:
-    where = f"{transform} of {name_of(fun)}: arguments"
+    where = f"{transform} of {fun_name(fun)}: arguments"
     dynamic, _ = static.split(where, args, kwargs)
     avals, in_tree = flatten_avals(dynamic, where)
-    origins = argument_names(fun, name_of(fun), *dynamic, static.dynamic_places(len(args)))
-    return trace(static.closed_over(fun, args, kwargs), in_tree, tuple(avals), origins, name_of(fun))
+    origins = argument_names(fun, fun_name(fun), *dynamic, static.dynamic_positions(len(args)))
+    return trace(static.bind_static(fun, args, kwargs), in_tree, tuple(avals), origins, fun_name(fun))
 
 
 def _out_shapes(made: Trace) -> Any:

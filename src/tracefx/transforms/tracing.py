@@ -14,13 +14,13 @@ from tracefx.core.handler import ROOT, Tracer, current, varies
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 from tracefx.core.meshes import MESH, Mesh
 from tracefx.core.settings import X64
-from tracefx.core.source import ORIGIN, SCOPE
+from tracefx.core.source_location import EQN_LOCATION, NAMED_SCOPES
 from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
 from tracefx.interpreters.batch import spmd_axes
 from tracefx.interpreters.stage import stage
-from tracefx.transforms.arguments import flatten_values, name_of, to_arrays
-from tracefx.transforms.statics import Static
+from tracefx.transforms.arguments import flatten_values, fun_name, to_arrays
+from tracefx.transforms.static_arguments import StaticArgument
 
 
 @final
@@ -42,12 +42,12 @@ class Trace:
         return ClosedJaxpr(evolve(jaxpr, constvars=jaxpr.invars[:n], invars=jaxpr.invars[n:]), self.consts)
 
 
-class Signature(NamedTuple):
+class TraceKey(NamedTuple):
     """All that a trace depends on beside the function. A tuple, so that looking one up runs no Python of ours."""
 
     in_tree: TreeDef
     avals: tuple[ShapedArray, ...]
-    statics: tuple[Static, ...]
+    statics: tuple[StaticArgument, ...]
     x64: bool
     axes: tuple[tuple[Hashable, int], ...]
     mesh: Mesh
@@ -59,7 +59,7 @@ class Signature(NamedTuple):
     spmd: tuple[str, ...] = ()
     """The axes of a mesh that each `vmap` in force gives its batch by `spmd_axis_name`: `shard_map` reads them."""
 
-    def difference(self, new: Signature, names: Sequence[str]) -> str:
+    def difference(self, new: TraceKey, names: Sequence[str]) -> str:
         """What differs in `new`, in words; `names` are what to call the leaves of our arguments."""
         parts = []
         if self.in_tree != new.in_tree:
@@ -67,11 +67,11 @@ class Signature(NamedTuple):
         else:
             leaves = zip(names, self.avals, new.avals, strict=True)
             parts += [f"{name} was {a!r} and is {b!r}" for name, a, b in leaves if a != b]
-        if [s.place for s in self.statics] != [s.place for s in new.statics]:
-            parts.append(f"the static arguments were {_places(self.statics)} and are {_places(new.statics)}")
+        if [s.key for s in self.statics] != [s.key for s in new.statics]:
+            parts.append(f"the static arguments were {_show_keys(self.statics)} and are {_show_keys(new.statics)}")
         else:
             pairs = zip(self.statics, new.statics, strict=True)
-            parts += [f"the static argument {a.place!r} was {a.value!r} and is {b.value!r}" for a, b in pairs if a != b]
+            parts += [f"the static argument {a.key!r} was {a.value!r} and is {b.value!r}" for a, b in pairs if a != b]
         if self.x64 != new.x64:
             parts.append(f"enable_x64 was {self.x64} and is {new.x64}")
         if self.axes != new.axes:
@@ -85,24 +85,24 @@ class Signature(NamedTuple):
         return "; ".join(parts)
 
 
-def _places(statics: Sequence[Static]) -> str:
-    return ", ".join(repr(s.place) for s in statics) or "none"
+def _show_keys(statics: Sequence[StaticArgument]) -> str:
+    return ", ".join(repr(s.key) for s in statics) or "none"
 
 
-def signature(
+def trace_key(
     in_tree: TreeDef,
     avals: tuple[ShapedArray, ...],
-    statics: tuple[Static, ...],
+    statics: tuple[StaticArgument, ...],
     along: Callable[[], tuple[Axes, ...]] | None = None,
-) -> Signature:
+) -> TraceKey:
     """What a trace here depends on; `along` says of the leaves along which axes of a mesh they may differ."""
     handler = current()
     if handler is ROOT:
-        return Signature(in_tree, avals, statics, X64.value, (), MESH.get())
+        return TraceKey(in_tree, avals, statics, X64.value, (), MESH.get())
     checked = tuple(handler.checked)
     known = along() if along is not None and checked else None
     axes = tuple(handler.axes.items())
-    return Signature(in_tree, avals, statics, X64.value, axes, MESH.get(), checked, known, spmd_axes(handler))
+    return TraceKey(in_tree, avals, statics, X64.value, axes, MESH.get(), checked, known, spmd_axes(handler))
 
 
 def along(values: Sequence[Value]) -> Callable[[], tuple[Axes, ...]]:
@@ -129,22 +129,22 @@ def trace(
     def flat(*values: Value) -> list[Value]:
         nonlocal out_tree
         args, kwargs = in_tree.unflatten(to_arrays(values))
-        outs, out_tree = flatten_values(f(*args, **kwargs), f"the output of {name_of(f)}")
+        outs, out_tree = flatten_values(f(*args, **kwargs), f"the output of {fun_name(f)}")
         return outs
 
     # A rule may be what calls the function, and the next call may come from other scopes: those are the call's.
-    token, scopes = ORIGIN.set(None), SCOPE.set(())
+    token, scopes = EQN_LOCATION.set(None), NAMED_SCOPES.set(())
     try:
         jaxpr, consts = stage(flat, avals, current(), origins, title, along)
     finally:
-        ORIGIN.reset(token)
-        SCOPE.reset(scopes)
+        EQN_LOCATION.reset(token)
+        NAMED_SCOPES.reset(scopes)
     assert out_tree is not None
     return Trace(jaxpr.closed(), tuple(consts), out_tree, name)
 
 
-Traces: TypeAlias = dict[tuple[Signature, Hashable], Trace]
-KINDS: Final = 1024  # of arguments that a function is known for at a time
+Traces: TypeAlias = dict[tuple[TraceKey, Hashable], Trace]
+MAX_TRACES: Final = 1024  # of arguments that a function is known for at a time
 
 
 @final
@@ -169,5 +169,5 @@ class TraceCache:
 TRACES: Final = TraceCache()
 
 
-def keepable(trace: Trace) -> bool:
+def is_cacheable(trace: Trace) -> bool:
     return not any(isinstance(c, Tracer) for c in trace.consts)

@@ -16,17 +16,17 @@ from tracefx.core.primitive import MappedAxis
 from tracefx.core.trees import PyTree, keystr
 from tracefx.core.values import Value, as_value
 from tracefx.interpreters.batch import Batch
-from tracefx.ops.basis import broadcast_in_dim, move_axis
+from tracefx.ops.structural import broadcast_in_dim, move_axis
 from tracefx.transforms.arguments import (
     LEAF_TYPES,
     flatten_values,
-    name_of,
+    fun_name,
     require_callable,
     to_arrays,
     to_values,
 )
-from tracefx.transforms.pipelines import HandlerTransform, HeldTree, Preserving, hold
-from tracefx.transforms.transformed import made_by
+from tracefx.transforms.transform import HandlerTransform, HashableTree, Preserving, to_hashable_tree
+from tracefx.transforms.transformed_function import wrap_transformed
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,11 +54,11 @@ def vmap(
     return Vmap(in_axes, out_axes, axis_name, axis_size, spmd_axis_name)(fun)
 
 
-def _of_arguments(axes: PyTree) -> HeldTree:
-    return hold(tuple(axes) if isinstance(axes, list) else axes)
+def _to_in_axes(axes: PyTree) -> HashableTree:
+    return to_hashable_tree(tuple(axes) if isinstance(axes, list) else axes)
 
 
-def _check_axes(transform: Vmap, option: Attribute[HeldTree], axes: HeldTree) -> None:
+def _check_axes(transform: Vmap, option: Attribute[HashableTree], axes: HashableTree) -> None:
     for entry in axes.leaves:
         if entry is not None and (isinstance(entry, bool) or not isinstance(entry, int)):
             raise TypeError(f"vmap: {option.alias} must be made of integers and None, got {entry!r}")
@@ -92,8 +92,12 @@ class Vmap(HandlerTransform[Preserving]):
     """
 
     title: ClassVar[str] = "vmap"
-    _in_axes: HeldTree = field(alias="in_axes", default=hold(0), converter=_of_arguments, validator=_check_axes)
-    _out_axes: HeldTree = field(alias="out_axes", default=hold(0), converter=hold, validator=_check_axes)
+    _in_axes: HashableTree = field(
+        alias="in_axes", default=to_hashable_tree(0), converter=_to_in_axes, validator=_check_axes
+    )
+    _out_axes: HashableTree = field(
+        alias="out_axes", default=to_hashable_tree(0), converter=to_hashable_tree, validator=_check_axes
+    )
     axis_name: Hashable = field(default=None, validator=_check_name)
     axis_size: int | None = field(default=None, validator=_check_size)
     spmd_axis_name: str | tuple[str, ...] | None = field(default=None, validator=_check_spmd_name)
@@ -118,15 +122,15 @@ class Vmap(HandlerTransform[Preserving]):
         require_callable("vmap", fun)
         in_axes, out_axes, axis_name, axis_size = self.in_axes, self.out_axes, self.axis_name, self.axis_size
 
-        @made_by(self, fun)
+        @wrap_transformed(self, fun)
         def batched(*args: Any, **kwargs: Any) -> Any:
-            where = f"vmap of {name_of(fun)}"
+            where = f"vmap of {fun_name(fun)}"
             if isinstance(in_axes, tuple) and len(in_axes) != len(args):
                 raise ValueError(
                     f"{where}: in_axes {in_axes} has {len(in_axes)} entries, but there are {len(args)} positional "
                     "arguments; give one entry for each, or one integer for all"
                 )
-            leaves, in_tree = trees.flatten_leaves((args, kwargs), LEAF_TYPES)
+            leaves, in_tree = trees.flatten_with_known_types((args, kwargs), LEAF_TYPES)
             entries = trees.broadcast_prefix(
                 (in_axes, 0), in_tree, none_is_leaf=True, what=f"{where}: in_axes", of="the arguments"
             )
@@ -135,7 +139,7 @@ class Vmap(HandlerTransform[Preserving]):
             arrays = [0 if i in kept else leaf for i, leaf in enumerate(leaves)] if kept else leaves
             values = to_values(arrays, (args, kwargs), f"{where}: arguments")
             dims = [mapped_dim(where, "in_axes", entry, v.aval.ndim) for entry, v in zip(entries, values, strict=True)]
-            size = mapped_size(where, values, dims, axis_size, (args, kwargs))
+            size = mapped_axis_size(where, values, dims, axis_size, (args, kwargs))
             axis = MappedAxis(size, axis_name, self.spmd_axis_name)
             handler = Batch(CURRENT.get(), axis)
             mapped = [handler.wrap(v, d) for v, d in zip(values, dims, strict=True)]
@@ -145,14 +149,16 @@ class Vmap(HandlerTransform[Preserving]):
                 for i, leaf in kept.items():
                     given[i] = leaf
                 call_args, call_kwargs = in_tree.unflatten(given)
-                outs, out_tree = flatten_values(fun(*call_args, **call_kwargs), f"the output of {name_of(fun)}")
+                outs, out_tree = flatten_values(fun(*call_args, **call_kwargs), f"the output of {fun_name(fun)}")
             finally:
                 CURRENT.reset(token)
             out_entries = trees.broadcast_prefix(
                 out_axes, out_tree, none_is_leaf=True, what=f"{where}: out_axes", of="the output"
             )
             pairs = [handler.unwrap(o) for o in outs]
-            results = [_place(where, axis, x, d, entry) for (x, d), entry in zip(pairs, out_entries, strict=True)]
+            results = [
+                _move_out_axis(where, axis, x, d, entry) for (x, d), entry in zip(pairs, out_entries, strict=True)
+            ]
             return out_tree.unflatten(results)
 
         return batched
@@ -168,7 +174,7 @@ def mapped_dim(where: str, option: str, entry: object, ndim: int) -> int | None:
     return entry % ndim
 
 
-def mapped_size(
+def mapped_axis_size(
     where: str, values: Sequence[Value], dims: Sequence[int | None], given: int | None, args: PyTree
 ) -> int:
     sizes = [(i, v.aval.shape[d]) for i, (v, d) in enumerate(zip(values, dims, strict=True)) if d is not None]
@@ -185,7 +191,7 @@ def mapped_size(
     return size
 
 
-def _place(where: str, axis: MappedAxis, x: Value, dim: int | None, entry: object) -> object:
+def _move_out_axis(where: str, axis: MappedAxis, x: Value, dim: int | None, entry: object) -> object:
     """An output with its batch axis where `out_axes` wants it."""
     if entry is None:
         if dim is not None:

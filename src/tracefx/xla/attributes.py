@@ -7,40 +7,42 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Attr, CompositeAttr, Dims, Layouts, Text
-from tracefx.core.key_words import type_of_words
-from tracefx.core.meshes import Part, Unconstrained, names_in
+from tracefx.core.builder import Attr, CompositeAttr, DenseI64Array, KernelLayouts, MlirText
+from tracefx.core.key_data import key_data_aval
+from tracefx.core.meshes import PartitionEntry, Unconstrained, entry_axis_names
 from tracefx.xla import runtime
 
 
-def attribute(attr: Attr | runtime.Attribute) -> runtime.Attribute:
-    if isinstance(attr, Dims):
+def to_mlir_attribute(attr: Attr | runtime.Attribute) -> runtime.Attribute:
+    if isinstance(attr, DenseI64Array):
         return runtime.i64_array_attr(attr.values)
-    if isinstance(attr, Text):
-        return runtime.attribute(attr.mlir)
+    if isinstance(attr, MlirText):
+        return runtime.parse_attribute(attr.mlir)
     if isinstance(attr, bool):
         return runtime.bool_attr(attr)
     return runtime.integer_attr(attr) if isinstance(attr, int) else attr
 
 
-def call_of(target: str, config: Mapping[str, Attr], has_side_effect: bool) -> dict[str, runtime.Attribute]:
+def custom_call_attributes(
+    target: str, config: Mapping[str, Attr], has_side_effect: bool
+) -> dict[str, runtime.Attribute]:
     return {
         "call_target_name": runtime.string_attr(target),
         "api_version": runtime.integer_attr(4, 32),
         "has_side_effect": runtime.bool_attr(has_side_effect),
-        "backend_config": runtime.dict_attr({k: attribute(v) for k, v in config.items()}),
+        "backend_config": runtime.dict_attr({k: to_mlir_attribute(v) for k, v in config.items()}),
     }
 
 
-def row_major(operands: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> Layouts:
+def row_major_layouts(operands: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> KernelLayouts:
     """The layouts of a call that takes and gives arrays as NumPy lays them out."""
     takes, gives = [
-        tuple([tuple(range(type_of_words(aval).ndim))[::-1] for aval in avals]) for avals in (operands, outs)
+        tuple([tuple(range(key_data_aval(aval).ndim))[::-1] for aval in avals]) for avals in (operands, outs)
     ]
-    return Layouts(takes, gives)
+    return KernelLayouts(takes, gives)
 
 
-def layout_attributes(layouts: Layouts, ordered: bool = False) -> dict[str, runtime.Attribute]:
+def layout_attributes(layouts: KernelLayouts, ordered: bool = False) -> dict[str, runtime.Attribute]:
     """The attributes that fix the layouts; XLA chooses any layout for a call without them.
 
     An `ordered` call takes and gives a token first.
@@ -56,13 +58,13 @@ def layout_attributes(layouts: Layouts, ordered: bool = False) -> dict[str, runt
         for operand, out in layouts.aliases
     ]
     return {
-        "operand_layouts": runtime.attribute(f"[{', '.join(map(of, [*token, *layouts.operands]))}]"),
-        "result_layouts": runtime.attribute(f"[{', '.join(map(of, [*token, *layouts.results]))}]"),
-        "output_operand_aliases": runtime.attribute(f"[{', '.join(aliases)}]"),
+        "operand_layouts": runtime.parse_attribute(f"[{', '.join(map(of, [*token, *layouts.operands]))}]"),
+        "result_layouts": runtime.parse_attribute(f"[{', '.join(map(of, [*token, *layouts.results]))}]"),
+        "output_operand_aliases": runtime.parse_attribute(f"[{', '.join(aliases)}]"),
     }
 
 
-def batch_attributes(
+def batch_partitioning_attributes(
     operands: Sequence[ShapedArray], outs: Sequence[ShapedArray], own: int
 ) -> dict[str, runtime.Attribute]:
     """What says of a kernel on the matrices of a batch that devices can take a part of the batch each.
@@ -78,17 +80,19 @@ def batch_attributes(
     def factors_of(aval: ShapedArray) -> str:
         first = len(sizes)
         sizes.extend(aval.shape[count:])
-        return f"[{', '.join([_factor(i) for i in (*range(count), *range(first, len(sizes)))])}]"
+        return f"[{', '.join([_factor_name(i) for i in (*range(count), *range(first, len(sizes)))])}]"
 
     takes, gives = ", ".join(list(map(factors_of, operands))), ", ".join(list(map(factors_of, outs)))
-    factors = ", ".join([f"{_factor(i)}={n}" for i, n in enumerate(sizes)])
+    factors = ", ".join([f"{_factor_name(i)}={n}" for i, n in enumerate(sizes)])
     return {
         "mhlo.frontend_attributes": runtime.dict_attr({"num_batch_dims": runtime.string_attr(str(count))}),
-        "sdy.sharding_rule": runtime.attribute(f"#sdy.op_sharding_rule<({takes})->({gives}) {{{factors}}}, custom>"),
+        "sdy.sharding_rule": runtime.parse_attribute(
+            f"#sdy.op_sharding_rule<({takes})->({gives}) {{{factors}}}, custom>"
+        ),
     }
 
 
-def _factor(i: int) -> str:
+def _factor_name(i: int) -> str:
     """Shardy's names of factors: i to z, then z_1 and on."""
     return chr(ord("i") + i) if i < 18 else f"z_{i - 17}"
 
@@ -102,11 +106,11 @@ def composite_attribute(value: CompositeAttr) -> runtime.Attribute:
         return runtime.integer_attr(value)
     if isinstance(value, float):
         return runtime.float_attr(value, np.dtype(np.float64))
-    return runtime.string_attr(value) if isinstance(value, str) else runtime.dense(value)
+    return runtime.string_attr(value) if isinstance(value, str) else runtime.dense_attr(value)
 
 
-def axes_along(part: Part) -> str:
+def shardy_dim_sharding(part: PartitionEntry) -> str:
     """The axes of a mesh that an axis of an array lies along, as Shardy has them."""
     if isinstance(part, Unconstrained):
         return "{?}"
-    return "{" + ", ".join([f'"{name}"' for name in names_in(part)]) + "}"
+    return "{" + ", ".join([f'"{name}"' for name in entry_axis_names(part)]) + "}"

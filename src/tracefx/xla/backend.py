@@ -11,77 +11,83 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import CapsuleType
 
-from tracefx.core.avals import ShapedArray, shared
+from tracefx.core.avals import ShapedArray, intern_aval
 from tracefx.core.backend import DEFAULT_DEVICE, Buffer, Device, Runnable, SupportsDLPack
+from tracefx.core.compiled_collectives import CompiledCollective
 from tracefx.core.digest import executable_key
 from tracefx.core.dtypes import NDArray
-from tracefx.core.handler import ROOT, Tracer, bind, escaped
+from tracefx.core.handler import ROOT, Tracer, bind, escaped_tracer_error
 from tracefx.core.jaxpr import Jaxpr, Var
-from tracefx.core.key_words import type_of_words, words_of
+from tracefx.core.key_data import key_data_aval, to_key_data
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.settings import COMPILATION_CACHE, CompilationCache
-from tracefx.core.sharded import ShardedArray
-from tracefx.core.shardings import Placing, Sharding, SingleDeviceSharding, Wishes, alone_on
-from tracefx.core.traffic import Collective
+from tracefx.core.sharded_array import ShardedArray
+from tracefx.core.shardings import (
+    RequestedShardings,
+    Sharding,
+    ShardingAssignment,
+    SingleDeviceSharding,
+    single_device_sharding,
+)
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.interpreters.stage import stage
 from tracefx.xla import runtime
-from tracefx.xla.disk import Disk
-from tracefx.xla.entries import entry_name
-from tracefx.xla.executables import OnceCache
-from tracefx.xla.lower import Output, Plan, Result, lower, lower_for, plan, whole
-from tracefx.xla.modules import Lowered
-from tracefx.xla.moves import by_tiles
-from tracefx.xla.spread import (
-    PLACINGS,
-    Anywhere,
-    Returning,
-    SpreadJob,
-    SpreadProgram,
-    Wandering,
+from tracefx.xla.cache_keys import disk_cache_key
+from tracefx.xla.disk_cache import DiskCache
+from tracefx.xla.emitted_module import EmittedModule
+from tracefx.xla.lower import ExecutionPlan, Output, Result, lower, lower_for, plan, plan_export
+from tracefx.xla.once_cache import OnceCache
+from tracefx.xla.resharding import tilewise_resharder
+from tracefx.xla.spmd import (
+    MAX_SHARDING_ASSIGNMENTS,
+    HostRunner,
+    ShardingDispatcher,
+    SpmdCompileJob,
+    SpmdProgram,
+    UncommittedRunner,
+    assign_shardings,
+    assign_shardings_for,
     meshes_of,
-    moved,
-    no_wishes,
-    placing_for,
-    placing_of,
-    placing_on,
-    widened,
+    no_requested_shardings,
+    resharded_outputs,
+    single_device_assignment,
+    tiling_of_words,
 )
 
 
 @final
 @frozen(eq=False)
-class Job:
+class CompileJob:
     """A program to be compiled, or to be found on disk."""
 
     jaxpr: Jaxpr
     name: str
-    plan: Plan
+    plan: ExecutionPlan
     keep_unused: bool
-    disk: Disk
-    elsewhere: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
+    disk: DiskCache
+    fallback: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
 
-    def lower(self) -> Lowered:
+    def lower(self) -> EmittedModule:
         return lower(self.plan, self.name)
 
-    def done(
+    def compile_or_load(
         self,
-        lowered: Callable[[], Lowered],
+        lowered: Callable[[], EmittedModule],
         options: Mapping[str, runtime.CompilerOption],
         cache: CompilationCache | None,
-    ) -> Compiled:
+    ) -> SingleDeviceProgram:
         """The program compiled. It is lowered if it has to be."""
         if cache is None:
             return self._compile(lowered(), options)
-        name = entry_name(self.jaxpr, self.plan.donated, self.keep_unused, runtime.devices()[0], options)
+        name = disk_cache_key(self.jaxpr, self.plan.donated, self.keep_unused, runtime.devices()[0], options)
         if name is None:
             return self._compile(lowered(), options)
         found = self.disk.load(cache, name)
         if found is not None:
             with suppress(runtime.LoadError):  # for reasons of XLA's that the name doesn't tell: it is compiled anew
                 loaded = runtime.load_executable(found, runtime.devices()[0], self.name)
-                return Compiled.of(loaded, self.plan, self.elsewhere)
+                return SingleDeviceProgram.of(loaded, self.plan, self.fallback)
         module = lowered()
         compiled = self._compile(module, options)
         if not module.calls_host:
@@ -89,22 +95,22 @@ class Job:
                 self.disk.store(cache, name, compiled.executable.serialize(module.calls_kernels))
         return compiled
 
-    def _compile(self, lowered: Lowered, options: Mapping[str, runtime.CompilerOption]) -> Compiled:
+    def _compile(self, lowered: EmittedModule, options: Mapping[str, runtime.CompilerOption]) -> SingleDeviceProgram:
         device, module, functions = runtime.devices()[0], lowered.module, lowered.host_functions
         if functions:
-            executable = runtime.compile_calling_module(
+            executable = runtime.compile_host_calling_module(
                 module, functions, device=device, name=self.name, compiler_options=options
             )
         else:
             executable = runtime.compile_module(module, device=device, name=self.name, compiler_options=options)
-        return Compiled.of(executable, self.plan, self.elsewhere)
+        return SingleDeviceProgram.of(executable, self.plan, self.fallback)
 
 
-class Readable:
+class InspectableModule:
     """A lowered module as text and as objects of the bindings."""
 
     __slots__ = ()
-    lowered: Lowered
+    lowered: EmittedModule
 
     def text(self, debug_info: bool = False) -> str:
         return runtime.module_text(self.lowered.module, locations=debug_info)
@@ -122,13 +128,15 @@ class Readable:
 
 @final
 @frozen(eq=False)
-class LoweredElsewhere(Readable):
+class CrossPlatformModule(InspectableModule):
     """A module for other platforms, or for several."""
 
-    lowered: Lowered
+    lowered: EmittedModule
     platforms: tuple[str, ...]
 
-    def compile(self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None) -> Compiled:
+    def compile(
+        self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None
+    ) -> SingleDeviceProgram:
         raise ValueError(
             f"a program that was lowered for {', '.join(self.platforms)} can't be compiled here: export it for those "
             "platforms, or lower it without lowering_platforms"
@@ -137,32 +145,36 @@ class LoweredElsewhere(Readable):
 
 @final
 @frozen(eq=False)
-class LoweredModule(Readable):
+class LoweredModule(InspectableModule):
     """A module ready to be compiled."""
 
-    job: Job
-    lowered: Lowered
+    job: CompileJob
+    lowered: EmittedModule
 
-    def compile(self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None) -> Compiled:
-        return self.job.done(lambda: self.lowered, options, COMPILATION_CACHE.value if cache is None else cache)
+    def compile(
+        self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None
+    ) -> SingleDeviceProgram:
+        return self.job.compile_or_load(
+            lambda: self.lowered, options, COMPILATION_CACHE.value if cache is None else cache
+        )
 
 
 @final
 @frozen(eq=False)
-class Compiled:
+class SingleDeviceProgram:
     """A program ready to run."""
 
     executable: runtime.Executable
     inputs: int
-    kept: tuple[int, ...]
+    kept_inputs: tuple[int, ...]
     donated: frozenset[int]
     aliased: frozenset[int]
     """The donated inputs whose memory a result takes; XLA decides what else it uses."""
     results: tuple[ShapedArray, ...]
     outputs: tuple[Output, ...]
-    elsewhere: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
+    fallback: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
     """The program where its arguments are, if they are not to be brought to the device it is compiled for."""
-    away: None = field(default=None, init=False)
+    uncommitted_run: None = field(default=None, init=False)
     takes_all: bool = field(init=False)
     direct: bool = field(init=False)
     _donations: tuple[tuple[int, int, bool], ...] = field(init=False)
@@ -173,22 +185,24 @@ class Compiled:
     def of(
         cls,
         executable: runtime.Executable,
-        planned: Plan,
+        planned: ExecutionPlan,
         elsewhere: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]],
     ) -> Self:
-        results = tuple(map(shared, planned.results))
-        donated = planned.donated.intersection(planned.kept)
-        aliased = frozenset([planned.kept[i] for i in planned.aliases]) if donated else donated
-        return cls(executable, planned.inputs, planned.kept, donated, aliased, results, planned.outputs, elsewhere)
+        results = tuple(map(intern_aval, planned.results))
+        donated = planned.donated.intersection(planned.kept_inputs)
+        aliased = frozenset([planned.kept_inputs[i] for i in planned.aliases]) if donated else donated
+        return cls(
+            executable, planned.inputs, planned.kept_inputs, donated, aliased, results, planned.outputs, elsewhere
+        )
 
     @takes_all.default
     def _are_inputs_parameters(self) -> bool:
         """Whether the executable's parameters are exactly the program's inputs, and none is given away."""
-        return not self.donated and self.kept == tuple(range(self.inputs))
+        return not self.donated and self.kept_inputs == tuple(range(self.inputs))
 
     @_donations.default
     def _find_donations(self) -> tuple[tuple[int, int, bool], ...]:
-        places = [(i, place) for i, place in enumerate(self.kept) if place in self.donated]
+        places = [(i, place) for i, place in enumerate(self.kept_inputs) if place in self.donated]
         return tuple([(i, place, place in self.aliased) for i, place in places])
 
     @direct.default
@@ -206,23 +220,23 @@ class Compiled:
 
     @property
     def on_buffers_one(self) -> Callable[[Sequence[Buffer]], ConcreteArray]:
-        execute = self.executable.executing()
+        execute = self.executable.execute_function()
         (aval,) = self.results
         return lambda buffers: ConcreteArray(aval, None, execute(buffers)[0])  # type: ignore[arg-type]  # the runtime's
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         default = DEFAULT_DEVICE.get()
-        return self.here(args) if default is None or default is self.executable.device else self.elsewhere(args)
+        return self.call_on_host(args) if default is None or default is self.executable.device else self.fallback(args)
 
-    def here(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+    def call_on_host(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         """`__call__`, whichever device is the default."""
-        given = args if self.takes_all else self._given(args)
+        given = args if self.takes_all else self._select_inputs(args)
         buffers: list[Buffer] = []
         for x in given:
             if type(x) is ConcreteArray and x.buffer is not None:
                 buffers.append(x.buffer)
             elif any(type(x) is ShardedArray for x in args):
-                return self.elsewhere(args)
+                return self.fallback(args)
             else:
                 buffers = self._buffers(given)
                 break
@@ -231,13 +245,13 @@ class Compiled:
             self._delete_donated(args, buffers)
         return arrays if self.direct else [self._output(o, args, arrays) for o in self.outputs]
 
-    def _given(self, args: Sequence[Value | NDArray]) -> Sequence[Value | NDArray]:
+    def _select_inputs(self, args: Sequence[Value | NDArray]) -> Sequence[Value | NDArray]:
         """The inputs that the executable takes."""
         for place in self.donated:
             x = args[place]
             if isinstance(x, ConcreteArray):
-                x.drop_view()
-        return [args[place] for place in self.kept]
+                x.drop_host_view()
+        return [args[place] for place in self.kept_inputs]
 
     def _delete_donated(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> None:
         """Deletes the arrays whose memory the execution took, wherever they were made."""
@@ -268,7 +282,7 @@ class Compiled:
         assert isinstance(value, ConcreteArray)
         return value
 
-    def named(self, name: str) -> Compiled:
+    def named(self, name: str) -> SingleDeviceProgram:
         """The same program under another name, for errors to tell: equal ones share their executable."""
         return self if name == self.executable.name else evolve(self, executable=self.executable.named(name))
 
@@ -289,34 +303,36 @@ class Compiled:
     def output_shardings(self) -> tuple[Sharding, ...]:
         return (SingleDeviceSharding(self.executable.device),) * len(self.outputs)
 
-    def collectives(self) -> tuple[Collective, ...]:
+    def collectives(self) -> tuple[CompiledCollective, ...]:
         return ()  # with no other device
 
     def _put(self, i: int, x: Value | NDArray) -> runtime.Buffer | NDArray:
         """A buffer for parameter `i`. An array keeps the one that its first use makes."""
         if isinstance(x, ConcreteArray):
             # The memory of a donated array is copied, as NumPy arrays of the caller may view it.
-            made = runtime.put(x.numpy(), self.executable.device, copy=self.kept[i] in self.donated)
-            x.adopt(made)
+            made = runtime.buffer_from_numpy(
+                x.numpy(), self.executable.device, copy=self.kept_inputs[i] in self.donated
+            )
+            x.attach_buffer(made)
             return made
         if isinstance(x, Literal):
-            return runtime.put(x.numpy(), self.executable.device)
+            return runtime.buffer_from_numpy(x.numpy(), self.executable.device)
         assert isinstance(x, Tracer)
-        raise escaped(x, ROOT, "as an argument of a compiled program")
+        raise escaped_tracer_error(x, ROOT, "as an argument of a compiled program")
 
 
 def _runner(
     executable: runtime.Executable, results: Sequence[ShapedArray]
 ) -> Callable[[Sequence[runtime.Buffer]], list[ConcreteArray]]:
     """From what the executable takes to arrays of what it returns."""
-    execute = executable.executing()
+    execute = executable.execute_function()
     if len(results) != 1:
         return lambda buffers: list(map(ConcreteArray, results, repeat(None), execute(buffers)))
     (aval,) = results  # written out, as calls of small programs count
     return lambda buffers: [ConcreteArray(aval, None, execute(buffers)[0])]
 
 
-def _one_operation(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Jaxpr:
+def _operation_jaxpr(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Jaxpr:
     def bound(*xs: Value) -> Sequence[Value]:
         return bind(prim, *xs)
 
@@ -325,19 +341,21 @@ def _one_operation(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Jaxpr:
 
 @final
 @frozen(eq=False)
-class LoweredSpread(Readable):
+class LoweredSpmdModule(InspectableModule):
     """A module for several devices, ready to be compiled."""
 
-    job: SpreadJob
-    lowered: Lowered
+    job: SpmdCompileJob
+    lowered: EmittedModule
 
     def compile(
         self, options: Mapping[str, runtime.CompilerOption], cache: CompilationCache | None = None
-    ) -> SpreadProgram:
-        return self.job.done(lambda: self.lowered, options, COMPILATION_CACHE.value if cache is None else cache)
+    ) -> SpmdProgram:
+        return self.job.compile_or_load(
+            lambda: self.lowered, options, COMPILATION_CACHE.value if cache is None else cache
+        )
 
 
-KEPT: Final = 1024
+MAX_EXECUTABLES: Final = 1024
 """Programs that are kept after their functions are gone. Each takes three to twenty mappings of memory, of which Linux
 gives a process 65530.
 """
@@ -348,16 +366,16 @@ gives a process 65530.
 class XlaBackend:
     """Runs each program compiled; programs that are equal but for names share an executable."""
 
-    executables: OnceCache[tuple[bytes, tuple[int, ...], bool], Compiled] = field(
-        factory=lambda: OnceCache(KEPT), init=False
+    executables: OnceCache[tuple[bytes, tuple[int, ...], bool], SingleDeviceProgram] = field(
+        factory=lambda: OnceCache(MAX_EXECUTABLES), init=False
     )
-    disk: Disk = field(factory=Disk, init=False)
-    operations: OnceCache[tuple[Primitive, tuple[ShapedArray, ...]], Anywhere] = field(
-        factory=lambda: OnceCache(KEPT), init=False
+    disk: DiskCache = field(factory=DiskCache, init=False)
+    operations: OnceCache[tuple[Primitive, tuple[ShapedArray, ...]], ShardingDispatcher] = field(
+        factory=lambda: OnceCache(MAX_EXECUTABLES), init=False
     )
     """The programs of one operation, for what is evaluated on several devices."""
-    moves: OnceCache[tuple[ShapedArray, Sharding, Sharding], Callable[[Sequence[Value]], list[ConcreteArray]]] = field(
-        factory=lambda: OnceCache(4096), init=False
+    resharders: OnceCache[tuple[ShapedArray, Sharding, Sharding], Callable[[Sequence[Value]], list[ConcreteArray]]] = (
+        field(factory=lambda: OnceCache(4096), init=False)
     )
     """What moves arrays between devices."""
 
@@ -367,26 +385,31 @@ class XlaBackend:
         name: str,
         donated: tuple[int, ...] = (),
         keep_unused: bool = False,
-        wishes: Wishes | None = None,
-    ) -> LoweredModule | LoweredSpread:
-        if wishes is not None or meshes_of(jaxpr) or not self.is_on_host:
+        wishes: RequestedShardings | None = None,
+    ) -> LoweredModule | LoweredSpmdModule:
+        if wishes is not None or meshes_of(jaxpr) or not self.default_device_is_host:
             says_where = wishes is not None or meshes_of(jaxpr)
             placing = (
-                placing_of(name, jaxpr, wishes or no_wishes(jaxpr))
+                assign_shardings(name, jaxpr, wishes or no_requested_shardings(jaxpr))
                 if says_where
-                else placing_on(self.default_device, jaxpr)
+                else single_device_assignment(self.default_device, jaxpr)
             )
-            spread = self._job_over(jaxpr, name, donated, keep_unused, placing)
-            return LoweredSpread(spread, spread.lower())
+            spread = self._spmd_job(jaxpr, name, donated, keep_unused, placing)
+            return LoweredSpmdModule(spread, spread.lower())
         job = self._job(jaxpr, name, donated, keep_unused)
         return LoweredModule(job, job.lower())
 
     def lower_for(
-        self, jaxpr: Jaxpr, name: str, platforms: tuple[str, ...], keep_unused: bool, wishes: Wishes | None = None
-    ) -> LoweredElsewhere:
+        self,
+        jaxpr: Jaxpr,
+        name: str,
+        platforms: tuple[str, ...],
+        keep_unused: bool,
+        wishes: RequestedShardings | None = None,
+    ) -> CrossPlatformModule:
         spread = wishes is not None or bool(meshes_of(jaxpr))
-        placing = placing_of(name, jaxpr, wishes or no_wishes(jaxpr)) if spread else None
-        return LoweredElsewhere(lower_for(plan(jaxpr, (), keep_unused), name, platforms, placing), platforms)
+        placing = assign_shardings(name, jaxpr, wishes or no_requested_shardings(jaxpr)) if spread else None
+        return CrossPlatformModule(lower_for(plan(jaxpr, (), keep_unused), name, platforms, placing), platforms)
 
     def compiled(
         self,
@@ -394,110 +417,117 @@ class XlaBackend:
         name: str,
         donated: tuple[int, ...] = (),
         keep_unused: bool = False,
-        wishes: Wishes | None = None,
+        wishes: RequestedShardings | None = None,
         put: bool = False,
-    ) -> Compiled | Anywhere:
-        if wishes is not None or put or meshes_of(jaxpr) or not self._is_simple:
-            return self._anywhere(jaxpr, name, donated, keep_unused, wishes)
+    ) -> SingleDeviceProgram | ShardingDispatcher:
+        if wishes is not None or put or meshes_of(jaxpr) or not self._uses_host_device_only:
+            return self._dispatcher(jaxpr, name, donated, keep_unused, wishes)
         return self._compiled(jaxpr, name, donated, keep_unused)
 
-    def _anywhere(
-        self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, wishes: Wishes | None
-    ) -> Anywhere:
+    def _dispatcher(
+        self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, wishes: RequestedShardings | None
+    ) -> ShardingDispatcher:
         says_where = wishes is not None or bool(meshes_of(jaxpr))
 
         def here(args: Sequence[Value | NDArray]) -> Runnable:
             if not says_where and not any(type(x) is ShardedArray and x.committed for x in args):
-                if self.is_on_host:
-                    return Returning(self._compiled(jaxpr, name, donated, keep_unused).here)
-                placing = placing_on(self.default_device, jaxpr)
-                return Wandering(self._compiled_over(jaxpr, name, donated, keep_unused, placing))
-            placing = placing_for(name, jaxpr, args, wishes)
-            return self._compiled_over(jaxpr, name, donated, keep_unused, placing)
+                if self.default_device_is_host:
+                    return HostRunner(self._compiled(jaxpr, name, donated, keep_unused).call_on_host)
+                placing = single_device_assignment(self.default_device, jaxpr)
+                return UncommittedRunner(self._compiled_spmd(jaxpr, name, donated, keep_unused, placing))
+            placing = assign_shardings_for(name, jaxpr, args, wishes)
+            return self._compiled_spmd(jaxpr, name, donated, keep_unused, placing)
 
-        return Anywhere(here)
+        return ShardingDispatcher(here)
 
-    def _compiled_over(
-        self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, placing: Placing
-    ) -> SpreadProgram:
-        def compile_now() -> SpreadProgram:
-            job = self._job_over(jaxpr, name, donated, keep_unused, placing)
-            return job.done(job.lower, {}, COMPILATION_CACHE.value)
+    def _compiled_spmd(
+        self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, placing: ShardingAssignment
+    ) -> SpmdProgram:
+        def compile_now() -> SpmdProgram:
+            job = self._spmd_job(jaxpr, name, donated, keep_unused, placing)
+            return job.compile_or_load(job.lower, {}, COMPILATION_CACHE.value)
 
-        known = jaxpr.memo.get(("spread", donated, keep_unused), lambda: OnceCache[Placing, SpreadProgram](PLACINGS))
+        known = jaxpr.memo.get(
+            ("spread", donated, keep_unused),
+            lambda: OnceCache[ShardingAssignment, SpmdProgram](MAX_SHARDING_ASSIGNMENTS),
+        )
         return known.get(placing, compile_now)
 
-    def _job_over(
-        self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, placing: Placing
-    ) -> SpreadJob:
-        planned = plan(jaxpr, donated, keep_unused, moved(jaxpr, placing))
-        return SpreadJob(jaxpr, name, planned, keep_unused, placing, self.disk)
+    def _spmd_job(
+        self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, placing: ShardingAssignment
+    ) -> SpmdCompileJob:
+        planned = plan(jaxpr, donated, keep_unused, resharded_outputs(jaxpr, placing))
+        return SpmdCompileJob(jaxpr, name, planned, keep_unused, placing, self.disk)
 
-    def evaluated(self, prim: Primitive, args: Sequence[Value]) -> list[ConcreteArray]:
+    def evaluate_on_devices(self, prim: Primitive, args: Sequence[Value]) -> list[ConcreteArray]:
         avals = tuple([x.aval for x in args])
 
-        def program() -> Anywhere:
-            return self._anywhere(_one_operation(prim, avals), prim.name, (), False, None)
+        def program() -> ShardingDispatcher:
+            return self._dispatcher(_operation_jaxpr(prim, avals), prim.name, (), False, None)
 
         return self.operations.get((prim, avals), program)(args)
 
-    def moved(self, x: ShardedArray, sharding: Sharding) -> ConcreteArray:
+    def reshard(self, x: ShardedArray, sharding: Sharding) -> ConcreteArray:
         if x.placed.is_equivalent_to(sharding, x.aval.ndim) and x.placed.devices == sharding.devices:
             return ShardedArray(x.aval, x.buffer, sharding)
 
         def way() -> Callable[[Sequence[Value]], list[ConcreteArray]]:
-            found = by_tiles(x.aval, x.placed, sharding)
+            found = tilewise_resharder(x.aval, x.placed, sharding)
             if found is not None:
                 return found
             v = Var(0, x.aval)
-            return self._anywhere(Jaxpr((), (v,), (), (v,)), "move", (), False, Wishes((x.placed,), (sharding,)))
+            return self._dispatcher(
+                Jaxpr((), (v,), (), (v,)), "move", (), False, RequestedShardings((x.placed,), (sharding,))
+            )
 
-        (out,) = self.moves.get((x.aval, x.placed, sharding), way)([x])
+        (out,) = self.resharders.get((x.aval, x.placed, sharding), way)([x])
         return out
 
-    def _compiled(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> Compiled:
-        def compile_now() -> Compiled:
+    def _compiled(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> SingleDeviceProgram:
+        def compile_now() -> SingleDeviceProgram:
             job = self._job(jaxpr, name, donated, keep_unused)
-            return job.done(job.lower, {}, COMPILATION_CACHE.value)
+            return job.compile_or_load(job.lower, {}, COMPILATION_CACHE.value)
 
-        def find() -> Compiled:
+        def find() -> SingleDeviceProgram:
             key = executable_key(jaxpr)
             if key is None:  # known by no more than the object: the object says who compiles it
-                alone = jaxpr.memo.get("compiling", lambda: OnceCache[tuple[tuple[int, ...], bool], Compiled](16))
+                alone = jaxpr.memo.get(
+                    "compiling", lambda: OnceCache[tuple[tuple[int, ...], bool], SingleDeviceProgram](16)
+                )
                 return alone.get((donated, keep_unused), compile_now)
             return self.executables.get((key, donated, keep_unused), compile_now).named(name)
 
         return jaxpr.memo.get(("compiled", donated, keep_unused), find)
 
-    def portable(
+    def serialize_portable(
         self,
         jaxpr: Jaxpr,
         consts: Sequence[Value],
         name: str,
         platforms: Sequence[str],
-        wishes: Wishes | None = None,
+        wishes: RequestedShardings | None = None,
     ) -> tuple[bytes, tuple[int, ...]]:
-        planned, count = whole(jaxpr), len(consts)
-        constants = [to_numpy(consts[i]) for i in planned.kept if i < count]
+        planned, count = plan_export(jaxpr), len(consts)
+        constants = [to_numpy(consts[i]) for i in planned.kept_inputs if i < count]
         several = len(platforms) > 1
         spread = wishes is not None or bool(meshes_of(jaxpr))
-        placing = placing_of(name, jaxpr, wishes or no_wishes(jaxpr)) if spread else None
+        placing = assign_shardings(name, jaxpr, wishes or no_requested_shardings(jaxpr)) if spread else None
         lowered = lower_for(planned, name, tuple(platforms), placing)
         if lowered.calls_host:
             raise TypeError(f"export: {name} calls code of this process, so it can't leave it")
         module = runtime.portable_artifact(lowered.module, constants, int(several), spread=spread)
-        return module, tuple([i - count for i in planned.kept if i >= count])
+        return module, tuple([i - count for i in planned.kept_inputs if i >= count])
 
     def portable_text(self, data: bytes) -> str:
         return runtime.portable_text(data)
 
-    def _job(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> Job:
-        elsewhere = self._anywhere(jaxpr, name, donated, keep_unused, None)
-        return Job(jaxpr, name, plan(jaxpr, donated, keep_unused), keep_unused, self.disk, elsewhere)
+    def _job(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> CompileJob:
+        elsewhere = self._dispatcher(jaxpr, name, donated, keep_unused, None)
+        return CompileJob(jaxpr, name, plan(jaxpr, donated, keep_unused), keep_unused, self.disk, elsewhere)
 
     def run(self, jaxpr: Jaxpr, args: Sequence[Value], name: str) -> list[ConcreteArray]:
-        if not self._is_simple or any(type(x) is ShardedArray for x in args):
-            there = jaxpr.memo.get("anywhere", lambda: self._anywhere(jaxpr, name, (), False, None))
+        if not self._uses_host_device_only or any(type(x) is ShardedArray for x in args):
+            there = jaxpr.memo.get("anywhere", lambda: self._dispatcher(jaxpr, name, (), False, None))
             return there(args)
         return self.compiled(jaxpr, name)(args)
 
@@ -510,13 +540,13 @@ class XlaBackend:
         return DEFAULT_DEVICE.get() or runtime.default_device()
 
     @property
-    def is_on_host(self) -> bool:
+    def default_device_is_host(self) -> bool:
         return self.default_device is runtime.devices()[0]
 
     @property
-    def _is_simple(self) -> bool:
+    def _uses_host_device_only(self) -> bool:
         """Whether a program may be kept as one for the host's first device: nobody says otherwise."""
-        return self.is_on_host and runtime.default_device() is runtime.devices()[0]
+        return self.default_device_is_host and runtime.default_device() is runtime.devices()[0]
 
     @property
     def process_index(self) -> int:
@@ -528,22 +558,24 @@ class XlaBackend:
     def local_devices(self, platform: str) -> list[Device]:
         return list(runtime.devices(platform))
 
-    def spread(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[NDArray], copied: bool = False) -> Buffer:
-        kind = type_of_words(aval)
-        tiling, spec = widened(sharding.tiling(aval.ndim), kind.ndim), runtime.ArraySpec(kind.shape, kind.dtype)
-        return runtime.put_tiles(spec, tiling, list(map(words_of, tiles)), copy=copied)
+    def put_shards(
+        self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[NDArray], copied: bool = False
+    ) -> Buffer:
+        kind = key_data_aval(aval)
+        tiling, spec = tiling_of_words(sharding.tiling(aval.ndim), kind.ndim), runtime.ArraySpec(kind.shape, kind.dtype)
+        return runtime.put_tiles(spec, tiling, list(map(to_key_data, tiles)), copy=copied)
 
-    def join(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[Buffer]) -> Buffer:
-        kind = type_of_words(aval)
-        tiling = widened(sharding.tiling(aval.ndim), kind.ndim)
+    def assemble_shards(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[Buffer]) -> Buffer:
+        kind = key_data_aval(aval)
+        tiling = tiling_of_words(sharding.tiling(aval.ndim), kind.ndim)
         spec = runtime.ArraySpec(kind.shape, kind.dtype)
         return runtime.put_tiles(spec, tiling, cast("list[runtime.Buffer]", tiles))
 
-    def tiles(self, buffer: Buffer) -> list[Buffer]:
+    def disassemble(self, buffer: Buffer) -> list[Buffer]:
         return list(runtime.tiles_of(cast(runtime.Buffer, buffer)))
 
     def put(self, host: NDArray, device: Device | None) -> Buffer:
-        return runtime.put(host, runtime.devices()[0] if device is None else cast(runtime.Device, device))
+        return runtime.buffer_from_numpy(host, runtime.devices()[0] if device is None else cast(runtime.Device, device))
 
     def device_of(self, buffer: Buffer) -> Device:
         return runtime.device_of(cast(runtime.Buffer, buffer))
@@ -557,16 +589,16 @@ class XlaBackend:
     def from_dlpack(self, external: SupportsDLPack, device: Device | None, copy: bool | None) -> Buffer:
         return runtime.from_dlpack(external, cast("runtime.Device | None", device), copy=copy)
 
-    def taken(self, external: SupportsDLPack, weak_type: bool = False) -> ConcreteArray:
+    def import_array(self, external: SupportsDLPack, weak_type: bool = False) -> ConcreteArray:
         buffer = runtime.from_dlpack(external)
-        aval = shared(ShapedArray(buffer.aval.shape, buffer.aval.dtype, weak_type))
-        return ShardedArray(aval, buffer, alone_on(runtime.device_of(buffer)))
+        aval = intern_aval(ShapedArray(buffer.aval.shape, buffer.aval.dtype, weak_type))
+        return ShardedArray(aval, buffer, single_device_sharding(runtime.device_of(buffer)))
 
     def view_dlpack(self, external: SupportsDLPack) -> NDArray:
         return runtime.view_dlpack(external)
 
     def read(self, buffer: Buffer) -> NDArray:
-        return runtime.to_numpy(cast(runtime.Buffer, buffer))
+        return runtime.buffer_to_numpy(cast(runtime.Buffer, buffer))
 
     def is_ready(self, buffer: Buffer) -> bool:
         return runtime.is_ready(cast(runtime.Buffer, buffer))
@@ -575,7 +607,7 @@ class XlaBackend:
         return runtime.is_deleted(cast(runtime.Buffer, buffer))
 
     def delete(self, buffer: Buffer) -> None:
-        runtime.delete(cast(runtime.Buffer, buffer))
+        runtime.delete_buffer(cast(runtime.Buffer, buffer))
 
     def wait(self, buffers: Sequence[Buffer]) -> None:
         runtime.block_until_all_ready(cast(Sequence[runtime.Buffer], buffers))

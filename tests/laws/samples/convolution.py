@@ -12,12 +12,12 @@ from typing import Any, Final
 import numpy as np
 from jax import lax
 
-from tests.laws.samples.making import Function, Sample, grid, i32, of
+from tests.laws.samples.making import Function, Sample, grid, i32, make_sample
 from tracefx.core import dtypes
-from tracefx.ops.convolution import ConvGeneralDilated
-from tracefx.ops.convolution_numbers import ConvDimensionNumbers
-from tracefx.ops.ragged import RaggedDotDimensionNumbers, RaggedDotGeneral
-from tracefx.ops.scaled import ScaledDot
+from tracefx.ops.contractions.conv_dimension_numbers import ConvDimensionNumbers
+from tracefx.ops.contractions.convolution import ConvGeneralDilated
+from tracefx.ops.contractions.ragged_dot import RaggedDotDimensionNumbers, RaggedDotGeneral
+from tracefx.ops.contractions.scaled_dot import ScaledDot
 
 CHANNELS_LAST: Final = ConvDimensionNumbers((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
 PLAIN: Final = ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2))
@@ -56,24 +56,24 @@ def _scaled(p: ScaledDot) -> Function:
 
 
 SAMPLES: Final[tuple[Sample, ...]] = (
-    of(
+    make_sample(
         ConvGeneralDilated((1, 2), ((1, 0), (1, 1)), (1, 1), (2, 1), CHANNELS_LAST, feature_group_count=2),
         (grid(2, 4, 5, 2), grid(2, 3, 1, 4)),
     ),
-    of(
+    make_sample(
         ConvGeneralDilated((2,), ((-1, 2),), (2,), (1,), PLAIN, batch_group_count=2),
         (grid(2, 3, 4), grid(4, 3, 2)),
         (grid(2, 3, 4, dtype=np.complex64) * (1 + 2j), grid(4, 3, 2, dtype=np.complex64) * (2 - 1j)),
     ),
-    of(
+    make_sample(
         RaggedDotGeneral(RaggedDotDimensionNumbers((((2,), (1,)), ((), ())), (1,), (0,))),
         (grid(2, 4, 3), grid(2, 3, 2), i32([1, 2], [3, 1])),
     ),
-    of(
+    make_sample(
         RaggedDotGeneral(RaggedDotDimensionNumbers((((1,), (0,)), ((), ())), (1,), ())),
         (grid(2, 4), grid(4, 3), i32(2, 1)),
     ),
-    of(
+    make_sample(
         ScaledDot((((1,), (0,)), ((), ())), dtypes.float32),
         # Integers: in bfloat16 neighbours are too far apart for differences in place of derivatives.
         (i32([1, 2, 3, 4], [-2, 0, 5, 1]), i32([1], [-3], [2], [0]), i32([1, 2], [3, 4]), i32([2])),

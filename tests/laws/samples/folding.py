@@ -12,9 +12,9 @@ from typing import Any, Final
 from jax import lax
 from jax._src.lax import windowed_reductions
 
-from tests.laws.samples.making import Function, Sample, grid, i32, of
-from tracefx.ops.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum
-from tracefx.ops.window_selection import SelectAndGatherAdd, SelectAndScatterAdd, Selecting
+from tests.laws.samples.making import Function, Sample, grid, i32, make_sample
+from tracefx.ops.reductions.select_and_scatter import SelectAndGatherAdd, SelectAndScatterAdd, SelectComparator
+from tracefx.ops.reductions.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum
 
 
 def _windows(p: Any) -> tuple[Any, ...]:
@@ -26,7 +26,7 @@ def _reduced(function: Function) -> Callable[[Any], Function]:
 
 
 def _compared(p: Any) -> Any:
-    return lax.ge_p if p.select_prim is Selecting.GE else lax.le_p
+    return lax.ge_p if p.select_prim is SelectComparator.GE else lax.le_p
 
 
 def _gathered(p: Any) -> Function:
@@ -53,13 +53,13 @@ STRIDED: Final = (2, 2), (2, 1), ((1, 0), (0, 1)), (1, 1), (1, 1)
 DILATED: Final = (2, 2), (1, 2), ((0, 1), (1, 1)), (2, 1), (1, 2)
 
 SAMPLES: Final[tuple[Sample, ...]] = (
-    of(ReduceWindowSum(*STRIDED), (grid(3, 4),), (i32([1, 2, 3], [4, 5, 6]),)),
-    of(ReduceWindowSum(*DILATED), (grid(2, 3),)),
-    of(ReduceWindowMax(*STRIDED), (grid(3, 4),), (i32([1, 2, 3], [4, 5, 6]),)),
-    of(ReduceWindowMax(*DILATED), (grid(2, 3),)),
-    of(ReduceWindowMin(*PLAIN), (grid(3, 3),)),
-    of(SelectAndGatherAdd(Selecting.GE, *STRIDED), (grid(3, 4) * 3, grid(3, 4))),
-    of(SelectAndGatherAdd(Selecting.LE, *DILATED), (grid(2, 3) * 3, grid(2, 3))),
-    of(SelectAndScatterAdd(Selecting.GE, *STRIDED[:3]), (grid(2, 4) * 3, grid(3, 4))),
-    of(SelectAndScatterAdd(Selecting.LE, *PLAIN[:3]), (grid(2, 2), grid(3, 3))),
+    make_sample(ReduceWindowSum(*STRIDED), (grid(3, 4),), (i32([1, 2, 3], [4, 5, 6]),)),
+    make_sample(ReduceWindowSum(*DILATED), (grid(2, 3),)),
+    make_sample(ReduceWindowMax(*STRIDED), (grid(3, 4),), (i32([1, 2, 3], [4, 5, 6]),)),
+    make_sample(ReduceWindowMax(*DILATED), (grid(2, 3),)),
+    make_sample(ReduceWindowMin(*PLAIN), (grid(3, 3),)),
+    make_sample(SelectAndGatherAdd(SelectComparator.GE, *STRIDED), (grid(3, 4) * 3, grid(3, 4))),
+    make_sample(SelectAndGatherAdd(SelectComparator.LE, *DILATED), (grid(2, 3) * 3, grid(2, 3))),
+    make_sample(SelectAndScatterAdd(SelectComparator.GE, *STRIDED[:3]), (grid(2, 4) * 3, grid(3, 4))),
+    make_sample(SelectAndScatterAdd(SelectComparator.LE, *PLAIN[:3]), (grid(2, 2), grid(3, 3))),
 )

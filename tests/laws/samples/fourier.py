@@ -11,7 +11,7 @@ import numpy as np
 from jax._src.lax.fft import FftType as JaxFftType
 from jax._src.lax.fft import fft_p
 
-from tests.laws.samples.making import Function, Sample, grid, of
+from tests.laws.samples.making import Function, Sample, grid, make_sample
 from tracefx.core.dtypes import NDArray
 from tracefx.ops.fourier import Fft, FftType
 
@@ -21,12 +21,12 @@ def complexes(*shape: int) -> NDArray:
 
 
 SAMPLES: Final[tuple[Sample, ...]] = (
-    of(Fft(FftType.FFT, (5,)), (complexes(2, 5),)),
-    of(Fft(FftType.IFFT, (2, 3)), (complexes(2, 3),)),
-    of(Fft(FftType.RFFT, (3, 4)), (grid(2, 3, 4),)),
-    of(Fft(FftType.RFFT, (5,)), (grid(2, 5),)),
-    of(Fft(FftType.IRFFT, (3, 4)), (complexes(2, 3, 3),)),
-    of(Fft(FftType.IRFFT, (5,)), (complexes(2, 3),)),
+    make_sample(Fft(FftType.FFT, (5,)), (complexes(2, 5),)),
+    make_sample(Fft(FftType.IFFT, (2, 3)), (complexes(2, 3),)),
+    make_sample(Fft(FftType.RFFT, (3, 4)), (grid(2, 3, 4),)),
+    make_sample(Fft(FftType.RFFT, (5,)), (grid(2, 5),)),
+    make_sample(Fft(FftType.IRFFT, (3, 4)), (complexes(2, 3, 3),)),
+    make_sample(Fft(FftType.IRFFT, (5,)), (complexes(2, 3),)),
 )
 
 

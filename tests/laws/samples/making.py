@@ -45,21 +45,21 @@ def i32(*numbers: Any) -> NDArray:
     return np.array(numbers, np.int32)
 
 
-def one(prim: Primitive, *numbers: float) -> Sample:
+def unary_sample(prim: Primitive, *numbers: float) -> Sample:
     """An operation on numbers, one by one: in an array, and alone as a weakly typed number."""
     return Sample(prim, ((f32(*numbers),), (numbers[0],)))
 
 
-def two(prim: Primitive, xs: Sequence[float], ys: Sequence[float]) -> Sample:
+def binary_sample(prim: Primitive, xs: Sequence[float], ys: Sequence[float]) -> Sample:
     """An operation on pairs of numbers: two arrays, a number and an array, one weakly typed."""
     return Sample(prim, ((f32(*xs), f32(*ys)), (f32(*xs), ys[0]), (xs[0], f32(*ys))))
 
 
-def of(prim: Primitive, *operands: Operands) -> Sample:
+def make_sample(prim: Primitive, *operands: Operands) -> Sample:
     return Sample(prim, operands)
 
 
-def along(prim: Primitive, *operands: Operands) -> Sample:
+def collective_sample(prim: Primitive, *operands: Operands) -> Sample:
     """An operation that refers to the axis `i` of size 2, the first axis of its operands here."""
 
     def within(*xs: Any) -> Any:
@@ -69,6 +69,6 @@ def along(prim: Primitive, *operands: Operands) -> Sample:
     return Sample(prim, operands, within)
 
 
-def flat(sample: Sample) -> Sample:
+def with_false_derivative(sample: Sample) -> Sample:
     """A sample of an operation whose derivative is not that of what it computes."""
     return evolve(sample, but=frozenset({jvp_is_the_derivative, transpose_is_adjoint}))

@@ -13,7 +13,7 @@ import numpy as np
 from jax._src.lax import linalg as jax_linalg
 from jax.lax import linalg
 
-from tests.laws.samples.making import Function, Sample, f32, grid, i32, of
+from tests.laws.samples.making import Function, Sample, f32, grid, i32, make_sample
 from tracefx.core.dtypes import NDArray
 from tracefx.ops.linalg.cholesky import Cholesky, CholeskyUpdate, SymmetricProduct
 from tracefx.ops.linalg.eigen import Eig, Eigh
@@ -21,8 +21,8 @@ from tracefx.ops.linalg.lu import Lu, LuPivotsToPermutation
 from tracefx.ops.linalg.qr import Geqp3, Geqrf, HouseholderProduct, Ormqr, Qr
 from tracefx.ops.linalg.schur import Hessenberg, Schur, Tridiagonal
 from tracefx.ops.linalg.svd import Svd
-from tracefx.ops.linalg.triangular import TriangularSolve
-from tracefx.ops.linalg.tridiagonal import TridiagonalSolve
+from tracefx.ops.linalg.triangular_solve import TriangularSolve
+from tracefx.ops.linalg.tridiagonal_solve import TridiagonalSolve
 
 
 def positive(*shape: int) -> NDArray:
@@ -107,33 +107,37 @@ REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType(
 DIAGONALS: Final = f32(0.5, -0.25, 0.75), f32(2.0, -3.0, 2.5), f32(0.25, 0.5, -0.75)
 
 SAMPLES: Final[tuple[Sample, ...]] = (
-    of(Cholesky(), (positive(3, 3),), (positive(2, 2, 2),)),
-    of(CholeskyUpdate(), (np.triu(heavy(2, 2)), f32(0.5, -0.25))),
-    of(SymmetricProduct(0.5, 2.0), (grid(2, 3), grid(2, 2)), (grid(2, 2, 3), grid(2, 2, 2))),
-    of(TriangularSolve(False, True, True, False, False), (heavy(3, 3), grid(3, 2)), (heavy(2, 2, 2), grid(2, 2, 3))),
-    of(TriangularSolve(True, True, False, False, True), (complex_heavy(2), complex_heavy(2)[::-1])),
-    of(TriangularSolve(False, False, False, True, False), (heavy(2, 2), grid(3, 2))),
-    of(Lu(), (heavy(3, 3),), (heavy(2, 2, 2),)),
-    of(Lu(), (heavy(3, 2),)),
-    of(Lu(), (heavy(2, 3),)),
-    of(LuPivotsToPermutation(4), (i32(2, 3, 2),), (i32([1, 1], [0, 3]),)),
-    of(Geqrf(), (heavy(3, 2),), (heavy(2, 2, 3),)),
-    of(Geqp3(), (heavy(3, 2), i32(0, 0))),
-    of(HouseholderProduct(), (grid(3, 2), f32(1.5, 0.5)), (grid(2, 2, 2), grid(2, 2))),
-    of(Ormqr(True, False), (grid(3, 2), f32(1.5, 0.5), grid(3, 2) / 2)),
-    of(Ormqr(False, True), (grid(3, 2), f32(1.5, 0.5), grid(2, 3))),
-    of(Qr(False, False), (heavy(3, 2),), (heavy(2, 2, 2),)),
-    of(Qr(True, False), (heavy(3, 2),)),
-    of(Qr(True, False), (heavy(2, 3),)),
-    of(Qr(False, True), (heavy(3, 2),)),
-    of(Eigh(None, True, True), (positive(3, 3),), (positive(2, 2, 2),)),
-    of(Eig(False, False), (heavy(2, 2),), (complex_heavy(2),)),
-    of(Eig(True, True, True), (heavy(2, 2),)),
-    of(Schur(True), (heavy(2, 2),), (complex_heavy(2),)),
-    of(Hessenberg(), (heavy(3, 3),)),
-    of(Tridiagonal(True), (positive(3, 3),)),
-    of(TridiagonalSolve(), (*DIAGONALS, grid(3, 2)), (*[np.stack([x, x[::-1]]) for x in DIAGONALS], grid(2, 3, 1))),
-    of(Svd(None, True, False), (grid(3, 2),), (heavy(2, 2, 2),)),
-    of(Svd(None, True, False), (grid(2, 3),)),
-    of(Svd(None, False, False), (grid(3, 2),)),
+    make_sample(Cholesky(), (positive(3, 3),), (positive(2, 2, 2),)),
+    make_sample(CholeskyUpdate(), (np.triu(heavy(2, 2)), f32(0.5, -0.25))),
+    make_sample(SymmetricProduct(0.5, 2.0), (grid(2, 3), grid(2, 2)), (grid(2, 2, 3), grid(2, 2, 2))),
+    make_sample(
+        TriangularSolve(False, True, True, False, False), (heavy(3, 3), grid(3, 2)), (heavy(2, 2, 2), grid(2, 2, 3))
+    ),
+    make_sample(TriangularSolve(True, True, False, False, True), (complex_heavy(2), complex_heavy(2)[::-1])),
+    make_sample(TriangularSolve(False, False, False, True, False), (heavy(2, 2), grid(3, 2))),
+    make_sample(Lu(), (heavy(3, 3),), (heavy(2, 2, 2),)),
+    make_sample(Lu(), (heavy(3, 2),)),
+    make_sample(Lu(), (heavy(2, 3),)),
+    make_sample(LuPivotsToPermutation(4), (i32(2, 3, 2),), (i32([1, 1], [0, 3]),)),
+    make_sample(Geqrf(), (heavy(3, 2),), (heavy(2, 2, 3),)),
+    make_sample(Geqp3(), (heavy(3, 2), i32(0, 0))),
+    make_sample(HouseholderProduct(), (grid(3, 2), f32(1.5, 0.5)), (grid(2, 2, 2), grid(2, 2))),
+    make_sample(Ormqr(True, False), (grid(3, 2), f32(1.5, 0.5), grid(3, 2) / 2)),
+    make_sample(Ormqr(False, True), (grid(3, 2), f32(1.5, 0.5), grid(2, 3))),
+    make_sample(Qr(False, False), (heavy(3, 2),), (heavy(2, 2, 2),)),
+    make_sample(Qr(True, False), (heavy(3, 2),)),
+    make_sample(Qr(True, False), (heavy(2, 3),)),
+    make_sample(Qr(False, True), (heavy(3, 2),)),
+    make_sample(Eigh(None, True, True), (positive(3, 3),), (positive(2, 2, 2),)),
+    make_sample(Eig(False, False), (heavy(2, 2),), (complex_heavy(2),)),
+    make_sample(Eig(True, True, True), (heavy(2, 2),)),
+    make_sample(Schur(True), (heavy(2, 2),), (complex_heavy(2),)),
+    make_sample(Hessenberg(), (heavy(3, 3),)),
+    make_sample(Tridiagonal(True), (positive(3, 3),)),
+    make_sample(
+        TridiagonalSolve(), (*DIAGONALS, grid(3, 2)), (*[np.stack([x, x[::-1]]) for x in DIAGONALS], grid(2, 3, 1))
+    ),
+    make_sample(Svd(None, True, False), (grid(3, 2),), (heavy(2, 2, 2),)),
+    make_sample(Svd(None, True, False), (grid(2, 3),)),
+    make_sample(Svd(None, False, False), (grid(3, 2),)),
 )

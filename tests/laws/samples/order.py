@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from jax import lax
 
-from tests.laws.samples.making import Function, Sample, grid, i32, of
-from tracefx.ops.greatest import ApproxTopK, TopK
-from tracefx.ops.sorting import Sort
+from tests.laws.samples.making import Function, Sample, grid, i32, make_sample
+from tracefx.ops.indexing.sorting import Sort
+from tracefx.ops.indexing.top_k import ApproxTopK, TopK
 
 
 def _approximate(p: Any) -> Function:
@@ -31,11 +31,11 @@ REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType(
 )
 
 SAMPLES: Final[tuple[Sample, ...]] = (
-    of(Sort(1, True, 1), (grid(2, 3),), (i32([3, 1, 2], [2, 1, 2]),)),
-    of(Sort(0, True, 2), (i32(2, 1, 2, 1), grid(4), grid(4) + 3)),
-    of(Sort(0, False, 1), (grid(3, 2), i32([5, 6], [1, 2], [3, 4]))),
-    of(TopK(2, 1), (grid(2, 3),), (i32([3, 1, 2], [2, 1, 2]),)),
-    of(TopK(2, 0), (grid(3, 2),)),
-    of(ApproxTopK(2, -1, 0.95, True, -1, True), (grid(2, 3),)),
-    of(ApproxTopK(1, 0, 0.5, False, -1, False), (grid(3),)),
+    make_sample(Sort(1, True, 1), (grid(2, 3),), (i32([3, 1, 2], [2, 1, 2]),)),
+    make_sample(Sort(0, True, 2), (i32(2, 1, 2, 1), grid(4), grid(4) + 3)),
+    make_sample(Sort(0, False, 1), (grid(3, 2), i32([5, 6], [1, 2], [3, 4]))),
+    make_sample(TopK(2, 1), (grid(2, 3),), (i32([3, 1, 2], [2, 1, 2]),)),
+    make_sample(TopK(2, 0), (grid(3, 2),)),
+    make_sample(ApproxTopK(2, -1, 0.95, True, -1, True), (grid(2, 3),)),
+    make_sample(ApproxTopK(1, 0, 0.5, False, -1, False), (grid(3),)),
 )

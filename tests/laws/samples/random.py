@@ -13,10 +13,9 @@ import numpy as np
 from jax import lax as jax_lax
 from jax._src.random import prng, threefry2x32
 
-from tests.laws.samples.making import Function, Sample, of
+from tests.laws.samples.making import Function, Sample, make_sample
 from tracefx.core import dtypes
-from tracefx.ops.bit_generator import RngBitGenerator
-from tracefx.ops.keys import (
+from tracefx.ops.random.prng import (
     RandomBits,
     RandomClone,
     RandomFoldIn,
@@ -26,7 +25,8 @@ from tracefx.ops.keys import (
     RandomWrap,
     tag,
 )
-from tracefx.ops.threefry import Threefry2x32
+from tracefx.ops.random.rng_bit_generator import RngBitGenerator
+from tracefx.ops.random.threefry import Threefry2x32
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 
@@ -44,18 +44,18 @@ RBG: Final = keys(dtypes.key_rbg, [1, 2, 3, 4], [5, 6, 7, 8])
 URBG: Final = keys(dtypes.key_urbg, [1, 2, 3, 4], [5, 6, 7, 8])
 
 SAMPLES: Final[tuple[Sample, ...]] = (
-    of(Threefry2x32(), (u32(1, 2), u32(3, 4), u32(5, 6), u32(7, 8))),
-    of(RngBitGenerator((3,), dtypes.uint32), (u32(1, 2, 3, 4),)),
-    of(RngBitGenerator((2, 2), dtypes.uint8), (u32([1, 2, 3, 4], [5, 6, 7, 8]),)),
-    of(RandomSeed(dtypes.key_fry), (np.array([0, -3], np.int32),), (np.array([1 << 40], np.int64),)),
-    of(RandomSeed(dtypes.key_rbg), (np.array([0, 7], np.int32),)),
-    *[of(RandomSplit((3, 2)), (each,)) for each in (FRY, RBG, URBG)],
-    *[of(RandomFoldIn(), (each, u32(5, 6))) for each in (FRY, RBG, URBG)],
-    *[of(RandomBits(width, (3,)), (FRY,)) for width in (8, 32, 64)],
-    of(RandomBits(16, (2, 2)), (RBG,)),
-    of(RandomClone(), (FRY,)),
-    of(RandomWrap(dtypes.key_fry), (u32([1, 2], [3, 4]),)),
-    of(RandomUnwrap(), (FRY,), (RBG,)),
+    make_sample(Threefry2x32(), (u32(1, 2), u32(3, 4), u32(5, 6), u32(7, 8))),
+    make_sample(RngBitGenerator((3,), dtypes.uint32), (u32(1, 2, 3, 4),)),
+    make_sample(RngBitGenerator((2, 2), dtypes.uint8), (u32([1, 2, 3, 4], [5, 6, 7, 8]),)),
+    make_sample(RandomSeed(dtypes.key_fry), (np.array([0, -3], np.int32),), (np.array([1 << 40], np.int64),)),
+    make_sample(RandomSeed(dtypes.key_rbg), (np.array([0, 7], np.int32),)),
+    *[make_sample(RandomSplit((3, 2)), (each,)) for each in (FRY, RBG, URBG)],
+    *[make_sample(RandomFoldIn(), (each, u32(5, 6))) for each in (FRY, RBG, URBG)],
+    *[make_sample(RandomBits(width, (3,)), (FRY,)) for width in (8, 32, 64)],
+    make_sample(RandomBits(16, (2, 2)), (RBG,)),
+    make_sample(RandomClone(), (FRY,)),
+    make_sample(RandomWrap(dtypes.key_fry), (u32([1, 2], [3, 4]),)),
+    make_sample(RandomUnwrap(), (FRY,), (RBG,)),
 )
 
 

@@ -14,12 +14,12 @@ import attrs
 import numpy as np
 from jax import lax
 
-from tests.laws.samples.making import Function, Sample, grid, i32, of
-from tracefx.ops.along_axis import Unstack
-from tracefx.ops.high_product import MulHi
-from tracefx.ops.indexing import ScatterDimensionNumbers
-from tracefx.ops.scattering import ScatterMul, ScatterSub
-from tracefx.ops.windows import GatherScatterMode
+from tests.laws.samples.making import Function, Sample, grid, i32, make_sample
+from tracefx.ops.elementwise.mulhi import MulHi
+from tracefx.ops.indexing.along_axis import Unstack
+from tracefx.ops.indexing.gather_scatter_add import ScatterDimensionNumbers
+from tracefx.ops.indexing.indexed_windows import GatherScatterMode
+from tracefx.ops.indexing.scatter import ScatterMul, ScatterSub
 
 
 def _subtracted(p: Any) -> Function:
@@ -42,13 +42,15 @@ TWICE: Final = np.array([[2], [2], [7]], np.int32)
 LARGE: Final = i32(2**30, -(2**31), 7), i32(12, 2**31 - 1, -1)
 
 SAMPLES: Final[tuple[Sample, ...]] = (
-    of(
+    make_sample(
         ScatterSub(INTO_ROWS, False, False, GatherScatterMode.FILL_OR_DROP),
         (grid(3, 4), TWICE, grid(3, 4) / 3),
     ),
-    of(ScatterSub(INTO_ROWS, True, False, GatherScatterMode.CLIP), (grid(3, 4), TWICE, grid(3, 4) / 3)),
-    of(ScatterMul(INTO_ROWS, False, False, GatherScatterMode.FILL_OR_DROP), (grid(3, 4), TWICE, grid(3, 4) + 1.5)),
-    of(MulHi(), LARGE, (LARGE[0], 2**20)),
-    of(Unstack(1), (grid(2, 3),), (i32([1, 2], [3, 4]),)),
-    of(Unstack(0), (grid(2, 1, 2),)),
+    make_sample(ScatterSub(INTO_ROWS, True, False, GatherScatterMode.CLIP), (grid(3, 4), TWICE, grid(3, 4) / 3)),
+    make_sample(
+        ScatterMul(INTO_ROWS, False, False, GatherScatterMode.FILL_OR_DROP), (grid(3, 4), TWICE, grid(3, 4) + 1.5)
+    ),
+    make_sample(MulHi(), LARGE, (LARGE[0], 2**20)),
+    make_sample(Unstack(1), (grid(2, 3),), (i32([1, 2], [3, 4]),)),
+    make_sample(Unstack(0), (grid(2, 1, 2),)),
 )

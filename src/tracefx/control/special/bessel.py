@@ -10,22 +10,22 @@ from typing import Final, final
 
 from typing_extensions import override
 
-from tracefx.control.special.defined import Defined
+from tracefx.control.special.formula import ElementwiseFormula
 from tracefx.control.special.polynomials import chebyshev
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Tangent
 from tracefx.core.values import Value
-from tracefx.ops.arithmetic import div, mul, sub
-from tracefx.ops.comparison import eq
-from tracefx.ops.magnitude import abs, sign
-from tracefx.ops.selection import where
-from tracefx.ops.special import Special
-from tracefx.ops.transcendental import sqrt
+from tracefx.ops.elementwise.abs_sign import abs, sign
+from tracefx.ops.elementwise.arithmetic import div, mul, sub
+from tracefx.ops.elementwise.comparison import eq
+from tracefx.ops.elementwise.selection import select_with_aval
+from tracefx.ops.elementwise.special import Special
+from tracefx.ops.elementwise.transcendental import sqrt
 
 
 @final
-class BesselI0e(Defined):
+class BesselI0e(ElementwiseFormula):
     __slots__ = ()
     name = "bessel_i0e"
 
@@ -33,12 +33,12 @@ class BesselI0e(Defined):
     def formula(self, *operands: Array) -> Array:
         size = abs(operands[0])
         far = size > 8
-        inner, outer = where(far, 0.0, size, size.aval), where(far, size, 8.0, size.aval)
+        inner, outer = select_with_aval(far, 0.0, size, size.aval), select_with_aval(far, size, 8.0, size.aval)
         near = chebyshev(_I0_NEAR, inner / 2 - 2)
-        return where(far, chebyshev(_I0_FAR, 32 / outer - 2) / sqrt(outer), near, size.aval)
+        return select_with_aval(far, chebyshev(_I0_FAR, 32 / outer - 2) / sqrt(outer), near, size.aval)
 
     @override
-    def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+    def jvp_term(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
         (x,) = primals
         return mul(tangent, sub(bessel_i1e(x), mul(sign(x), out)))
 
@@ -52,7 +52,7 @@ class BesselI1e(Special):
     @override
     def derivative(self, x: Value, out: Value) -> Value:
         still = eq(x, 0.0)
-        ratio = where(still, 0.5, div(out, where(still, 1.0, x, x.aval)), x.aval)
+        ratio = select_with_aval(still, 0.5, div(out, select_with_aval(still, 1.0, x, x.aval)), x.aval)
         return sub(sub(bessel_i0e(x), mul(sign(x), out)), ratio)
 
 

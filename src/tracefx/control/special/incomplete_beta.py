@@ -15,74 +15,82 @@ from typing import Final, final
 
 from typing_extensions import override
 
-from tracefx.control.special.defined import Defined, count_as, repeat
-from tracefx.control.special.gamma_parts import LARGE, log1p, log1p_rest, log_beta, log_gamma, log_gamma_ratio, stirling
+from tracefx.control.special.formula import ElementwiseFormula, count_like, iterate_while
+from tracefx.control.special.log_gamma import (
+    ASYMPTOTIC_MIN,
+    accurate_log1p,
+    log1p_remainder,
+    log_beta,
+    log_gamma,
+    log_gamma_ratio,
+    stirling_remainder,
+)
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Tangent
 from tracefx.core.values import Value
-from tracefx.ops import transcendental
-from tracefx.ops.arithmetic import div, mul, neg, sub
-from tracefx.ops.elementwise import add, bind_elementwise
-from tracefx.ops.magnitude import abs
-from tracefx.ops.selection import where
-from tracefx.ops.special import digamma
-from tracefx.ops.transcendental import exp, log, sqrt
+from tracefx.ops.elementwise import transcendental
+from tracefx.ops.elementwise.abs_sign import abs
+from tracefx.ops.elementwise.arithmetic import div, mul, neg, sub
+from tracefx.ops.elementwise.elementwise import add, bind_elementwise
+from tracefx.ops.elementwise.selection import select_with_aval
+from tracefx.ops.elementwise.special import digamma
+from tracefx.ops.elementwise.transcendental import exp, log, sqrt
 
-_STEPS: Final = 10_000  # about the square root of the greatest operand is what it takes
+_MAX_STEPS: Final = 10_000  # about the square root of the greatest operand is what it takes
 
 
-def regularized(a: Array, b: Array, x: Array) -> Array:
+def betainc_formula(a: Array, b: Array, x: Array) -> Array:
     """The share of `beta(a, b)` that its integral has up to `x`."""
     like = a.aval
     inside = (a > 0) & (b > 0) & (x > 0) & (x < 1) & (a < math.inf) & (b < math.inf)
-    p, q, z = (where(inside, v, 0.5, like) for v in (a, b, x))
+    p, q, z = (select_with_aval(inside, v, 0.5, like) for v in (a, b, x))
     turned = z > (p + 1) / (p + q + 2)
-    p, q = where(turned, q, p, like), where(turned, p, q, like)
+    p, q = select_with_aval(turned, q, p, like), select_with_aval(turned, p, q, like)
     rest = 1 - z
-    near, far = where(turned, rest, z, like), where(turned, z, rest, like)
-    one, other = log(z), log1p(-z)
-    log_near, log_far = where(turned, other, one, like), where(turned, one, other, like)
-    part = _weight(p, q, near, far, log_near, log_far) * _fraction(p, q, near)
-    value = where(turned, 1 - part, part, like)
-    return _edges(a, b, x, where(inside, value, math.nan, like))
+    near, far = select_with_aval(turned, rest, z, like), select_with_aval(turned, z, rest, like)
+    one, other = log(z), accurate_log1p(-z)
+    log_near, log_far = select_with_aval(turned, other, one, like), select_with_aval(turned, one, other, like)
+    part = _prefactor(p, q, near, far, log_near, log_far) * _continued_fraction(p, q, near)
+    value = select_with_aval(turned, 1 - part, part, like)
+    return _fill_boundaries(a, b, x, select_with_aval(inside, value, math.nan, like))
 
 
-def _edges(a: Array, b: Array, x: Array, value: Array) -> Array:
+def _fill_boundaries(a: Array, b: Array, x: Array, value: Array) -> Array:
     """The values where an operand is at an end: all of the distribution is at 0 if `a` is 0 or `b` infinite."""
     like = a.aval
     at_zero, at_one = (a == 0) | (b == math.inf), (b == 0) | (a == math.inf)
-    value = where((x == 0) | (at_one & (x < 1)), 0.0, value, like)
-    value = where(((x == 1) & ~at_zero) | (at_zero & (x > 0)), 1.0, value, like)
+    value = select_with_aval((x == 0) | (at_one & (x < 1)), 0.0, value, like)
+    value = select_with_aval(((x == 1) & ~at_zero) | (at_zero & (x > 0)), 1.0, value, like)
     valid = (a >= 0) & (b >= 0) & (x >= 0) & (x <= 1) & ~(at_zero & at_one)
-    return where(valid, where((at_zero & (x == 0)), 0.0, value, like), math.nan, like)
+    return select_with_aval(valid, select_with_aval((at_zero & (x == 0)), 0.0, value, like), math.nan, like)
 
 
-def _weight(a: Array, b: Array, x: Array, y: Array, log_x: Array, log_y: Array) -> Array:
+def _prefactor(a: Array, b: Array, x: Array, y: Array, log_x: Array, log_y: Array) -> Array:
     """`x**a * y**b / (a * beta(a, b))`, where `y` is `1 - x`."""
     like = a.aval
-    both = (a >= LARGE) & (b >= LARGE)
-    p, q = where(both, a, 2 * LARGE, like), where(both, b, 2 * LARGE, like)
-    s, t = where(both, x, 0.5, like), where(both, y, 0.5, like)
+    both = (a >= ASYMPTOTIC_MIN) & (b >= ASYMPTOTIC_MIN)
+    p, q = select_with_aval(both, a, 2 * ASYMPTOTIC_MIN, like), select_with_aval(both, b, 2 * ASYMPTOTIC_MIN, like)
+    s, t = select_with_aval(both, x, 0.5, like), select_with_aval(both, y, 0.5, like)
     apart = p * t - q * s  # how far x is below a / (a + b), times a + b
     total = p + q
-    exponent = -p * log1p_rest(-apart / p, s * (total / p)) - q * log1p_rest(apart / q, t * (total / q))
-    exponent = exponent - (stirling(p) + stirling(q) - stirling(total))
+    exponent = -p * log1p_remainder(-apart / p, s * (total / p)) - q * log1p_remainder(apart / q, t * (total / q))
+    exponent = exponent - (stirling_remainder(p) + stirling_remainder(q) - stirling_remainder(total))
     far = exp(exponent) * sqrt(q / (2 * math.pi * p * total))
-    small, large = where(both, 1.0, a, like), where(both, 1.0, b, like)
+    small, large = select_with_aval(both, 1.0, a, like), select_with_aval(both, 1.0, b, like)
     growing = small < large
     scale = log_gamma(small + 1) + log_gamma_ratio(large, small)
-    scale = where(growing, scale, log_beta(small, large) + log(small), like)
-    return where(both, far, exp(small * log_x + large * log_y - scale), like)
+    scale = select_with_aval(growing, scale, log_beta(small, large) + log(small), like)
+    return select_with_aval(both, far, exp(small * log_x + large * log_y - scale), like)
 
 
-def _fraction(a: Array, b: Array, x: Array) -> Array:
+def _continued_fraction(a: Array, b: Array, x: Array) -> Array:
     one = a * 0 + 1
 
     def step(count: Value, *carry: Value) -> Sequence[Value]:
         d, term, h = carry
-        m = count_as(a, count)
+        m = count_like(a, count)
         twice = a + 2 * m
         for above, below in (
             (-(a + m) * (a + b + m) * x, twice * (twice + 1)),
@@ -95,34 +103,34 @@ def _fraction(a: Array, b: Array, x: Array) -> Array:
         return [d, term, h]
 
     precision = float(dtypes.finfo(a.dtype).eps) / 8
-    _, _, h = repeat(lambda d, term, h: abs(term) > precision * h, step, _STEPS, [one, one, one])
+    _, _, h = iterate_while(lambda d, term, h: abs(term) > precision * h, step, _MAX_STEPS, [one, one, one])
     return h  # type: ignore[return-value]  # no literal, since its shape is an array's
 
 
-def density(a: Array, b: Array, x: Array) -> Array:
+def beta_pdf(a: Array, b: Array, x: Array) -> Array:
     """`x**(a - 1) * (1 - x)**(b - 1) / beta(a, b)`."""
     like = a.aval
     inside = (a > 0) & (b > 0) & (x > 0) & (x < 1)
-    p, q, z = (where(inside, v, 0.5, like) for v in (a, b, x))
-    value = _weight(p, q, z, 1 - z, log(z), log1p(-z)) * p / (z * (1 - z))
+    p, q, z = (select_with_aval(inside, v, 0.5, like) for v in (a, b, x))
+    value = _prefactor(p, q, z, 1 - z, log(z), accurate_log1p(-z)) * p / (z * (1 - z))
     for end, first, second in ((0.0, a, b), (1.0, b, a)):
-        there = where(first < 1, math.inf, where(first > 1, 0.0, second, like), like)
-        value = where(x == end, there, value, like)
-    return where((a >= 0) & (b >= 0) & (x >= 0) & (x <= 1), value, math.nan, like)
+        there = select_with_aval(first < 1, math.inf, select_with_aval(first > 1, 0.0, second, like), like)
+        value = select_with_aval(x == end, there, value, like)
+    return select_with_aval((a >= 0) & (b >= 0) & (x >= 0) & (x <= 1), value, math.nan, like)
 
 
 @final
-class RegularizedIncompleteBeta(Defined):
+class RegularizedIncompleteBeta(ElementwiseFormula):
     __slots__ = ()
     name = "regularized_incomplete_beta"
     arity = 3
 
     @override
     def formula(self, *operands: Array) -> Array:
-        return regularized(*operands)
+        return betainc_formula(*operands)
 
     @override
-    def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+    def jvp_term(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
         if i < 2:
             raise ValueError(
                 f"betainc has no derivative with respect to its parameter {'ab'[i]}; wrap {'ab'[i]} in stop_gradient"
@@ -131,7 +139,7 @@ class RegularizedIncompleteBeta(Defined):
 
 
 @final
-class BetaDensity(Defined):
+class BetaDensity(ElementwiseFormula):
     """The density of the beta distribution."""
 
     __slots__ = ()
@@ -140,10 +148,10 @@ class BetaDensity(Defined):
 
     @override
     def formula(self, *operands: Array) -> Array:
-        return density(*operands)
+        return beta_pdf(*operands)
 
     @override
-    def push(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+    def jvp_term(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
         a, b, x = primals
         if i < 2:
             part = log(x) if i == 0 else transcendental.log1p(neg(x))

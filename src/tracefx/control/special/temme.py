@@ -19,25 +19,25 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.dtypes import DType
 
-LEAST: Final = 20.0
+MIN_A: Final = 20.0
 """The expansion holds for `a` above."""
-FARTHEST: Final = 0.4
+MAX_MU: Final = 0.4
 """And for `abs(mu)` below: there `abs(eta)` is below 0.48."""
 
 
-def expansion(a: Array, eta: Array) -> tuple[Array, Array, Array]:
+def temme_expansion(a: Array, eta: Array) -> tuple[Array, Array, Array]:
     """The sum, and its derivatives with respect to `a` and to `eta`."""
     w = 1 / a
     total, by_w, by_eta = w * 0, w * 0, w * 0
-    for row in reversed(_trimmed(a.dtype)):
-        value, slope = _polynomial(row, eta)
+    for row in reversed(_significant_coefficients(a.dtype)):
+        value, slope = _polynomial_and_derivative(row, eta)
         by_w = by_w * w + total
         total = total * w + value
         by_eta = by_eta * w + slope
     return total, -by_w * w * w, by_eta
 
 
-def _polynomial(row: Sequence[float], x: Array) -> tuple[Array, Array]:
+def _polynomial_and_derivative(row: Sequence[float], x: Array) -> tuple[Array, Array]:
     value, slope = x * 0 + row[-1], x * 0
     for c in reversed(row[:-1]):
         slope = slope * x + value
@@ -45,12 +45,12 @@ def _polynomial(row: Sequence[float], x: Array) -> tuple[Array, Array]:
     return value, slope
 
 
-def _trimmed(dtype: DType) -> Sequence[Sequence[float]]:
+def _significant_coefficients(dtype: DType) -> Sequence[Sequence[float]]:
     """The coefficients that count in this dtype."""
     least = 2.0**-56 if dtype == dtypes.float64 else 2.0**-28
     rows = []
     for k, row in enumerate(_COEFFICIENTS):
-        kept = [n for n, c in enumerate(row) if abs(c) * 0.48**n * LEAST**-k > least]
+        kept = [n for n, c in enumerate(row) if abs(c) * 0.48**n * MIN_A**-k > least]
         if kept:
             rows.append(row[: kept[-1] + 1])
     return rows

@@ -4,7 +4,7 @@ docs/serialization.md describes the format. `writing` and `reading` have a metho
 them under the same name.
 """
 
-from tracefx.core.serialization.reading import deserialize as deserialize
+from tracefx.core.serialization.decoder import deserialize as deserialize
+from tracefx.core.serialization.encoder import serialize as serialize
 from tracefx.core.serialization.trees import put_tree as put_tree
 from tracefx.core.serialization.trees import read_tree as read_tree
-from tracefx.core.serialization.writing import serialize as serialize

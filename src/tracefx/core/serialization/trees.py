@@ -7,14 +7,14 @@ import sys
 from types import ModuleType
 from typing import Final, cast
 
+from tracefx.core.byte_format import ByteReader, put_string, put_uint
 from tracefx.core.errors import SerializationError
-from tracefx.core.serialization.grammar import MAX_DEPTH, Tag
-from tracefx.core.serialization.plain import put_plain, read_plain
-from tracefx.core.tree_nodes import NODES, TreeDef, tuple_fields, type_name
+from tracefx.core.serialization.program_format import MAX_VALUE_DEPTH, Tag
+from tracefx.core.serialization.scalars import put_scalar, read_scalar
+from tracefx.core.tree_registry import NODE_REGISTRY, TreeDef, namedtuple_fields, type_name
 from tracefx.core.tree_structures import NodeKind, TreeDescription, describe
-from tracefx.core.wire import Reader, put_string, put_uint
 
-_KINDS: Final[tuple[NodeKind, ...]] = ("leaf", "none", "tuple", "list", "dict", "namedtuple", "custom")
+_NODE_KINDS: Final[tuple[NodeKind, ...]] = ("leaf", "none", "tuple", "list", "dict", "namedtuple", "custom")
 """By their numbers."""
 _CONTAINERS: Final[dict[NodeKind, type]] = {"none": type(None), "tuple": tuple, "list": list, "dict": dict}
 
@@ -28,9 +28,9 @@ def put_tree(out: bytearray, tree: TreeDef, what: str) -> None:
 
 
 def _put(out: bytearray, tree: TreeDescription, what: str, depth: int) -> None:
-    if depth > MAX_DEPTH:
-        raise SerializationError(f"{what}: containers stand more than {MAX_DEPTH} deep in each other")
-    out.append(_KINDS.index(tree.kind))
+    if depth > MAX_VALUE_DEPTH:
+        raise SerializationError(f"{what}: containers stand more than {MAX_VALUE_DEPTH} deep in each other")
+    out.append(_NODE_KINDS.index(tree.kind))
     if tree.kind == "leaf" or tree.kind == "none":
         return
     put_uint(out, len(tree.children))
@@ -46,19 +46,19 @@ def _put(out: bytearray, tree: TreeDescription, what: str, depth: int) -> None:
 
 
 def _put_value(out: bytearray, value: object, what: str, depth: int) -> None:
-    if type(value) is tuple and depth < MAX_DEPTH:
+    if type(value) is tuple and depth < MAX_VALUE_DEPTH:
         out.append(Tag.TUPLE)
         put_uint(out, len(value))
         for v in value:
             _put_value(out, v, what, depth + 1)
-    elif not put_plain(out, value):
+    elif not put_scalar(out, value):
         raise SerializationError(
             f"{what} can't be written as bytes: a {type_name(type(value))} is neither None nor a number, a string, "
             "bytes or a tuple of such"
         )
 
 
-def read_tree(reader: Reader) -> TreeDef:
+def read_tree(reader: ByteReader) -> TreeDef:
     """The structure that `put_tree` wrote. No module is imported for the sake of a class in it."""
     tree = _read(reader, 0)
     try:
@@ -67,13 +67,13 @@ def read_tree(reader: Reader) -> TreeDef:
         reader.fail(f"this is no structure of a tree: {error}", error)
 
 
-def _read(reader: Reader, depth: int) -> TreeDescription:
-    if depth > MAX_DEPTH:
-        reader.fail(f"containers stand more than {MAX_DEPTH} deep in each other")
+def _read(reader: ByteReader, depth: int) -> TreeDescription:
+    if depth > MAX_VALUE_DEPTH:
+        reader.fail(f"containers stand more than {MAX_VALUE_DEPTH} deep in each other")
     number = reader.byte()
-    if number >= len(_KINDS):
+    if number >= len(_NODE_KINDS):
         reader.fail(f"no kind of container has the number {number}")
-    kind = _KINDS[number]
+    kind = _NODE_KINDS[number]
     if kind == "leaf":
         return TreeDescription(kind)
     if kind == "none":
@@ -85,12 +85,12 @@ def _read(reader: Reader, depth: int) -> TreeDescription:
         metadata = _keys(reader, count)
     elif nodetype is None:
         name = reader.string("a class's name")
-        nodetype = _tuple_called(reader, name, count) if kind == "namedtuple" else _node_called(reader, name)
+        nodetype = _named_tuple_type(reader, name, count) if kind == "namedtuple" else _registered_type(reader, name)
         metadata = _value(reader, 0) if kind == "custom" else None
     return TreeDescription(kind, nodetype, metadata, tuple([_read(reader, depth + 1) for _ in range(count)]))
 
 
-def _keys(reader: Reader, count: int) -> tuple[object, ...]:
+def _keys(reader: ByteReader, count: int) -> tuple[object, ...]:
     """The keys of a dict, which a structure has in their order."""
     keys = [_value(reader, 0) for _ in range(count)]
     try:
@@ -102,16 +102,16 @@ def _keys(reader: Reader, count: int) -> tuple[object, ...]:
     return tuple(keys)
 
 
-def _value(reader: Reader, depth: int) -> object:
+def _value(reader: ByteReader, depth: int) -> object:
     tag = reader.byte()
     if tag != Tag.TUPLE:
-        return read_plain(reader, tag)
-    if depth == MAX_DEPTH:
-        reader.fail(f"values stand more than {MAX_DEPTH} deep in each other")
+        return read_scalar(reader, tag)
+    if depth == MAX_VALUE_DEPTH:
+        reader.fail(f"values stand more than {MAX_VALUE_DEPTH} deep in each other")
     return tuple([_value(reader, depth + 1) for _ in range(reader.count("values"))])
 
 
-def _loaded(name: str) -> type | None:
+def _find_loaded_class(name: str) -> type | None:
     """The class of this name in the modules that are loaded, found without running anything of theirs."""
     parts = name.split(".")
     for split in range(len(parts) - 1, 0, -1):
@@ -123,9 +123,9 @@ def _loaded(name: str) -> type | None:
     return None
 
 
-def _tuple_called(reader: Reader, name: str, count: int) -> type:
-    found = _loaded(name)
-    fields = None if found is None else tuple_fields(found)
+def _named_tuple_type(reader: ByteReader, name: str, count: int) -> type:
+    found = _find_loaded_class(name)
+    fields = None if found is None else namedtuple_fields(found)
     if found is None or fields is None:
         reader.fail(f"there is no named tuple {name} here: import the module that defines it before this is loaded")
     if len(fields) != count:
@@ -133,13 +133,13 @@ def _tuple_called(reader: Reader, name: str, count: int) -> type:
     return found
 
 
-def _node_called(reader: Reader, name: str) -> type:
-    found = NODES.called(name)
+def _registered_type(reader: ByteReader, name: str) -> type:
+    found = NODE_REGISTRY.types_named(name)
     if not found:
-        loaded = _loaded(name)
+        loaded = _find_loaded_class(name)
         if loaded is not None:
-            NODES.adopt([loaded])
-            found = NODES.called(name)
+            NODE_REGISTRY.adopt([loaded])
+            found = NODE_REGISTRY.types_named(name)
     if len(found) != 1:
         reader.fail(
             f"{name} is not registered as a pytree node here: register it before this is loaded, as where it was "

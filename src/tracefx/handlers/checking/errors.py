@@ -11,21 +11,30 @@ from typing_extensions import override
 
 from tracefx.core import trees
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Builder, Ir
-from tracefx.core.effects import Debugging, Effect, Effects
+from tracefx.core.builder import Builder, IrValue
+from tracefx.core.effects import DebugEffect, Effect, Effects
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Batchable, Differentiable, Lowerable, MappedAxis, Primitive, Tangent
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
-from tracefx.handlers.checking.sites import POSITION, CheckError, ErrorKind, InBatch, Site, Types, code_of, shown
-from tracefx.ops.basis import batch_first, filled, reshape, retyped
-from tracefx.ops.comparison import eq, lt, ne
-from tracefx.ops.dynamic import dynamic_index_in_dim
-from tracefx.ops.filling import iota
-from tracefx.ops.reduction import reduce_min
-from tracefx.ops.selection import where
+from tracefx.handlers.checking.check_sites import (
+    FLAT_INDEX_AVAL,
+    CheckError,
+    CheckSite,
+    ErrorKind,
+    InBatch,
+    PayloadTypes,
+    error_code,
+    format_index,
+)
+from tracefx.ops.elementwise.comparison import eq, lt, ne
+from tracefx.ops.elementwise.selection import select_with_aval
+from tracefx.ops.indexing.dynamic_slicing import dynamic_index_in_dim
+from tracefx.ops.reductions.reduction import reduce_min
+from tracefx.ops.shape.array_creation import iota
+from tracefx.ops.structural import batch_first, constant_like_aval, convert_value, reshape
 
-CODE: Final = POSITION
+ERROR_CODE_AVAL: Final = FLAT_INDEX_AVAL
 
 
 @final
@@ -40,14 +49,14 @@ class Error:
     """0, or the number of the site that failed first, of type `i32[]`. It and the payload may have batch axes."""
     payload: tuple[tuple[Value, ...], ...] = ()
     """For each of `slots` what a message tells: sites that tell of the same types share one, since one fails first."""
-    sites: frozenset[Site] = frozenset()
-    slots: tuple[Types, ...] = ()
+    sites: frozenset[CheckSite] = frozenset()
+    slots: tuple[PayloadTypes, ...] = ()
 
     @classmethod
-    def at(cls, site: Site, failed: Value, told: Sequence[Value]) -> Error:
+    def at(cls, site: CheckSite, failed: Value, told: Sequence[Value]) -> Error:
         """What went wrong at `site`, if `failed`, of type `bool[]`."""
-        slot = tuple([retyped(x, a.dtype, False) for x, a in zip(told, site.types, strict=True)])
-        code = where(failed, Literal(code_of(site), CODE), 0, CODE)
+        slot = tuple([convert_value(x, a.dtype, False) for x, a in zip(told, site.types, strict=True)])
+        code = select_with_aval(failed, Literal(error_code(site), ERROR_CODE_AVAL), 0, ERROR_CODE_AVAL)
         return cls(code, (slot,), frozenset({site}), (site.types,))
 
     # -------------------------------------------------------------- for users
@@ -61,7 +70,9 @@ class Error:
         if not codes.shape:
             return self._message((), int(codes)) if codes else None
         failed = [tuple([int(i) for i in index]) for index in np.argwhere(codes)]
-        return "\n".join([f"at batch index {shown(i)}: {self._message(i, int(codes[i]))}" for i in failed]) or None
+        return (
+            "\n".join([f"at batch index {format_index(i)}: {self._message(i, int(codes[i]))}" for i in failed]) or None
+        )
 
     def throw(self) -> None:
         """`CheckError` if something went wrong; see `check_error`."""
@@ -69,9 +80,11 @@ class Error:
 
     def _message(self, index: tuple[int, ...], code: int) -> str:
         # More than one if two sites have the same number.
-        return ", or ".join(sorted([self._tell(site, index) for site in self.sites if code_of(site) == code]))
+        return ", or ".join(
+            sorted([self._site_message(site, index) for site in self.sites if error_code(site) == code])
+        )
 
-    def _tell(self, site: Site, index: tuple[int, ...]) -> str:
+    def _site_message(self, site: CheckSite, index: tuple[int, ...]) -> str:
         slot = self.payload[self.slots.index(site.types)]
         arrays = [np.asarray(to_numpy(as_value(x))[index]) for x in slot]
         return site.message([ConcreteArray(ShapedArray(x.shape, x.dtype), x) for x in arrays])
@@ -84,21 +97,21 @@ class Error:
 
     def then(self, later: Error) -> Error:
         """This one, or a later one if nothing went wrong before."""
-        first = eq(self.code, filled(CODE, 0))
-        code = where(first, later.code, self.code, CODE)
+        first = eq(self.code, constant_like_aval(ERROR_CODE_AVAL, 0))
+        code = select_with_aval(first, later.code, self.code, ERROR_CODE_AVAL)
         told = dict(zip(self.slots, self.payload, strict=True))
         for slot, new in zip(later.slots, later.payload, strict=True):
             old = told.get(slot)
-            told[slot] = new if old is None else tuple(map(where, [first] * len(slot), new, old, slot))
-        return _error(code, told, self.sites | later.sites)
+            told[slot] = new if old is None else tuple(map(select_with_aval, [first] * len(slot), new, old, slot))
+        return _make_error(code, told, self.sites | later.sites)
 
-    def widened(self, like: Error) -> Error:
+    def with_slots_of(self, like: Error) -> Error:
         """The same, with room for all that may go wrong in another one."""
-        told = {slot: tuple([filled(a, 0) for a in slot]) for slot in like.slots}
+        told = {slot: tuple([constant_like_aval(a, 0) for a in slot]) for slot in like.slots}
         told.update(zip(self.slots, self.payload, strict=True))
-        return _error(self.code, told, self.sites | like.sites)
+        return _make_error(self.code, told, self.sites | like.sites)
 
-    def of_kinds(self, kinds: frozenset[ErrorKind]) -> Error:
+    def restricted_to(self, kinds: frozenset[ErrorKind]) -> Error:
         """The part of it that is of some kinds of failure."""
         sites = frozenset([site for site in self.sites if site.error_kind in kinds])
         if sites == self.sites:
@@ -106,35 +119,40 @@ class Error:
         slots = {site.types for site in sites}
         told = {slot: x for slot, x in zip(self.slots, self.payload, strict=True) if slot in slots}
         aval = as_value(self.code).aval
-        code: Value = filled(aval, 0)
-        for number in sorted(map(code_of, sites)):
-            code = where(eq(self.code, filled(aval, number)), self.code, code, aval)
-        return _error(code, told, sites)
+        code: Value = constant_like_aval(aval, 0)
+        for number in sorted(map(error_code, sites)):
+            code = select_with_aval(eq(self.code, constant_like_aval(aval, number)), self.code, code, aval)
+        return _make_error(code, told, sites)
 
     def first_of_batch(self) -> Error:
         """Of errors of a batch the first that is one."""
         batch = as_value(self.code).aval.shape
         if not batch:
             return self
-        codes = _flat(self.code, batch)
-        failed, place = first(ne(codes, filled(codes.aval, 0)))
-        found = dynamic_index_in_dim(codes, where(failed, place, 0, POSITION), keepdims=False)
-        told, code = {}, filled(CODE, 0)
+        codes = _flatten_batch(self.code, batch)
+        failed, place = first(ne(codes, constant_like_aval(codes.aval, 0)))
+        found = dynamic_index_in_dim(codes, select_with_aval(failed, place, 0, FLAT_INDEX_AVAL), keepdims=False)
+        told, code = {}, constant_like_aval(ERROR_CODE_AVAL, 0)
         for slot, given in zip(self.slots, self.payload, strict=True):
-            one = [dynamic_index_in_dim(_flat(x, batch), place, keepdims=False) for x in given]
-            told[POSITION, *slot] = (place, *one)
+            one = [dynamic_index_in_dim(_flatten_batch(x, batch), place, keepdims=False) for x in given]
+            told[FLAT_INDEX_AVAL, *slot] = (place, *one)
         sites = [InBatch(site.place, site, batch) for site in self.sites]
-        for site in sorted(sites, key=code_of):
-            code = where(eq(found, filled(CODE, code_of(site.site))), Literal(code_of(site), CODE), code, CODE)
-        return _error(code, told, frozenset(sites))
+        for site in sorted(sites, key=error_code):
+            code = select_with_aval(
+                eq(found, constant_like_aval(ERROR_CODE_AVAL, error_code(site.site))),
+                Literal(error_code(site), ERROR_CODE_AVAL),
+                code,
+                ERROR_CODE_AVAL,
+            )
+        return _make_error(code, told, frozenset(sites))
 
 
-def _error(code: Value, told: dict[Types, tuple[Value, ...]], sites: frozenset[Site]) -> Error:
+def _make_error(code: Value, told: dict[PayloadTypes, tuple[Value, ...]], sites: frozenset[CheckSite]) -> Error:
     slots = tuple(sorted(told, key=repr))
     return Error(code, tuple([told[slot] for slot in slots]), sites, slots)
 
 
-def _flat(x: Value, batch: Shape) -> Value:
+def _flatten_batch(x: Value, batch: Shape) -> Value:
     shape = x.aval.shape
     return reshape(x, (int(np.prod(batch)), *shape[len(batch) :]))
 
@@ -143,35 +161,39 @@ def first(mask: Value) -> tuple[Value, Value]:
     """Whether any element is true, and the first one that is, as a position in the flat array: `bool[]`, `i32[]`."""
     aval = mask.aval
     if not aval.shape:
-        return mask, Literal(0, POSITION)
+        return mask, Literal(0, FLAT_INDEX_AVAL)
     n = min(aval.size, np.iinfo(np.int32).max)
-    positions = ShapedArray(aval.shape, POSITION.dtype)
-    numbers = reshape(iota(POSITION.dtype, aval.size), aval.shape)
-    place = reduce_min(where(mask, numbers, n, positions), range(aval.ndim)) if n else Literal(0, POSITION)
-    return lt(place, Literal(n, POSITION)), place
+    positions = ShapedArray(aval.shape, FLAT_INDEX_AVAL.dtype)
+    numbers = reshape(iota(FLAT_INDEX_AVAL.dtype, aval.size), aval.shape)
+    place = (
+        reduce_min(select_with_aval(mask, numbers, n, positions), range(aval.ndim))
+        if n
+        else Literal(0, FLAT_INDEX_AVAL)
+    )
+    return lt(place, Literal(n, FLAT_INDEX_AVAL)), place
 
 
-Structure: TypeAlias = tuple[frozenset[Site], tuple[Types, ...]]
+ErrorAuxData: TypeAlias = tuple[frozenset[CheckSite], tuple[PayloadTypes, ...]]
 
 
-def _flatten(error: Error) -> tuple[tuple[object, object], Structure]:
+def _flatten(error: Error) -> tuple[tuple[object, object], ErrorAuxData]:
     return (error.code, error.payload), (error.sites, error.slots)
 
 
-def _unflatten(structure: Structure, children: tuple[Value, tuple[tuple[Value, ...], ...]]) -> Error:
+def _unflatten(structure: ErrorAuxData, children: tuple[Value, tuple[tuple[Value, ...], ...]]) -> Error:
     return Error(*children, *structure)
 
 
 trees.register_pytree_node(Error, _flatten, _unflatten)
 
-NO_ERROR: Final = Error(Literal(0, CODE))
+NO_ERROR: Final = Error(Literal(0, ERROR_CODE_AVAL))
 
 # ------------------------------------------------------------------ the operation
 
 
 @final
 @frozen
-class Asserting(Effect):
+class ErrorEffect(Effect):
     """The operation ends the program if something is wrong."""
 
     @override
@@ -185,8 +207,8 @@ class Check(Primitive, Differentiable, Batchable, Lowerable):
     """Raises what its operands, the arrays of an `Error`, say went wrong. With `debug` only `checkify` looks at it."""
 
     name = "check"
-    sites: tuple[Site, ...] = field(metadata={"erased": True})
-    slots: tuple[Types, ...] = field(metadata={"erased": True})
+    sites: tuple[CheckSite, ...] = field(metadata={"erased": True})
+    slots: tuple[PayloadTypes, ...] = field(metadata={"erased": True})
     debug: bool = field(default=False, metadata={"hide_default": True})
 
     def error(self, leaves: Sequence[Value]) -> Error:
@@ -199,7 +221,7 @@ class Check(Primitive, Differentiable, Batchable, Lowerable):
     @override
     def effects(self) -> Effects:
         # What `debug` checks do without checkify is nothing, wherever they are.
-        return frozenset({Debugging() if self.debug else Asserting()})
+        return frozenset({DebugEffect() if self.debug else ErrorEffect()})
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
@@ -222,10 +244,10 @@ class Check(Primitive, Differentiable, Batchable, Lowerable):
         return bind(self, *[batch_first(x, d, axis) for x, d in zip(args, dims, strict=True)]), []
 
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
         if self.debug:
             return []
-        which = ", ".join(sorted([site.what for site in self.sites]))
+        which = ", ".join(sorted([site.description for site in self.sites]))
         raise ValueError(
             f"a check is part of a program that is compiled, which can't raise errors: {which}. Put the function that "
             "checks into tracefx.handlers.checkify before it is compiled by jit, scan, while_loop or cond, and look at "
@@ -248,13 +270,13 @@ def check_error(error: Error) -> None:
     >>> error, y = root(-4.0)
     >>> check_error(error)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    tracefx.handlers.checking.sites.CheckError: -4.0 has no real root, in ...
+    tracefx.handlers.checking.check_sites.CheckError: -4.0 has no real root, in ...
     """
     if not isinstance(error, Error):
         raise TypeError(f"check_error takes the Error that a function made by checkify gives, got {error!r}")
-    raise_if_failed(error, False)
+    bind_check(error, False)
 
 
-def raise_if_failed(error: Error, debug: bool) -> None:
+def bind_check(error: Error, debug: bool) -> None:
     sites = tuple(sorted(error.sites, key=repr))
     bind(Check(sites, error.slots, debug), *trees.leaves(error))

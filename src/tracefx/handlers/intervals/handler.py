@@ -10,48 +10,40 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.control.checkpoint import Name
+from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.cond import Cond
-from tracefx.control.sowing import Sow
+from tracefx.control.sow import Sow
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.primitive import Primitive, missing
+from tracefx.core.primitive import Primitive, missing_rule_error
 from tracefx.core.values import Value
+from tracefx.handlers.intervals import array_rules as all_of
 from tracefx.handlers.intervals import elementwise as each
-from tracefx.handlers.intervals import structural as all_of
-from tracefx.handlers.intervals.interval import Compared, Held, Interval, lifted
+from tracefx.handlers.intervals.interval import ComparisonInterval, Interval, IntervalOrValue, as_interval
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
-from tracefx.ops import (
-    along_axis,
+from tracefx.ops import structural
+from tracefx.ops.annotations import optimization_barrier
+from tracefx.ops.contractions import contraction, convolution
+from tracefx.ops.elementwise import (
+    abs_sign,
     arithmetic,
-    barrier,
-    basis,
+    atan2_nextafter,
+    bit_representation,
     bitwise,
     comparison,
     complex,
-    contraction,
-    convolution,
-    cumulative,
-    cutting,
-    dynamic,
     elementwise,
-    indexing,
-    magnitude,
-    pairs,
     powers,
-    reduction,
-    representation,
     rounding,
-    scattering,
     selection,
-    shape,
-    sorting,
     special,
     transcendental,
-    window_reduction,
 )
-from tracefx.ops.greatest import ApproxTopK, TopK
+from tracefx.ops.indexing import along_axis, dynamic_slicing, gather_scatter_add, scatter, sorting
+from tracefx.ops.indexing.top_k import ApproxTopK, TopK
+from tracefx.ops.reductions import cumulative, reduction, window_reduction
+from tracefx.ops.shape import shape, slicing
 
 
 class BoundsRule:
@@ -65,39 +57,39 @@ class BoundsRule:
     @abstractmethod
     def interval(self, *operands: Interval) -> Sequence[Interval]:
         """Intervals that contain the results for all operands within the given ones, rounding errors included."""
-        raise missing(self, "interval", "define interval(self, *operands)")
+        raise missing_rule_error(self, "interval", "define interval(self, *operands)")
 
 
 @final
 @frozen(eq=False)
-class Intervals(Interpreter[Interval | Compared]):
+class Intervals(Interpreter[Interval | ComparisonInterval]):
     """Values are intervals that contain what the program computes, for all arguments in those it is given."""
 
     title: ClassVar[str] = "bounds"
-    key: ClassVar[Hashable] = ()
+    cache_key: ClassVar[Hashable] = ()
 
     @property
     @override
-    def rules(self) -> Rules[Intervals, Held]:
+    def rules(self) -> Rules[Intervals, IntervalOrValue]:
         return RULES
 
     @override
-    def aval_of(self, value: Interval | Compared) -> ShapedArray:
+    def aval_of(self, value: Interval | ComparisonInterval) -> ShapedArray:
         return value.lo.aval
 
     @override
     def lift(self, x: Value) -> Interval:
         if dtypes.is_complex(x.aval.dtype):
             raise TypeError(f"bounds: complex numbers have no order, but {x.aval} is to be an interval")
-        return lifted(x)
+        return as_interval(x)
 
     @override
-    def unite(self, x: Interval | Compared, y: Interval | Compared) -> tuple[Interval, Interval]:
+    def unify(self, x: Interval | ComparisonInterval, y: Interval | ComparisonInterval) -> tuple[Interval, Interval]:
         """What was compared is forgotten where branches and loops bring comparisons together with others."""
-        return lifted(x), lifted(y)
+        return as_interval(x), as_interval(y)
 
     @override
-    def bared(self, value: Interval | Compared) -> Value:
+    def strip(self, value: Interval | ComparisonInterval) -> Value:
         raise TypeError(
             "bounds: the program goes a way that depends on a number of which only bounds are known. lax.cond and "
             "where take all ways that are possible; for a while_loop use fori_loop or scan, with a number of steps "
@@ -105,12 +97,12 @@ class Intervals(Interpreter[Interval | Compared]):
         )
 
     @override
-    def displayed(self, value: Interval | Compared) -> Value:
-        return lifted(value).lo if dtypes.is_bool(value.lo.aval.dtype) else lifted(value).mid
+    def debug_value(self, value: Interval | ComparisonInterval) -> Value:
+        return as_interval(value).lo if dtypes.is_bool(value.lo.aval.dtype) else as_interval(value).mid
 
 
-_FUNCTIONS: Final[dict[each.Rule, tuple[type[Primitive], ...]]] = {
-    each.growing(): (
+_PRIMITIVES_BY_RULE: Final[dict[each.IntervalRule, tuple[type[Primitive], ...]]] = {
+    each.increasing(): (
         transcendental.Exp,
         transcendental.Exp2,
         transcendental.Expm1,
@@ -123,35 +115,35 @@ _FUNCTIONS: Final[dict[each.Rule, tuple[type[Primitive], ...]]] = {
         special.Erf,
         cumulative.CumLogSumExp,
     ),
-    each.growing(0.0): (transcendental.Log, transcendental.Sqrt),
-    each.growing(-1.0): (transcendental.Log1p,),
-    each.growing(1.0): (transcendental.Acosh,),
-    each.growing(-1.0, 1.0): (transcendental.Asin, transcendental.Atanh, special.ErfInv),
-    each.falling(): (special.Erfc,),
-    each.falling(0.0): (transcendental.Rsqrt,),
-    each.falling(-1.0, 1.0): (transcendental.Acos,),
-    each.wave(0.0): (transcendental.Cos,),
-    each.wave(np.pi / 2): (transcendental.Sin,),
-    each.tangent: (transcendental.Tan,),
-    each.cosh: (transcendental.Cosh,),
-    each.lgamma: (special.Lgamma,),
-    each.digamma: (special.Digamma,),
-    each.exact: (
+    each.increasing(0.0): (transcendental.Log, transcendental.Sqrt),
+    each.increasing(-1.0): (transcendental.Log1p,),
+    each.increasing(1.0): (transcendental.Acosh,),
+    each.increasing(-1.0, 1.0): (transcendental.Asin, transcendental.Atanh, special.ErfInv),
+    each.decreasing(): (special.Erfc,),
+    each.decreasing(0.0): (transcendental.Rsqrt,),
+    each.decreasing(-1.0, 1.0): (transcendental.Acos,),
+    each.sinusoid(0.0): (transcendental.Cos,),
+    each.sinusoid(np.pi / 2): (transcendental.Sin,),
+    each.tan_interval: (transcendental.Tan,),
+    each.cosh_interval: (transcendental.Cosh,),
+    each.lgamma_interval: (special.Lgamma,),
+    each.digamma_interval: (special.Digamma,),
+    each.exact_monotone_interval: (
         rounding.Floor,
         rounding.Ceil,
         rounding.Round,
-        magnitude.Sign,
+        abs_sign.Sign,
         arithmetic.Max,
         arithmetic.Min,
         selection.Clamp,
         selection.StopGradient,
-        Name,
-        basis.Reshape,
-        basis.Transpose,
-        basis.BroadcastInDim,
-        cutting.Slice,
-        cutting.Pad,
-        cutting.Rev,
+        CheckpointName,
+        structural.Reshape,
+        structural.Transpose,
+        structural.BroadcastInDim,
+        slicing.Slice,
+        slicing.Pad,
+        slicing.Rev,
         shape.Squeeze,
         shape.Tile,
         shape.Concatenate,
@@ -165,53 +157,53 @@ _FUNCTIONS: Final[dict[each.Rule, tuple[type[Primitive], ...]]] = {
         window_reduction.ReduceWindowMax,
         window_reduction.ReduceWindowMin,
     ),
-    each.negated: (arithmetic.Neg, bitwise.Not),
-    each.converted: (basis.ConvertElementType, representation.ReducePrecision),
-    each.added: (elementwise.Add,),
-    each.subtracted: (arithmetic.Sub,),
-    each.multiplied: (arithmetic.Mul,),
-    each.divided: (arithmetic.Div,),
-    each.remainder: (arithmetic.Rem,),
-    each.squared: (powers.Square,),
-    each.integer_power: (powers.IntegerPow,),
-    each.power: (powers.Pow,),
-    each.absolute: (magnitude.Abs,),
-    each.angle: (pairs.Atan2,),
-    each.less: (comparison.Lt, comparison.Le),
-    each.greater: (comparison.Gt, comparison.Ge),
-    each.equal: (comparison.Eq,),
-    each.unequal: (comparison.Ne,),
-    each.finite: (complex.IsFinite,),
-    each.logical: (bitwise.And, bitwise.Or),
-    each.exclusive: (bitwise.Xor,),
-    all_of.moved: (indexing.Gather, dynamic.DynamicSlice),
-    all_of.written: (dynamic.DynamicUpdateSlice,),
-    all_of.scattered: (scattering.Scatter, scattering.ScatterMin, scattering.ScatterMax),
-    all_of.scatter_added: (indexing.ScatterAdd,),
-    all_of.scatter_subtracted: (scattering.ScatterSub,),
-    all_of.several: (shape.Split, along_axis.Unstack, barrier.OptimizationBarrier),
-    all_of.summed: (basis.ReduceSum, cumulative.CumSum, window_reduction.ReduceWindowSum),
-    all_of.multiplied_up: (reduction.ReduceProd,),
-    all_of.contracted: (contraction.DotGeneral, convolution.ConvGeneralDilated),
+    each.neg_interval: (arithmetic.Neg, bitwise.Not),
+    each.convert_interval: (structural.ConvertElementType, bit_representation.ReducePrecision),
+    each.add_interval: (elementwise.Add,),
+    each.sub_interval: (arithmetic.Sub,),
+    each.mul_interval: (arithmetic.Mul,),
+    each.div_interval: (arithmetic.Div,),
+    each.rem_interval: (arithmetic.Rem,),
+    each.square_interval: (powers.Square,),
+    each.integer_pow_interval: (powers.IntegerPow,),
+    each.pow_interval: (powers.Pow,),
+    each.abs_interval: (abs_sign.Abs,),
+    each.atan2_interval: (atan2_nextafter.Atan2,),
+    each.lt_interval: (comparison.Lt, comparison.Le),
+    each.gt_interval: (comparison.Gt, comparison.Ge),
+    each.eq_interval: (comparison.Eq,),
+    each.ne_interval: (comparison.Ne,),
+    each.is_finite_interval: (complex.IsFinite,),
+    each.and_or_interval: (bitwise.And, bitwise.Or),
+    each.xor_interval: (bitwise.Xor,),
+    all_of.gather_interval: (gather_scatter_add.Gather, dynamic_slicing.DynamicSlice),
+    all_of.dynamic_update_slice_interval: (dynamic_slicing.DynamicUpdateSlice,),
+    all_of.scatter_interval: (scatter.Scatter, scatter.ScatterMin, scatter.ScatterMax),
+    all_of.scatter_add_interval: (gather_scatter_add.ScatterAdd,),
+    all_of.scatter_sub_interval: (scatter.ScatterSub,),
+    all_of.multi_result_interval: (shape.Split, along_axis.Unstack, optimization_barrier.OptimizationBarrier),
+    all_of.sum_interval: (structural.ReduceSum, cumulative.CumSum, window_reduction.ReduceWindowSum),
+    all_of.reduce_prod_interval: (reduction.ReduceProd,),
+    all_of.contraction_interval: (contraction.DotGeneral, convolution.ConvGeneralDilated),
     all_of.found: (reduction.ArgMax, reduction.ArgMin),
-    all_of.ordered: (sorting.Sort,),
-    all_of.greatest: (TopK, ApproxTopK),
-    all_of.chosen: (selection.SelectN,),
-    all_of.branched: (Cond,),
-    all_of.sown: (Sow,),
+    all_of.sort_interval: (sorting.Sort,),
+    all_of.top_k_interval: (TopK, ApproxTopK),
+    all_of.select_n_interval: (selection.SelectN,),
+    all_of.cond_interval: (Cond,),
+    all_of.sow_interval: (Sow,),
 }
 
 
-def _by_itself(handler: Intervals, op: BoundsRule, *operands: Held) -> Sequence[Held]:
-    return op.interval(*map(lifted, operands))
+def _own_rule(handler: Intervals, op: BoundsRule, *operands: IntervalOrValue) -> Sequence[IntervalOrValue]:
+    return op.interval(*map(as_interval, operands))
 
 
-def _table() -> Rules[Intervals, Held]:
-    rules = Rules[Intervals, Held]().capable(BoundsRule, _by_itself)
-    for rule, operations in _FUNCTIONS.items():
+def _build_rules() -> Rules[Intervals, IntervalOrValue]:
+    rules = Rules[Intervals, IntervalOrValue]().capable(BoundsRule, _own_rule)
+    for rule, operations in _PRIMITIVES_BY_RULE.items():
         for operation in operations:
             rules = rules.on(operation, rule)
     return rules
 
 
-RULES: Final = _table()
+RULES: Final = _build_rules()

@@ -10,7 +10,7 @@ from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
-from tracefx.ops.basis import filled
+from tracefx.ops.structural import constant_like_aval
 
 
 class Interval(NamedTuple):
@@ -39,7 +39,7 @@ class Interval(NamedTuple):
         return (self.lo <= x) & (x <= self.hi)
 
 
-class Compared(NamedTuple):
+class ComparisonInterval(NamedTuple):
     """Truth values that say whether `small` is less than `large`, or no more: where they hold, bounds of one are bounds
     of the other."""
 
@@ -49,20 +49,20 @@ class Compared(NamedTuple):
     large: Interval
 
 
-Held: TypeAlias = Interval | Compared | Value
+IntervalOrValue: TypeAlias = Interval | ComparisonInterval | Value
 
 
-def lifted(x: Held) -> Interval:
+def as_interval(x: IntervalOrValue) -> Interval:
     """A number as the interval that it is alone in."""
     if isinstance(x, Interval):
         return x
-    if isinstance(x, Compared):
+    if isinstance(x, ComparisonInterval):
         return Interval(x.lo, x.hi)
     array = as_array(x)
     return Interval(array, array)
 
 
-def whole(aval: ShapedArray) -> Interval:
+def full_range(aval: ShapedArray) -> Interval:
     """All numbers of a type."""
     least: float
     if dtypes.is_inexact(aval.dtype):
@@ -71,7 +71,7 @@ def whole(aval: ShapedArray) -> Interval:
         least, most = False, True
     else:
         least, most = int(dtypes.iinfo(aval.dtype).min), int(dtypes.iinfo(aval.dtype).max)
-    return Interval(as_array(filled(aval, least)), as_array(filled(aval, most)))
+    return Interval(as_array(constant_like_aval(aval, least)), as_array(constant_like_aval(aval, most)))
 
 
 def hull(x: Interval, y: Interval) -> Interval:
@@ -79,12 +79,12 @@ def hull(x: Interval, y: Interval) -> Interval:
     return Interval(fnp.where(y.lo <= x.lo, y.lo, x.lo), fnp.where(y.hi >= x.hi, y.hi, x.hi))
 
 
-def where(which: Array, x: Interval, y: Interval) -> Interval:
+def select_interval(which: Array, x: Interval, y: Interval) -> Interval:
     """`x` where `which` holds, else `y`."""
     return Interval(fnp.where(which, x.lo, y.lo), fnp.where(which, x.hi, y.hi))
 
 
-def rounded(lo: Array, hi: Array, ulps: float, off: Array | float = 0.0) -> Interval:
+def round_outward(lo: Array, hi: Array, ulps: float, off: Array | float = 0.0) -> Interval:
     """The interval around numbers of which `lo` and `hi` are computed, `ulps` units in the last place, and `off`
     besides, from the exact ones.
 

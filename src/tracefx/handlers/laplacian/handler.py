@@ -14,49 +14,56 @@ from tracefx.control.custom_vjp import CustomVJP, CustomVJPCall
 from tracefx.control.linear_solve import LinearSolve
 from tracefx.control.scan import Scan
 from tracefx.core.avals import ShapedArray
-from tracefx.core.entering import Form
-from tracefx.core.primitive import Differentiable, missing
+from tracefx.core.body_transform import ValueSpec
+from tracefx.core.primitive import Differentiable, missing_rule_error
 from tracefx.core.values import Value
-from tracefx.handlers.laplacian.contraction import contracted
-from tracefx.handlers.laplacian.curved import Curved, Held, at_the_end, constant, dense, in_front
+from tracefx.handlers.laplacian.contraction import dot_general_laplacian
+from tracefx.handlers.laplacian.laplacian_array import (
+    LaplacianArray,
+    LaplacianOrValue,
+    constant_laplacian_array,
+    inputs_first,
+    inputs_last,
+    to_dense,
+)
 from tracefx.handlers.laplacian.rules import (
-    added,
-    converted,
-    divided,
-    elementwise,
-    in_order,
-    locally_linear,
-    multiplied,
-    placewise,
-    second_order,
-    still,
-    subtracted,
-    summed,
+    add_laplacian,
+    convert_element_type_laplacian,
+    div_laplacian,
+    elementwise_laplacian,
+    linear_elementwise_laplacian,
+    locally_linear_laplacian,
+    mul_laplacian,
+    order_preserving_laplacian,
+    reduce_sum_laplacian,
+    second_derivative_laplacian,
+    sub_laplacian,
+    zero_derivative_laplacian,
 )
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
-from tracefx.ops.along_axis import Unstack
-from tracefx.ops.arithmetic import Div, Extreme, Mul, Neg, Rem, Sub
-from tracefx.ops.barrier import OptimizationBarrier
-from tracefx.ops.basis import ConvertElementType, ReduceSum, Reshape, filled
-from tracefx.ops.collective import LinearCollective
-from tracefx.ops.complex import LinearElementwise
-from tracefx.ops.contraction import DotGeneral
-from tracefx.ops.cumulative import CumMax, CumMin
-from tracefx.ops.cutting import Pad
-from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
-from tracefx.ops.elementwise import Add, NonDifferentiable, Smooth
-from tracefx.ops.greatest import ApproxTopK, TopK
-from tracefx.ops.indexing import Gather, ScatterAdd
+from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
+from tracefx.ops.collectives.collective import LinearCollective
+from tracefx.ops.contractions.contraction import DotGeneral
+from tracefx.ops.elementwise.arithmetic import BinaryExtremum, Div, Mul, Neg, Rem, Sub
+from tracefx.ops.elementwise.bit_representation import BitcastConvertType
+from tracefx.ops.elementwise.complex import LinearElementwise
+from tracefx.ops.elementwise.elementwise import Add, NonDifferentiable, Smooth
+from tracefx.ops.elementwise.selection import Clamp, SelectN
+from tracefx.ops.indexing.along_axis import Unstack
+from tracefx.ops.indexing.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
+from tracefx.ops.indexing.gather_scatter_add import Gather, ScatterAdd
+from tracefx.ops.indexing.scatter import Scatter, ScatterExtremum, ScatterSub
+from tracefx.ops.indexing.sorting import Sort
+from tracefx.ops.indexing.top_k import ApproxTopK, TopK
 from tracefx.ops.operation import LinearOperation
-from tracefx.ops.reduction import ArgExtremum, Extremum
-from tracefx.ops.representation import BitcastConvertType
-from tracefx.ops.scattering import Extremal, Scatter, ScatterSub
-from tracefx.ops.selection import Clamp, SelectN
-from tracefx.ops.shape import Split
-from tracefx.ops.sorting import Sort
-from tracefx.ops.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum
-from tracefx.ops.window_selection import SelectAndGatherAdd, SelectAndScatterAdd
+from tracefx.ops.reductions.cumulative import CumMax, CumMin
+from tracefx.ops.reductions.reduction import ArgExtremum, ReduceExtremum
+from tracefx.ops.reductions.select_and_scatter import SelectAndGatherAdd, SelectAndScatterAdd
+from tracefx.ops.reductions.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum
+from tracefx.ops.shape.shape import Split
+from tracefx.ops.shape.slicing import Pad
+from tracefx.ops.structural import ConvertElementType, ReduceSum, Reshape, constant_like_aval
 
 
 class LaplacianRule:
@@ -68,21 +75,21 @@ class LaplacianRule:
     __slots__ = ()
 
     @abstractmethod
-    def laplacian(self, *operands: Curved | Value) -> Sequence[Curved | Value]:
-        """The results: plain values, or as `Curved` those that vary. At least one operand varies.
+    def laplacian(self, *operands: LaplacianArray | Value) -> Sequence[LaplacianArray | Value]:
+        """The results: plain values, or as `LaplacianArray` those that vary. At least one operand varies.
 
         Jacobians have the inputs behind the axes of the value.
         """
-        raise missing(self, "laplacian", "define laplacian(self, *operands)")
+        raise missing_rule_error(self, "laplacian", "define laplacian(self, *operands)")
 
 
 @final
 @frozen(eq=False)
-class ForwardLaplacian(Interpreter[Curved]):
+class ForwardLaplacian(Interpreter[LaplacianArray]):
     """Values carry their derivatives by `size` inputs, and the sum of their second derivatives."""
 
     size: int
-    looped: bool = False
+    in_scan: bool = False
     """Whether programs are entered that slice their inputs."""
 
     @property
@@ -92,94 +99,103 @@ class ForwardLaplacian(Interpreter[Curved]):
 
     @property
     @override
-    def key(self) -> Hashable:
-        return self.size, self.looped
+    def cache_key(self) -> Hashable:
+        return self.size, self.in_scan
 
     @property
     @override
-    def rules(self) -> Rules[ForwardLaplacian, Held]:
+    def rules(self) -> Rules[ForwardLaplacian, LaplacianOrValue]:
         return RULES
 
     @override
-    def wrap(self, value: Held) -> Value:
-        return super().wrap(in_front(value) if isinstance(value, Curved) else value)
+    def wrap(self, value: LaplacianOrValue) -> Value:
+        return super().wrap(inputs_first(value) if isinstance(value, LaplacianArray) else value)
 
     @override
-    def form(self, x: Value) -> Form:
-        if self.looped and isinstance(value := self.unwrap(x), Curved):
-            return super().form(super().wrap(at_the_end(value)))
-        return super().form(x)
+    def spec(self, x: Value) -> ValueSpec:
+        if self.in_scan and isinstance(value := self.unwrap(x), LaplacianArray):
+            return super().spec(super().wrap(inputs_last(value)))
+        return super().spec(x)
 
     @override
-    def aval_of(self, value: Curved) -> ShapedArray:
+    def aval_of(self, value: LaplacianArray) -> ShapedArray:
         return value.value.aval
 
     @override
-    def lift(self, x: Value) -> Curved:
-        return constant(x, self.size)
+    def lift(self, x: Value) -> LaplacianArray:
+        return constant_laplacian_array(x, self.size)
 
     @override
-    def unite(self, x: Curved, y: Curved) -> tuple[Curved, Curved]:
+    def unify(self, x: LaplacianArray, y: LaplacianArray) -> tuple[LaplacianArray, LaplacianArray]:
         """All derivatives are written out, and the Laplacian too where one has one."""
-        if x.behind != y.behind:
-            x, y = at_the_end(x), at_the_end(y)
-        elif x.form != y.form:
-            x, y = dense(x), dense(y)
+        if x.has_inputs_last != y.has_inputs_last:
+            x, y = inputs_last(x), inputs_last(y)
+        elif x.layout != y.layout:
+            x, y = to_dense(x), to_dense(y)
         bent = x.laplacian is not None or y.laplacian is not None
-        return _with_laplacian(x, bent), _with_laplacian(y, bent)
+        return _instantiate_laplacian(x, bent), _instantiate_laplacian(y, bent)
 
     @override
-    def bared(self, value: Curved) -> Value:
+    def strip(self, value: LaplacianArray) -> Value:
         return value.value
 
 
-def _with_laplacian(x: Curved, wanted: bool) -> Curved:
+def _instantiate_laplacian(x: LaplacianArray, wanted: bool) -> LaplacianArray:
     if not wanted or x.laplacian is not None:
         return x
-    return evolve(x, laplacian=filled(x.value.aval, 0))
+    return evolve(x, laplacian=constant_like_aval(x.value.aval, 0))
 
 
-def by_its_rule(handler: ForwardLaplacian, prim: LaplacianRule, *operands: Held) -> Sequence[Held]:
-    return prim.laplacian(*[dense(x) if isinstance(x, Curved) else x for x in operands])
+def own_rule_laplacian(
+    handler: ForwardLaplacian, prim: LaplacianRule, *operands: LaplacianOrValue
+) -> Sequence[LaplacianOrValue]:
+    return prim.laplacian(*[to_dense(x) if isinstance(x, LaplacianArray) else x for x in operands])
 
 
-def scanned(handler: ForwardLaplacian, prim: Scan, *operands: Held) -> Sequence[Held]:
+def scan_laplacian(handler: ForwardLaplacian, prim: Scan, *operands: LaplacianOrValue) -> Sequence[LaplacianOrValue]:
     """A step takes slices along the first axis, which the derivatives must have, too."""
-    entry = evolve(handler, looped=True)
-    return [entry.unwrap(out) for out in prim.entered(entry, [entry.wrap(x) for x in operands])]
+    entry = evolve(handler, in_scan=True)
+    return [entry.unwrap(out) for out in prim.transform_bodies(entry, [entry.wrap(x) for x in operands])]
 
 
-def _table() -> Rules[ForwardLaplacian, Held]:
+def _build_rules() -> Rules[ForwardLaplacian, LaplacianOrValue]:
     return (
-        Rules[ForwardLaplacian, Held]()
-        .on(Add, added)
-        .on(Sub, subtracted)
-        .on(Neg, in_order, Reshape)
-        .on(Mul, multiplied)
-        .on(Div, divided)
-        .on(DotGeneral, contracted)
-        .on(ConvertElementType, converted)
-        .on(ReduceSum, summed)
-        .on(BitcastConvertType, still)
-        .on(Scan, scanned)
-        .on(CustomJVP, second_order, CustomJVPCall, CustomVJP, CustomVJPCall, LinearSolve)
-        .on(SelectN, placewise, Clamp, Rem)
-        .on(Pad, locally_linear, Split, Unstack, CumMax, CumMin, OptimizationBarrier)
-        .on(Sort, locally_linear, TopK, ApproxTopK)
-        .on(Gather, locally_linear, ScatterAdd, ScatterSub, Scatter, DynamicSlice, DynamicUpdateSlice)
-        .on(ReduceWindowSum, locally_linear, ReduceWindowMax, ReduceWindowMin, SelectAndGatherAdd, SelectAndScatterAdd)
-        .capable(LaplacianRule, by_its_rule)
-        .family(NonDifferentiable, still)
-        .family(ArgExtremum, still)
-        .family(LinearOperation, locally_linear)
-        .family(LinearElementwise, placewise)
-        .family(LinearCollective, locally_linear)
-        .family(Extreme, placewise)
-        .family(Extremum, locally_linear)
-        .family(Extremal, locally_linear)
-        .family(Smooth, elementwise)
-        .family(Differentiable, second_order)
+        Rules[ForwardLaplacian, LaplacianOrValue]()
+        .on(Add, add_laplacian)
+        .on(Sub, sub_laplacian)
+        .on(Neg, order_preserving_laplacian, Reshape)
+        .on(Mul, mul_laplacian)
+        .on(Div, div_laplacian)
+        .on(DotGeneral, dot_general_laplacian)
+        .on(ConvertElementType, convert_element_type_laplacian)
+        .on(ReduceSum, reduce_sum_laplacian)
+        .on(BitcastConvertType, zero_derivative_laplacian)
+        .on(Scan, scan_laplacian)
+        .on(CustomJVP, second_derivative_laplacian, CustomJVPCall, CustomVJP, CustomVJPCall, LinearSolve)
+        .on(SelectN, linear_elementwise_laplacian, Clamp, Rem)
+        .on(Pad, locally_linear_laplacian, Split, Unstack, CumMax, CumMin, OptimizationBarrier)
+        .on(Sort, locally_linear_laplacian, TopK, ApproxTopK)
+        .on(Gather, locally_linear_laplacian, ScatterAdd, ScatterSub, Scatter, DynamicSlice, DynamicUpdateSlice)
+        .on(
+            ReduceWindowSum,
+            locally_linear_laplacian,
+            ReduceWindowMax,
+            ReduceWindowMin,
+            SelectAndGatherAdd,
+            SelectAndScatterAdd,
+        )
+        .capable(LaplacianRule, own_rule_laplacian)
+        .family(NonDifferentiable, zero_derivative_laplacian)
+        .family(ArgExtremum, zero_derivative_laplacian)
+        .family(LinearOperation, locally_linear_laplacian)
+        .family(LinearElementwise, linear_elementwise_laplacian)
+        .family(LinearCollective, locally_linear_laplacian)
+        .family(BinaryExtremum, linear_elementwise_laplacian)
+        .family(ReduceExtremum, locally_linear_laplacian)
+        .family(ScatterExtremum, locally_linear_laplacian)
+        .family(Smooth, elementwise_laplacian)
+        .family(Differentiable, second_derivative_laplacian)
     )
 
 
-RULES: Final = _table()
+RULES: Final = _build_rules()

@@ -12,60 +12,60 @@ from tracefx.core.avals import Shape
 from tracefx.core.handler import bind, bind1, current, handling
 from tracefx.core.primitive import Differentiable, MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.values import Value
-from tracefx.handlers.laplacian.curved import (
-    DENSE,
-    Curved,
-    Held,
-    alike,
-    as_term,
-    by_rows,
-    curved,
-    dense,
-    expanded,
-    factor_for,
-    in_one_form,
-    in_place,
-    inner,
-    plus,
-    scaled,
-    times,
-    value_of,
+from tracefx.handlers.laplacian.laplacian_array import (
+    DENSE_LAYOUT,
+    LaplacianArray,
+    LaplacianOrValue,
+    add_or_zero,
+    all_to_common_layout,
+    broadcast_factor,
+    broadcast_scalar,
+    jacobian_inner_product,
+    laplacian_array,
+    mul_or_zero,
+    pad_inputs,
+    primal_of,
+    scale_jacobian,
+    tangent_or_none,
+    to_block_diagonal,
+    to_common_layout,
+    to_dense,
 )
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jvp import JVP
-from tracefx.ops.arithmetic import Div, Mul, Neg, Sub, mul, neg, sub
-from tracefx.ops.basis import (
+from tracefx.ops.elementwise.arithmetic import Div, Mul, Neg, Sub, mul, neg, sub
+from tracefx.ops.elementwise.elementwise import Add, Elementwise, Smooth, add
+from tracefx.ops.elementwise.selection import SelectN
+from tracefx.ops.reductions.reduction import ReduceExtremum
+from tracefx.ops.structural import (
     BroadcastInDim,
     ConvertElementType,
     ReduceSum,
     Reshape,
     Transpose,
     batch_first,
-    filled,
+    constant_like_aval,
     reduce_sum,
     reshape,
 )
-from tracefx.ops.elementwise import Add, Elementwise, Smooth, add
-from tracefx.ops.reduction import Extremum
-from tracefx.ops.selection import SelectN
 
 
-def still(handler: object, prim: Primitive, *args: Held) -> Sequence[Held]:
+def zero_derivative_laplacian(handler: object, prim: Primitive, *args: LaplacianOrValue) -> Sequence[LaplacianOrValue]:
     """Results that don't vary, or whose derivative is zero wherever there is one."""
-    return bind(prim, *[value_of(a) for a in args])
+    return bind(prim, *[primal_of(a) for a in args])
 
 
 # ------------------------------------------------------------------ operations within rows
 
-KeepsRows: TypeAlias = (
-    Neg | ConvertElementType | ReduceSum | Extremum | BroadcastInDim | Reshape | Transpose | Elementwise | SelectN
+RowPreserving: TypeAlias = (
+    Neg | ConvertElementType | ReduceSum | ReduceExtremum | BroadcastInDim | Reshape | Transpose | Elementwise | SelectN
 )
 
 
-def keeps_rows(prim: KeepsRows, shape: Shape) -> bool:
+def preserves_rows(prim: RowPreserving, shape: Shape) -> bool:
     """Whether row `i` of the result is made of row `i` of the operand, of shape `shape`, alone."""
     match prim:
-        case ReduceSum() | Extremum():
+        case ReduceSum() | ReduceExtremum():
             return 0 not in prim.axes
         case BroadcastInDim():
             return prim.broadcast_dimensions[0] == 0 and prim.shape[0] == shape[0]
@@ -80,47 +80,47 @@ def keeps_rows(prim: KeepsRows, shape: Shape) -> bool:
 # ------------------------------------------------------------------ operations with a derivative alone
 
 
-def locally_linear(handler: object, prim: object, *args: Held) -> Sequence[Held]:
+def locally_linear_laplacian(handler: object, prim: object, *args: LaplacianOrValue) -> Sequence[LaplacianOrValue]:
     """Without second derivatives: by the derivative, of all inputs at once, and of the Laplacians."""
     assert isinstance(prim, Differentiable)
-    size = _size(args)
-    full = _as_rows(prim, args)
-    form = DENSE if full is None else (None, True)
+    size = _num_inputs(args)
+    full = _all_to_block_diagonal(prim, args)
+    form = DENSE_LAYOUT if full is None else (None, True)
     if full is None:
-        full = [dense(a) if isinstance(a, Curved) else a for a in args]
-    values = [value_of(a) for a in full]
-    count = next(a.jacobian.aval.shape[0] for a in full if isinstance(a, Curved))
+        full = [to_dense(a) if isinstance(a, LaplacianArray) else a for a in args]
+    values = [primal_of(a) for a in full]
+    count = next(a.jacobian.aval.shape[0] for a in full if isinstance(a, LaplacianArray))
     batch = Batch(current(), MappedAxis(count))
     with handling(batch):
         outs, pushed = prim.jvp(values, _directions(batch, full))
-    jacobians = [_jacobian(batch, t) for t in pushed]
-    return _results(size, outs, jacobians, _laplacians(prim, values, full, len(outs)), form)
+    jacobians = [_unbatch_tangent(batch, t) for t in pushed]
+    return _make_results(size, outs, jacobians, _push_laplacians(prim, values, full, len(outs)), form)
 
 
-def _as_rows(prim: Differentiable, args: Sequence[Held]) -> list[Held] | None:
+def _all_to_block_diagonal(prim: Differentiable, args: Sequence[LaplacianOrValue]) -> list[LaplacianOrValue] | None:
     """The operands as rows, if all are, and stay what they are: the operation does something within each row."""
-    if not isinstance(prim, KeepsRows):
+    if not isinstance(prim, RowPreserving):
         return None
-    found: list[Held] = []
+    found: list[LaplacianOrValue] = []
     shape: Shape = ()
     for a in args:
-        if isinstance(a, Curved):
-            rows = by_rows(a)
+        if isinstance(a, LaplacianArray):
+            rows = to_block_diagonal(a)
             if rows is None:
                 return None
             found.append(rows)
             shape = rows.shape
         else:
             found.append(a)
-    return found if keeps_rows(prim, shape) else None
+    return found if preserves_rows(prim, shape) else None
 
 
-def second_order(handler: object, prim: object, *args: Held) -> Sequence[Held]:
+def second_derivative_laplacian(handler: object, prim: object, *args: LaplacianOrValue) -> Sequence[LaplacianOrValue]:
     """By the derivative's derivative in the direction of each input: it goes for everything that has a derivative."""
     assert isinstance(prim, Differentiable)
-    full = [dense(a) if isinstance(a, Curved) else a for a in args]
-    size = _size(full)
-    values = [value_of(a) for a in full]
+    full = [to_dense(a) if isinstance(a, LaplacianArray) else a for a in args]
+    size = _num_inputs(full)
+    values = [primal_of(a) for a in full]
     batch = Batch(current(), MappedAxis(size))
     along = JVP(batch)
     with handling(along):
@@ -130,22 +130,22 @@ def second_order(handler: object, prim: object, *args: Held) -> Sequence[Held]:
     for out, slope in zip(found, slopes, strict=True):
         outs.append(batch.unwrap(along.unwrap(out)[0])[0])
         first, second = (slope, slope) if isinstance(slope, Zero) else along.unwrap(slope)
-        jacobians.append(_jacobian(batch, first))
-        bend = _jacobian(batch, second)
+        jacobians.append(_unbatch_tangent(batch, first))
+        bend = _unbatch_tangent(batch, second)
         bends.append(None if bend is None else reduce_sum(bend, (0,)))
-    laplacians = _laplacians(prim, values, full, len(outs))
-    return _results(size, outs, jacobians, [plus(x, y) for x, y in zip(laplacians, bends, strict=True)])
+    laplacians = _push_laplacians(prim, values, full, len(outs))
+    return _make_results(size, outs, jacobians, [add_or_zero(x, y) for x, y in zip(laplacians, bends, strict=True)])
 
 
-def _size(args: Sequence[Held]) -> int:
-    return next(a.size for a in args if isinstance(a, Curved))
+def _num_inputs(args: Sequence[LaplacianOrValue]) -> int:
+    return next(a.size for a in args if isinstance(a, LaplacianArray))
 
 
-def _directions(batch: Batch, args: Sequence[Held]) -> list[Tangent]:
-    return [batch.wrap(a.jacobian, 0) if isinstance(a, Curved) else Zero(a.aval.tangent()) for a in args]
+def _directions(batch: Batch, args: Sequence[LaplacianOrValue]) -> list[Tangent]:
+    return [batch.wrap(a.jacobian, 0) if isinstance(a, LaplacianArray) else Zero(a.aval.tangent()) for a in args]
 
 
-def _jacobian(batch: Batch, t: Tangent) -> Value | None:
+def _unbatch_tangent(batch: Batch, t: Tangent) -> Value | None:
     """What came of a batch of directions, these first."""
     if isinstance(t, Zero):
         return None
@@ -153,26 +153,28 @@ def _jacobian(batch: Batch, t: Tangent) -> Value | None:
     return batch_first(x, dim, batch.axis)
 
 
-def _laplacians(prim: Differentiable, values: Sequence[Value], args: Sequence[Held], count: int) -> list[Value | None]:
+def _push_laplacians(
+    prim: Differentiable, values: Sequence[Value], args: Sequence[LaplacianOrValue], count: int
+) -> list[Value | None]:
     """The derivative in the direction of the operands' Laplacians."""
-    if all(not isinstance(a, Curved) or a.laplacian is None for a in args):
+    if all(not isinstance(a, LaplacianArray) or a.laplacian is None for a in args):
         return [None] * count
     given: list[Tangent] = [
-        Zero(x.aval.tangent()) if not isinstance(a, Curved) or a.laplacian is None else a.laplacian
+        Zero(x.aval.tangent()) if not isinstance(a, LaplacianArray) or a.laplacian is None else a.laplacian
         for a, x in zip(args, values, strict=True)
     ]
-    return [as_term(t) for t in prim.jvp(values, given)[1]]
+    return [tangent_or_none(t) for t in prim.jvp(values, given)[1]]
 
 
-def _results(
+def _make_results(
     size: int,
     outs: Sequence[Value],
     jacobians: Sequence[Value | None],
     laplacians: Sequence[Value | None],
-    form: tuple[int | None, bool] = DENSE,
-) -> list[Held]:
+    form: tuple[int | None, bool] = DENSE_LAYOUT,
+) -> list[LaplacianOrValue]:
     return [
-        out if jac is None else curved(out, jac, lap, size, form)
+        out if jac is None else laplacian_array(out, jac, lap, size, form)
         for out, jac, lap in zip(outs, jacobians, laplacians, strict=True)
     ]
 
@@ -180,44 +182,44 @@ def _results(
 # ------------------------------------------------------------------ element by element
 
 
-def elementwise(handler: object, prim: Smooth, *args: Held) -> Sequence[Held]:
+def elementwise_laplacian(handler: object, prim: Smooth, *args: LaplacianOrValue) -> Sequence[LaplacianOrValue]:
     """`g(x, y, ...)`: by the first and second partial derivatives of `g`, each an array like the result.
 
     A function of complex numbers with real results has no such derivatives by its operands as they are.
     """
-    values = [value_of(a) for a in args]
+    values = [primal_of(a) for a in args]
     aval = prim.out_aval(*[x.aval for x in values])
     if not dtypes.is_complex(aval.dtype) and any(dtypes.is_complex(x.aval.dtype) for x in values):
-        return second_order(handler, prim, *args)
-    full = [expanded(a, aval.shape) for a in args]
-    moving = [i for i, a in enumerate(full) if isinstance(a, Curved)]
-    values = [value_of(a) for a in full]
-    first, second = _partials(prim, values, moving)
+        return second_derivative_laplacian(handler, prim, *args)
+    full = [broadcast_scalar(a, aval.shape) for a in args]
+    moving = [i for i, a in enumerate(full) if isinstance(a, LaplacianArray)]
+    values = [primal_of(a) for a in full]
+    first, second = _partial_derivatives(prim, values, moving)
     slopes = {i: t for i, t in first.items() if t is not None}
     if not slopes:
         return bind(prim, *values)
-    operands = dict(zip(moving, in_one_form([a for a in full if isinstance(a, Curved)]), strict=True))
+    operands = dict(zip(moving, all_to_common_layout([a for a in full if isinstance(a, LaplacianArray)]), strict=True))
     jac: Value | None = None
     lap: Value | None = None
     for i, slope in slopes.items():
-        jac = plus(jac, scaled(slope, operands[i]))
-        lap = plus(lap, times(slope, operands[i].laplacian))
+        jac = add_or_zero(jac, scale_jacobian(slope, operands[i]))
+        lap = add_or_zero(lap, mul_or_zero(slope, operands[i].laplacian))
     for (i, j), bend in second.items():
         if bend is not None:
             factor = bend if i == j else mul(bend, 2.0)
-            lap = plus(lap, mul(factor, inner(operands[i], operands[j])))
+            lap = add_or_zero(lap, mul(factor, jacobian_inner_product(operands[i], operands[j])))
     assert jac is not None
     some = operands[moving[0]]
-    return [curved(bind1(prim, *values), jac, lap, some.size, some.form)]
+    return [laplacian_array(bind1(prim, *values), jac, lap, some.size, some.layout)]
 
 
-def _partials(
+def _partial_derivatives(
     prim: Smooth, values: Sequence[Value], moving: Sequence[int]
 ) -> tuple[dict[int, Value | None], dict[tuple[int, int], Value | None]]:
     """The partial derivatives by the operands that vary, and those of each of these by the operands from it on."""
     first: dict[int, Value | None] = {}
     second: dict[tuple[int, int], Value | None] = {}
-    ones = [filled(x.aval.tangent(), 1) for x in values]
+    ones = [constant_like_aval(x.aval.tangent(), 1) for x in values]
     zeros = [Zero(x.aval.tangent()) for x in values]
     for j in moving:
         along = JVP(current())
@@ -228,108 +230,121 @@ def _partials(
             with handling(along):
                 _, (slope,) = prim.jvp(duals, [ones[k] if k == i else zeros[k] for k in range(len(values))])
             t, bend = (slope, slope) if isinstance(slope, Zero) else along.unwrap(slope)
-            first[i] = as_term(t)
-            second[i, j] = as_term(bend)
+            first[i] = tangent_or_none(t)
+            second[i, j] = tangent_or_none(bend)
     return first, second
 
 
-def added(handler: object, prim: Add, x: Held, y: Held) -> Sequence[Held]:
-    return [_sum(prim, x, y, lambda t: t)]
+def add_laplacian(handler: object, prim: Add, x: LaplacianOrValue, y: LaplacianOrValue) -> Sequence[LaplacianOrValue]:
+    return [_add_with_sign(prim, x, y, lambda t: t)]
 
 
-def subtracted(handler: object, prim: Sub, x: Held, y: Held) -> Sequence[Held]:
-    return [_sum(prim, x, y, neg)]
+def sub_laplacian(handler: object, prim: Sub, x: LaplacianOrValue, y: LaplacianOrValue) -> Sequence[LaplacianOrValue]:
+    return [_add_with_sign(prim, x, y, neg)]
 
 
-def _sum(prim: Primitive, x: Held, y: Held, sign: Callable[[Value], Value]) -> Curved:
-    out = bind1(prim, value_of(x), value_of(y))
-    x, y = expanded(x, out.aval.shape), expanded(y, out.aval.shape)
-    if isinstance(x, Curved) and isinstance(y, Curved):
-        x, y = alike(x, y)
+def _add_with_sign(
+    prim: Primitive, x: LaplacianOrValue, y: LaplacianOrValue, sign: Callable[[Value], Value]
+) -> LaplacianArray:
+    out = bind1(prim, primal_of(x), primal_of(y))
+    x, y = broadcast_scalar(x, out.aval.shape), broadcast_scalar(y, out.aval.shape)
+    if isinstance(x, LaplacianArray) and isinstance(y, LaplacianArray):
+        x, y = to_common_layout(x, y)
         other = None if y.laplacian is None else sign(y.laplacian)
-        return curved(out, add(x.jacobian, sign(y.jacobian)), plus(x.laplacian, other), x.size, x.form)
-    if isinstance(x, Curved):
-        return curved(out, x.jacobian, x.laplacian, x.size, x.form)
-    assert isinstance(y, Curved)
-    return curved(out, sign(y.jacobian), None if y.laplacian is None else sign(y.laplacian), y.size, y.form)
+        return laplacian_array(
+            out, add(x.jacobian, sign(y.jacobian)), add_or_zero(x.laplacian, other), x.size, x.layout
+        )
+    if isinstance(x, LaplacianArray):
+        return laplacian_array(out, x.jacobian, x.laplacian, x.size, x.layout)
+    assert isinstance(y, LaplacianArray)
+    return laplacian_array(out, sign(y.jacobian), None if y.laplacian is None else sign(y.laplacian), y.size, y.layout)
 
 
-def multiplied(handler: object, prim: Mul, x: Held, y: Held) -> Sequence[Held]:
-    out = bind1(prim, value_of(x), value_of(y))
+def mul_laplacian(handler: object, prim: Mul, x: LaplacianOrValue, y: LaplacianOrValue) -> Sequence[LaplacianOrValue]:
+    out = bind1(prim, primal_of(x), primal_of(y))
     same = x is y
-    x, y = expanded(x, out.aval.shape), expanded(y, out.aval.shape)
-    if not isinstance(x, Curved):
-        assert isinstance(y, Curved)
+    x, y = broadcast_scalar(x, out.aval.shape), broadcast_scalar(y, out.aval.shape)
+    if not isinstance(x, LaplacianArray):
+        assert isinstance(y, LaplacianArray)
         x, y = y, x
-    if not isinstance(y, Curved):
-        return [curved(out, scaled(y, x), times(y, x.laplacian), x.size, x.form)]
+    if not isinstance(y, LaplacianArray):
+        return [laplacian_array(out, scale_jacobian(y, x), mul_or_zero(y, x.laplacian), x.size, x.layout)]
     if same:
         twice = mul(x.value, 2.0)
-        lap = plus(times(twice, x.laplacian), mul(inner(x, x), 2.0))
-        return [curved(out, scaled(twice, x), lap, x.size, x.form)]
-    x, y = alike(x, y)
-    lap = plus(plus(times(y.value, x.laplacian), times(x.value, y.laplacian)), mul(inner(x, y), 2.0))
-    return [curved(out, add(scaled(y.value, x), scaled(x.value, y)), lap, x.size, x.form)]
+        lap = add_or_zero(mul_or_zero(twice, x.laplacian), mul(jacobian_inner_product(x, x), 2.0))
+        return [laplacian_array(out, scale_jacobian(twice, x), lap, x.size, x.layout)]
+    x, y = to_common_layout(x, y)
+    lap = add_or_zero(
+        add_or_zero(mul_or_zero(y.value, x.laplacian), mul_or_zero(x.value, y.laplacian)),
+        mul(jacobian_inner_product(x, y), 2.0),
+    )
+    return [laplacian_array(out, add(scale_jacobian(y.value, x), scale_jacobian(x.value, y)), lap, x.size, x.layout)]
 
 
-def divided(handler: object, prim: Div, x: Held, y: Held) -> Sequence[Held]:
+def div_laplacian(handler: object, prim: Div, x: LaplacianOrValue, y: LaplacianOrValue) -> Sequence[LaplacianOrValue]:
     """The quotient `q` is what gives `x` when multiplied by `y`, and so are its derivatives: one sum over inputs."""
-    out = bind1(prim, value_of(x), value_of(y))
-    x, y = expanded(x, out.aval.shape), expanded(y, out.aval.shape)
-    if not isinstance(y, Curved):
-        assert isinstance(x, Curved)
+    out = bind1(prim, primal_of(x), primal_of(y))
+    x, y = broadcast_scalar(x, out.aval.shape), broadcast_scalar(y, out.aval.shape)
+    if not isinstance(y, LaplacianArray):
+        assert isinstance(x, LaplacianArray)
         lap = None if x.laplacian is None else bind1(prim, x.laplacian, y)
-        return [curved(out, bind1(prim, x.jacobian, factor_for(y, x)), lap, x.size, x.form)]
-    if isinstance(x, Curved):
-        x, y = alike(x, y)
-        rise, left = sub(x.jacobian, scaled(out, y)), x.laplacian
+        return [laplacian_array(out, bind1(prim, x.jacobian, broadcast_factor(y, x)), lap, x.size, x.layout)]
+    if isinstance(x, LaplacianArray):
+        x, y = to_common_layout(x, y)
+        rise, left = sub(x.jacobian, scale_jacobian(out, y)), x.laplacian
     else:
-        rise, left = neg(scaled(out, y)), None
-    jac = bind1(prim, rise, factor_for(y.value, y))
-    cross = mul(inner(evolve(y, jacobian=jac), y), 2.0)
-    taken = plus(times(out, y.laplacian), cross)
+        rise, left = neg(scale_jacobian(out, y)), None
+    jac = bind1(prim, rise, broadcast_factor(y.value, y))
+    cross = mul(jacobian_inner_product(evolve(y, jacobian=jac), y), 2.0)
+    taken = add_or_zero(mul_or_zero(out, y.laplacian), cross)
     assert taken is not None
     lap = neg(taken) if left is None else sub(left, taken)
-    return [curved(out, jac, bind1(prim, lap, y.value), y.size, y.form)]
+    return [laplacian_array(out, jac, bind1(prim, lap, y.value), y.size, y.layout)]
 
 
 # ------------------------------------------------------------------ where elements stay what they are
 
 
-def in_order(handler: object, prim: Primitive, x: Held) -> Sequence[Held]:
+def order_preserving_laplacian(handler: object, prim: Primitive, x: LaplacianOrValue) -> Sequence[LaplacianOrValue]:
     """Linear, and each element of the result comes of the one at its place: so does what it depends on."""
-    assert isinstance(x, Curved)
-    if x.start is None and (not x.rows or isinstance(prim, Reshape)):
-        return locally_linear(handler, prim, x)
+    assert isinstance(x, LaplacianArray)
+    if x.diagonal_offset is None and (not x.is_block_diagonal or isinstance(prim, Reshape)):
+        return locally_linear_laplacian(handler, prim, x)
     lap = None if x.laplacian is None else bind1(prim, x.laplacian)
-    return [curved(bind1(prim, x.value), bind1(prim, x.jacobian), lap, x.size, x.form)]
+    return [laplacian_array(bind1(prim, x.value), bind1(prim, x.jacobian), lap, x.size, x.layout)]
 
 
-def placewise(handler: object, prim: Primitive, *args: Held) -> Sequence[Held]:
+def linear_elementwise_laplacian(
+    handler: object, prim: Primitive, *args: LaplacianOrValue
+) -> Sequence[LaplacianOrValue]:
     """Element by element, without second derivatives: what depends on one input each does so afterwards."""
-    moving = [a for a in args if isinstance(a, Curved)]
+    moving = [a for a in args if isinstance(a, LaplacianArray)]
     first = moving[0]
-    if first.start is None or any((a.form, a.shape) != (first.form, first.shape) for a in moving):
-        return locally_linear(handler, prim, *args)
+    if first.diagonal_offset is None or any((a.layout, a.shape) != (first.layout, first.shape) for a in moving):
+        return locally_linear_laplacian(handler, prim, *args)
     assert isinstance(prim, Differentiable)
-    values = [value_of(a) for a in args]
-    slopes: list[Tangent] = [a.jacobian if isinstance(a, Curved) else Zero(a.aval.tangent()) for a in args]
+    values = [primal_of(a) for a in args]
+    slopes: list[Tangent] = [a.jacobian if isinstance(a, LaplacianArray) else Zero(a.aval.tangent()) for a in args]
     outs, (slope,) = prim.jvp(values, slopes)
     if isinstance(slope, Zero) or outs[0].aval.shape != first.shape:
-        return locally_linear(handler, prim, *args)
-    (lap,) = _laplacians(prim, values, args, 1)
-    return [curved(outs[0], slope, lap, first.size, first.form)]
+        return locally_linear_laplacian(handler, prim, *args)
+    (lap,) = _push_laplacians(prim, values, args, 1)
+    return [laplacian_array(outs[0], slope, lap, first.size, first.layout)]
 
 
-def converted(handler: object, prim: ConvertElementType, x: Held) -> Sequence[Held]:
-    return (in_order if dtypes.is_inexact(prim.new_dtype) else still)(handler, prim, x)
+def convert_element_type_laplacian(
+    handler: object, prim: ConvertElementType, x: LaplacianOrValue
+) -> Sequence[LaplacianOrValue]:
+    return (order_preserving_laplacian if dtypes.is_inexact(prim.new_dtype) else zero_derivative_laplacian)(
+        handler, prim, x
+    )
 
 
-def summed(handler: object, prim: ReduceSum, x: Held) -> Sequence[Held]:
+def reduce_sum_laplacian(handler: object, prim: ReduceSum, x: LaplacianOrValue) -> Sequence[LaplacianOrValue]:
     """Of elements that depend on one input each, all summed, the derivatives are these, side by side."""
-    assert isinstance(x, Curved)
-    if x.start is None or len(prim.axes) < len(x.shape):
-        return locally_linear(handler, prim, x)
-    jac = in_place(reshape(x.jacobian, (x.value.aval.size,)), x.start, x.size)
+    assert isinstance(x, LaplacianArray)
+    if x.diagonal_offset is None or len(prim.axes) < len(x.shape):
+        return locally_linear_laplacian(handler, prim, x)
+    jac = pad_inputs(reshape(x.jacobian, (x.value.aval.size,)), x.diagonal_offset, x.size)
     lap = None if x.laplacian is None else bind1(prim, x.laplacian)
-    return [curved(bind1(prim, x.value), jac, lap, x.size)]
+    return [laplacian_array(bind1(prim, x.value), jac, lap, x.size)]

@@ -7,41 +7,41 @@ from typing import Final, Literal, TypeAlias, final
 
 from attrs import Attribute, field, frozen
 
-from tracefx.control.checkpoint import Name
+from tracefx.control.checkpoint import CheckpointName
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.primitive import Primitive
-from tracefx.ops.along_axis import Unstack
-from tracefx.ops.arithmetic import Div, Max, Min, Mul, Neg, Sub
-from tracefx.ops.barrier import OptimizationBarrier
-from tracefx.ops.basis import BroadcastInDim, Reshape, Transpose
-from tracefx.ops.comparison import Eq, Ge, Gt, Le, Lt, Ne
-from tracefx.ops.complex import IsFinite
-from tracefx.ops.contraction import DotGeneral
-from tracefx.ops.convolution import ConvGeneralDilated
-from tracefx.ops.cutting import Pad, Rev, Slice
-from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
-from tracefx.ops.elementwise import Add
-from tracefx.ops.greatest import ApproxTopK, TopK
-from tracefx.ops.indexing import Gather
-from tracefx.ops.magnitude import Abs, Sign
-from tracefx.ops.reduction import ArgMax, ArgMin, ReduceMax, ReduceMin
-from tracefx.ops.scattering import Scatter
-from tracefx.ops.selection import Clamp, SelectN, StopGradient
-from tracefx.ops.shape import Concatenate, Split, Squeeze, Stack, Tile
-from tracefx.ops.sorting import Sort
-from tracefx.ops.transcendental import Logistic, Tanh
-from tracefx.ops.window_reduction import ReduceWindowMax, ReduceWindowMin
+from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
+from tracefx.ops.contractions.contraction import DotGeneral
+from tracefx.ops.contractions.convolution import ConvGeneralDilated
+from tracefx.ops.elementwise.abs_sign import Abs, Sign
+from tracefx.ops.elementwise.arithmetic import Div, Max, Min, Mul, Neg, Sub
+from tracefx.ops.elementwise.comparison import Eq, Ge, Gt, Le, Lt, Ne
+from tracefx.ops.elementwise.complex import IsFinite
+from tracefx.ops.elementwise.elementwise import Add
+from tracefx.ops.elementwise.selection import Clamp, SelectN, StopGradient
+from tracefx.ops.elementwise.transcendental import Logistic, Tanh
+from tracefx.ops.indexing.along_axis import Unstack
+from tracefx.ops.indexing.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
+from tracefx.ops.indexing.gather_scatter_add import Gather
+from tracefx.ops.indexing.scatter import Scatter
+from tracefx.ops.indexing.sorting import Sort
+from tracefx.ops.indexing.top_k import ApproxTopK, TopK
+from tracefx.ops.reductions.reduction import ArgMax, ArgMin, ReduceMax, ReduceMin
+from tracefx.ops.reductions.window_reduction import ReduceWindowMax, ReduceWindowMin
+from tracefx.ops.shape.shape import Concatenate, Split, Squeeze, Stack, Tile
+from tracefx.ops.shape.slicing import Pad, Rev, Slice
+from tracefx.ops.structural import BroadcastInDim, Reshape, Transpose
 
-Operations: TypeAlias = tuple[type[Primitive], ...]
+PrimitiveClasses: TypeAlias = tuple[type[Primitive], ...]
 
-CONTRACTIONS: Final[Operations] = (DotGeneral, ConvGeneralDilated)
-MOVES: Final[Operations] = (
+CONTRACTIONS: Final[PrimitiveClasses] = (DotGeneral, ConvGeneralDilated)
+DATA_MOVEMENT: Final[PrimitiveClasses] = (
     *(Reshape, Transpose, BroadcastInDim, Squeeze, Concatenate, Stack, Split, Unstack, Tile, Slice, Pad, Rev),
-    *(DynamicSlice, DynamicUpdateSlice, Gather, Scatter, Name, StopGradient, OptimizationBarrier),
+    *(DynamicSlice, DynamicUpdateSlice, Gather, Scatter, CheckpointName, StopGradient, OptimizationBarrier),
 )
-EITHER: Final[Operations] = (
-    *MOVES,
+EITHER: Final[PrimitiveClasses] = (
+    *DATA_MOVEMENT,
     # selecting and comparing them
     *(SelectN, Clamp, Max, Min, ReduceMax, ReduceMin, ArgMax, ArgMin, Eq, Ne, Lt, Le, Gt, Ge, IsFinite),
     *(Sort, TopK, ApproxTopK, ReduceWindowMax, ReduceWindowMin),
@@ -50,11 +50,11 @@ EITHER: Final[Operations] = (
 )
 
 
-def _dtype(given: DTypeLike) -> DType:
+def _as_policy_dtype(given: DTypeLike) -> DType:
     return dtypes.as_dtype(given, "the dtype of a policy")
 
 
-def _operations(given: Iterable[type[Primitive]]) -> Operations:
+def _operations(given: Iterable[type[Primitive]]) -> PrimitiveClasses:
     return tuple(given)
 
 
@@ -63,7 +63,7 @@ def _require_float(policy: Policy, option: Attribute[DType], given: DType) -> No
         raise TypeError(f"Policy: {option.name} must be a float dtype of at most 32 bits, got {given}")
 
 
-def _require_operations(policy: Policy, option: Attribute[Operations], given: Operations) -> None:
+def _require_operations(policy: Policy, option: Attribute[PrimitiveClasses], given: PrimitiveClasses) -> None:
     classes: tuple[object, ...] = given
     for cls in classes:
         if not isinstance(cls, type) or not issubclass(cls, Primitive):
@@ -92,9 +92,11 @@ class Policy:
     dtype('float16')
     """
 
-    compute: DType = field(converter=_dtype, validator=_require_float)
-    narrow: Operations = field(default=CONTRACTIONS, converter=_operations, validator=_require_operations, repr=False)
-    either: Operations = field(default=EITHER, converter=_operations, validator=_require_operations, repr=False)
+    compute: DType = field(converter=_as_policy_dtype, validator=_require_float)
+    narrow: PrimitiveClasses = field(
+        default=CONTRACTIONS, converter=_operations, validator=_require_operations, repr=False
+    )
+    either: PrimitiveClasses = field(default=EITHER, converter=_operations, validator=_require_operations, repr=False)
     promote: Literal["widest", "narrowest"] = field(default="widest", validator=_require_promotion)
 
 

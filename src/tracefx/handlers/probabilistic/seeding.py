@@ -14,10 +14,10 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import bind, current, handling
 from tracefx.core.values import Value, get_aval
-from tracefx.handlers.probabilistic.sites import Sample, UnseededError
+from tracefx.handlers.probabilistic.sample_sites import Sample, UnseededError
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
-from tracefx.random.keys import checked
+from tracefx.random.keys import check_key
 from tracefx.transforms.arguments import require_callable
 
 P = ParamSpec("P")
@@ -42,40 +42,40 @@ def seed(fun: Callable[P, R], key: ArrayLike) -> Callable[P, R]:
     Array(True, dtype=bool)
     """
     require_callable("seed", fun)
-    key_of(key)
+    as_key(key)
 
     @functools.wraps(fun)
     def seeded(*args: P.args, **kwargs: P.kwargs) -> R:
-        with handling(_Seeder(current())) as handler:
-            handler.become(key_of(key))
+        with handling(_SeedHandler(current())) as handler:
+            handler.set_state(as_key(key))
             return fun(*args, **kwargs)
 
     return seeded
 
 
-def key_of(seed: ArrayLike) -> Array:
+def as_key(seed: ArrayLike) -> Array:
     """A key from an integer; a key, or its words, stay what they are."""
     aval = get_aval(seed)
     is_number = not aval.shape and dtypes.is_integer(aval.dtype)
-    return random.key(seed) if is_number else checked("seed", seed)[0]
+    return random.key(seed) if is_number else check_key("seed", seed)[0]
 
 
 @final
 @frozen(eq=False)
-class _Seeder(Interpreter[Never, Array]):
+class _SeedHandler(Interpreter[Never, Array]):
     """Draws what nobody inside of it has a value for. The state is the key of the rest."""
 
     title: ClassVar[str] = "seed"
     key: ClassVar[Hashable] = ()
-    everything: ClassVar[bool] = True
+    handles_all: ClassVar[bool] = True
     has_state: ClassVar[bool] = True
 
     @property
     @override
-    def rules(self) -> Rules[_Seeder, Value]:
-        return _SEEDED
+    def rules(self) -> Rules[_SeedHandler, Value]:
+        return _SEED_RULES
 
-    def drawn(self, op: Sample, *operands: Value) -> Sequence[Value]:
+    def sample_rule(self, op: Sample, *operands: Value) -> Sequence[Value]:
         if op.origin != "open":
             return bind(op, *operands)
         if self.store.state is None:
@@ -84,8 +84,8 @@ class _Seeder(Interpreter[Never, Array]):
                 "random numbers; draw the value outside and hand it to the function"
             )
         rest, ours = random.split(self.current_state)
-        self.become(rest)
-        return op.settled("drawn", operands, op.draw(ours, operands))
+        self.set_state(rest)
+        return op.bind_with_value("drawn", operands, op.draw(ours, operands))
 
 
-_SEEDED: Final = Rules[_Seeder, Value]().on(Sample, _Seeder.drawn)
+_SEED_RULES: Final = Rules[_SeedHandler, Value]().on(Sample, _SeedHandler.sample_rule)

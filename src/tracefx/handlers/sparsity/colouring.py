@@ -8,10 +8,10 @@ from typing import Any, Final, TypeAlias, final
 import numpy as np
 from attrs import frozen
 
-Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
-COSTLY: Final = 5_000_000
+IndexVector: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+MAX_COLOURING_STEPS: Final = 5_000_000
 """The steps that looking for a symmetric colouring may take."""
-SMALL: Final = 32
+HUB_LIMIT: Final = 32
 """What may have that many neighbours is no hub, and more hubs than that aren't taken for such."""
 
 
@@ -23,14 +23,14 @@ class Colouring:
     Entry `k` is `compressed[colour[k], place[k]]`.
     """
 
-    colours: Ints
+    colours: IndexVector
     count: int
     by_rows: bool
-    colour: Ints
-    place: Ints
+    entry_colours: IndexVector
+    entry_lines: IndexVector
 
 
-def coloured(rows: Ints, cols: Ints, shape: tuple[int, int]) -> Colouring:
+def colour_matrix(rows: IndexVector, cols: IndexVector, shape: tuple[int, int]) -> Colouring:
     """Columns without a common row get one colour, or rows without a common column: what needs fewer colours."""
     m, n = shape
     across = int(np.bincount(rows, minlength=1).max()) if len(rows) else 0
@@ -41,17 +41,17 @@ def coloured(rows: Ints, cols: Ints, shape: tuple[int, int]) -> Colouring:
         if found is not None and found.count <= (down if by_rows else across):
             break
         lines, others, count = (rows, cols, m) if by_rows else (cols, rows, n)
-        colours, used = _greedy(lines, others, count)
+        colours, used = _greedy_colouring(lines, others, count)
         if found is None or used < found.count:
             found = Colouring(colours, used, by_rows, colours[lines], others)
     assert found is not None
     return found
 
 
-def _greedy(lines: Ints, others: Ints, count: int) -> tuple[Ints, int]:
+def _greedy_colouring(lines: IndexVector, others: IndexVector, count: int) -> tuple[IndexVector, int]:
     """Colours of lines, no two of which have one colour if they meet; in their own order and from large to small."""
     best, used = np.zeros(count, np.int64), -1
-    by_line = _lists(lines, others, count)
+    by_line = _adjacency_lists(lines, others, count)
     orders: list[Sequence[int]] = [range(count)]
     sizes = np.bincount(lines, minlength=count)
     if len(sizes) and sizes.min() != sizes.max():
@@ -73,16 +73,16 @@ def _greedy(lines: Ints, others: Ints, count: int) -> tuple[Ints, int]:
     return best, used
 
 
-def symmetrically_coloured(rows: Ints, cols: Ints, n: int) -> Colouring:
+def star_colour_matrix(rows: IndexVector, cols: IndexVector, n: int) -> Colouring:
     """For a symmetric matrix, of which each entry need be found in one of its two places: a star colouring.
 
     Neighbours differ, and no path of four columns has only two colours. Where that takes longer than it can be worth,
     or more colours, it is as for other matrices.
     """
-    plain = coloured(rows, cols, (n, n))
+    plain = colour_matrix(rows, cols, (n, n))
     degree = np.bincount(rows[rows != cols], minlength=n)
-    hubs = np.flatnonzero(degree > max(SMALL, 8 * degree.mean())) if n else degree
-    if len(hubs) > SMALL:
+    hubs = np.flatnonzero(degree > max(HUB_LIMIT, 8 * degree.mean())) if n else degree
+    if len(hubs) > HUB_LIMIT:
         hubs = hubs[:0]
     if plain.count <= 2:
         return plain
@@ -91,9 +91,9 @@ def symmetrically_coloured(rows: Ints, cols: Ints, n: int) -> Colouring:
     among[hubs] = False
     kept = (rows != cols) & among[rows] & among[cols]
     inner = np.bincount(rows[kept], minlength=n)
-    if int(inner[cols[kept]].sum()) > COSTLY:
+    if int(inner[cols[kept]].sum()) > MAX_COLOURING_STEPS:
         return plain
-    colours = _star(_lists(rows[kept], cols[kept], n), np.argsort(-inner, kind="stable").tolist())
+    colours = _star_colouring(_adjacency_lists(rows[kept], cols[kept], n), np.argsort(-inner, kind="stable").tolist())
     colours[hubs] = colours.max(initial=-1) + 1 + np.arange(len(hubs))
     count = int(colours.max(initial=-1)) + 1
     if count >= plain.count:
@@ -107,7 +107,7 @@ def symmetrically_coloured(rows: Ints, cols: Ints, n: int) -> Colouring:
     return Colouring(colours, count, False, colour, np.where(here, rows, cols))
 
 
-def _star(neighbours: Sequence[Sequence[int]], order: Sequence[int]) -> Ints:
+def _star_colouring(neighbours: Sequence[Sequence[int]], order: Sequence[int]) -> IndexVector:
     colours = [-1] * len(neighbours)
     for v in order:
         forbidden = set()
@@ -137,7 +137,7 @@ def _star(neighbours: Sequence[Sequence[int]], order: Sequence[int]) -> Ints:
     return np.array(colours, np.int64)
 
 
-def _lists(lines: Ints, others: Ints, count: int) -> list[list[int]]:
+def _adjacency_lists(lines: IndexVector, others: IndexVector, count: int) -> list[list[int]]:
     """For each line what it meets."""
     order = np.argsort(lines, kind="stable")
     ends = np.cumsum(np.bincount(lines, minlength=count))

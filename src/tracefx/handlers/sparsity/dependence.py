@@ -9,7 +9,7 @@ import numpy as np
 
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
-from tracefx.handlers.sparsity.sets import EMPTY, Ids
+from tracefx.handlers.sparsity.index_sets import EMPTY_SET, SetIds
 
 
 @final
@@ -21,7 +21,9 @@ class Dependence:
 
     __slots__ = ("_compute", "_known", "aval", "ids")
 
-    def __init__(self, aval: ShapedArray, ids: Ids | None = None, compute: Callable[[], NDArray] | None = None) -> None:
+    def __init__(
+        self, aval: ShapedArray, ids: SetIds | None = None, compute: Callable[[], NDArray] | None = None
+    ) -> None:
         self.aval = aval
         self.ids = ids if ids is not None and ids.any() else None
         self._compute = compute
@@ -31,7 +33,7 @@ class Dependence:
     def is_known(self) -> bool:
         return self.ids is None and self._compute is not None
 
-    def known(self) -> NDArray | None:
+    def value(self) -> NDArray | None:
         """The value, if it can be had."""
         if not self.is_known:
             return None
@@ -40,25 +42,25 @@ class Dependence:
             self._known = self._compute()
         return self._known
 
-    def sets(self) -> Ids:
+    def sets(self) -> SetIds:
         """A set for each element."""
-        return np.full(self.aval.shape, EMPTY, np.int64) if self.ids is None else self.ids
+        return np.full(self.aval.shape, EMPTY_SET, np.int64) if self.ids is None else self.ids
 
 
-def unknown(aval: ShapedArray) -> Dependence:
+def unknown_dependence(aval: ShapedArray) -> Dependence:
     return Dependence(aval)
 
 
-def known(aval: ShapedArray, x: NDArray) -> Dependence:
+def known_dependence(aval: ShapedArray, x: NDArray) -> Dependence:
     return Dependence(aval, None, lambda: x)
 
 
-def same(x: Dependence, y: Dependence) -> bool:
+def same_dependence(x: Dependence, y: Dependence) -> bool:
     """Whether nothing more is to be found of `y` than is known of `x`."""
     if x.ids is None or y.ids is None:
         return x.ids is y.ids and x.is_known == y.is_known
     return bool(np.array_equal(x.ids, y.ids))
 
 
-def are_known(xs: Sequence[Dependence]) -> bool:
+def all_known(xs: Sequence[Dependence]) -> bool:
     return all(x.is_known for x in xs)

@@ -15,10 +15,10 @@ from tracefx.core import trees
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DType
 
-Ints: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+IndexVector: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def _frozen(x: npt.ArrayLike) -> Ints:
+def _as_frozen_indices(x: npt.ArrayLike) -> IndexVector:
     out = np.array(x, np.int64)
     out.flags.writeable = False
     return out
@@ -38,8 +38,8 @@ class SparsityPattern:
     [[0, 1, 0], [1, 0, 1]]
     """
 
-    rows: Ints = field(converter=_frozen)
-    cols: Ints = field(converter=_frozen)
+    rows: IndexVector = field(converter=_as_frozen_indices)
+    cols: IndexVector = field(converter=_as_frozen_indices)
     shape: tuple[int, int]
     digest: bytes = field(init=False)
 
@@ -127,15 +127,15 @@ class SparseMatrix:
         return self.data.dtype
 
     @property
-    def rows(self) -> Ints:
+    def rows(self) -> IndexVector:
         return self.pattern.rows
 
     @property
-    def cols(self) -> Ints:
+    def cols(self) -> IndexVector:
         return self.pattern.cols
 
     @property
-    def indptr(self) -> Ints:
+    def indptr(self) -> IndexVector:
         """Where each row begins among the entries, and the last ends: with `cols` and `data` the CSR form."""
         return np.append(0, np.cumsum(np.bincount(self.rows, minlength=self.shape[0]))).astype(np.int64)
 

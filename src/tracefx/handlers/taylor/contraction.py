@@ -7,14 +7,22 @@ from attrs import evolve
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis
 from tracefx.core.values import Value
-from tracefx.handlers.taylor.series import Series, Term, Terms, fitted, plus, spelled, value
-from tracefx.ops.contraction import Axes, DotGeneral
-from tracefx.ops.convolution import ConvGeneralDilated
-from tracefx.ops.ragged import RaggedDotGeneral
-from tracefx.ops.shape import concatenate, expand_dims, slice_axis, squeeze, stack
+from tracefx.handlers.taylor.series import (
+    Coefficient,
+    Coefficients,
+    Series,
+    add_terms,
+    cast_series,
+    instantiate_term,
+    leading_coefficient,
+)
+from tracefx.ops.contractions.contraction import Dimensions, DotGeneral
+from tracefx.ops.contractions.convolution import ConvGeneralDilated
+from tracefx.ops.contractions.ragged_dot import RaggedDotGeneral
+from tracefx.ops.shape.shape import concatenate, expand_dims, slice_axis, squeeze, stack
 
 
-def contracted(prim: DotGeneral, x: Series, y: Series) -> Series:
+def dot_general_taylor(prim: DotGeneral, x: Series, y: Series) -> Series:
     if not y.varies:
         return _one_varies(prim, x, y, side=0)
     if not x.varies:
@@ -22,7 +30,7 @@ def contracted(prim: DotGeneral, x: Series, y: Series) -> Series:
     return _both_vary(prim, x, y)
 
 
-def bilinear(prim: ConvGeneralDilated | RaggedDotGeneral, x: Series, y: Series, *others: Series) -> Series:
+def bilinear_taylor(prim: ConvGeneralDilated | RaggedDotGeneral, x: Series, y: Series, *others: Series) -> Series:
     """A product of any kind: each coefficient is a sum of those of the coefficients that it is made of."""
     if not y.varies:
         return _one_varies(prim, x, y, *others, side=0)
@@ -30,14 +38,14 @@ def bilinear(prim: ConvGeneralDilated | RaggedDotGeneral, x: Series, y: Series, 
         return _one_varies(prim, y, x, *others, side=1)
     known = [o.primal for o in others]
     out = bind1(prim, x.primal, y.primal, *known)
-    terms: list[Term] = [out]
+    terms: list[Coefficient] = [out]
     for k in range(1, x.order + 1):
-        total: Term = None
+        total: Coefficient = None
         for a, b in zip(x.terms[: k + 1], reversed(y.terms[: k + 1]), strict=True):
             if a is not None and b is not None:
-                total = plus(total, bind1(prim, a, b, *known))
+                total = add_terms(total, bind1(prim, a, b, *known))
         terms.append(total)
-    return fitted(terms, out)
+    return cast_series(terms, out)
 
 
 def _one_varies(
@@ -53,8 +61,8 @@ def _one_varies(
     (out,), (dim,) = prim.batch(MappedAxis(len(present)), [*args, *known], [*dims, *[None] * len(known)])
     assert dim is not None
     parts = iter([squeeze(slice_axis(out, i, i + 1, dim), (dim,)) for i in range(len(present))])
-    terms: list[Term] = [None if t is None else next(parts) for t in x.terms]
-    return fitted(terms, value(terms))
+    terms: list[Coefficient] = [None if t is None else next(parts) for t in x.terms]
+    return cast_series(terms, leading_coefficient(terms))
 
 
 def _both_vary(prim: DotGeneral, x: Series, y: Series) -> Series:
@@ -64,16 +72,18 @@ def _both_vary(prim: DotGeneral, x: Series, y: Series) -> Series:
     """
     (xc, yc), (xb, yb) = prim.dimension_numbers
     order = x.order
-    xs: Terms = x.terms
-    ys: Terms = y.terms
-    x_axis, y_axis, joined = (xc[0], yc[0], prim) if xc else (0, 0, evolve(prim, dimension_numbers=_raised(xb, yb)))
+    xs: Coefficients = x.terms
+    ys: Coefficients = y.terms
+    x_axis, y_axis, joined = (
+        (xc[0], yc[0], prim) if xc else (0, 0, evolve(prim, dimension_numbers=_with_contracted_axis(xb, yb)))
+    )
     if not xc:
         xs, ys = [[None if t is None else expand_dims(t, (0,)) for t in terms] for terms in (xs, ys)]
-    forwards = concatenate([spelled(t, value(xs)) for t in xs], x_axis)
-    backwards = concatenate([spelled(t, value(ys)) for t in reversed(ys)], y_axis)
-    size = value(xs).aval.shape[x_axis]
+    forwards = concatenate([instantiate_term(t, leading_coefficient(xs)) for t in xs], x_axis)
+    backwards = concatenate([instantiate_term(t, leading_coefficient(ys)) for t in reversed(ys)], y_axis)
+    size = leading_coefficient(xs).aval.shape[x_axis]
     out = bind1(prim, x.primal, y.primal)
-    terms: list[Term] = [out]
+    terms: list[Coefficient] = [out]
     for k in range(1, order + 1):
         pairs = [j for j in range(k + 1) if xs[j] is not None and ys[k - j] is not None]
         if not pairs:
@@ -83,9 +93,11 @@ def _both_vary(prim: DotGeneral, x: Series, y: Series) -> Series:
         left = slice_axis(forwards, first * size, last * size, x_axis)
         right = slice_axis(backwards, (order - k + first) * size, (order - k + last) * size, y_axis)
         terms.append(bind1(joined, left, right))
-    return fitted(terms, out)
+    return cast_series(terms, out)
 
 
-def _raised(xb: Axes, yb: Axes) -> tuple[tuple[Axes, Axes], tuple[Axes, Axes]]:
+def _with_contracted_axis(
+    xb: Dimensions, yb: Dimensions
+) -> tuple[tuple[Dimensions, Dimensions], tuple[Dimensions, Dimensions]]:
     """The axes of a contraction of nothing, with a new axis in front that is contracted."""
     return ((0,), (0,)), (tuple([d + 1 for d in xb]), tuple([d + 1 for d in yb]))

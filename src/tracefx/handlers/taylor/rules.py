@@ -8,64 +8,77 @@ from typing import Final, TypeAlias
 
 from tracefx.core.primitive import Primitive
 from tracefx.handlers.taylor.arithmetic import (
-    absolute,
-    angled,
-    divided,
-    integer_power,
-    multiplied,
-    polygamma_series,
-    raised,
-    scattered_product,
-    squared_series,
+    abs_taylor,
+    atan2_taylor,
+    div_taylor,
+    integer_pow_taylor,
+    mul_taylor,
+    polygamma_taylor,
+    pow_taylor,
+    scatter_mul_taylor,
+    square_taylor,
 )
-from tracefx.handlers.taylor.contraction import bilinear, contracted
-from tracefx.handlers.taylor.folding import multiplied_along, multiplied_over, summed_along
-from tracefx.handlers.taylor.linear import added, gathered, jointly_linear, linear, locally_linear, still, subtracted
+from tracefx.handlers.taylor.contraction import bilinear_taylor, dot_general_taylor
+from tracefx.handlers.taylor.linear import (
+    add_taylor,
+    gather_taylor,
+    jointly_linear_taylor,
+    linear_taylor,
+    locally_linear_taylor,
+    sub_taylor,
+    zero_derivative_taylor,
+)
+from tracefx.handlers.taylor.reductions import cumlogsumexp_taylor, cumprod_taylor, reduce_prod_taylor
 from tracefx.handlers.taylor.series import Series
-from tracefx.handlers.taylor.transcendental import DIVISORS, SLOPES, logarithmic, transcendental
-from tracefx.ops.along_axis import Unstack
-from tracefx.ops.arithmetic import Div, Extreme, Mul, Neg, Rem, Sub
-from tracefx.ops.barrier import OptimizationBarrier
-from tracefx.ops.basis import ConvertElementType
-from tracefx.ops.collective import LinearCollective
-from tracefx.ops.complex import LinearElementwise
-from tracefx.ops.contraction import DotGeneral
-from tracefx.ops.convolution import ConvGeneralDilated
-from tracefx.ops.cumulative import CumLogSumExp, CumMax, CumMin, CumProd
-from tracefx.ops.dynamic import DynamicSlice, DynamicUpdateSlice
-from tracefx.ops.elementwise import Add, NonDifferentiable
-from tracefx.ops.greatest import ApproxTopK, TopK
-from tracefx.ops.indexing import Gather, ScatterAdd
+from tracefx.handlers.taylor.transcendental import (
+    LOGARITHMIC_DIVISORS,
+    TRANSCENDENTAL_SOLUTIONS,
+    logarithmic_taylor,
+    transcendental_taylor,
+)
+from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
+from tracefx.ops.collectives.collective import LinearCollective
+from tracefx.ops.contractions.contraction import DotGeneral
+from tracefx.ops.contractions.convolution import ConvGeneralDilated
+from tracefx.ops.contractions.ragged_dot import RaggedDotGeneral
+from tracefx.ops.elementwise.abs_sign import Abs
+from tracefx.ops.elementwise.arithmetic import BinaryExtremum, Div, Mul, Neg, Rem, Sub
+from tracefx.ops.elementwise.atan2_nextafter import Atan2
+from tracefx.ops.elementwise.bit_representation import BitcastConvertType
+from tracefx.ops.elementwise.complex import LinearElementwise
+from tracefx.ops.elementwise.elementwise import Add, NonDifferentiable
+from tracefx.ops.elementwise.powers import IntegerPow, Pow, Square
+from tracefx.ops.elementwise.selection import Clamp, SelectN
+from tracefx.ops.elementwise.special import Polygamma, Zeta
+from tracefx.ops.indexing.along_axis import Unstack
+from tracefx.ops.indexing.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
+from tracefx.ops.indexing.gather_scatter_add import Gather, ScatterAdd
+from tracefx.ops.indexing.scatter import Scatter, ScatterExtremum, ScatterMul, ScatterSub
+from tracefx.ops.indexing.sorting import Sort
+from tracefx.ops.indexing.top_k import ApproxTopK, TopK
 from tracefx.ops.linalg.cholesky import Cholesky
 from tracefx.ops.linalg.eigen import Eig, Eigh
 from tracefx.ops.linalg.lu import Lu
 from tracefx.ops.linalg.qr import Qr
 from tracefx.ops.linalg.svd import Svd
-from tracefx.ops.linalg.triangular import TriangularSolve
-from tracefx.ops.linalg.tridiagonal import TridiagonalSolve
-from tracefx.ops.magnitude import Abs
+from tracefx.ops.linalg.triangular_solve import TriangularSolve
+from tracefx.ops.linalg.tridiagonal_solve import TridiagonalSolve
 from tracefx.ops.operation import LinearOperation
-from tracefx.ops.pairs import Atan2
-from tracefx.ops.powers import IntegerPow, Pow, Square
-from tracefx.ops.ragged import RaggedDotGeneral
-from tracefx.ops.reduction import ArgExtremum, Extremum, ReduceProd
-from tracefx.ops.representation import BitcastConvertType
-from tracefx.ops.scattering import Extremal, Scatter, ScatterMul, ScatterSub
-from tracefx.ops.selection import Clamp, SelectN
-from tracefx.ops.shape import Split
-from tracefx.ops.sorting import Sort
-from tracefx.ops.special import Polygamma, Zeta
-from tracefx.ops.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum
-from tracefx.ops.window_selection import SelectAndGatherAdd, SelectAndScatterAdd
+from tracefx.ops.reductions.cumulative import CumLogSumExp, CumMax, CumMin, CumProd
+from tracefx.ops.reductions.reduction import ArgExtremum, ReduceExtremum, ReduceProd
+from tracefx.ops.reductions.select_and_scatter import SelectAndGatherAdd, SelectAndScatterAdd
+from tracefx.ops.reductions.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum
+from tracefx.ops.shape.shape import Split
+from tracefx.ops.structural import ConvertElementType
 
-Rule: TypeAlias = Callable[..., Sequence[Series] | None]
+TaylorSeriesRule: TypeAlias = Callable[..., Sequence[Series] | None]
 """From an operation and a series for each operand, one of which varies, to series of the results.
 
 `None` where the rule is not for these operands: then the operation's derivative is taken.
 """
 
 
-def alone(rule: Callable[..., Series | None]) -> Rule:
+def single_result(rule: Callable[..., Series | None]) -> TaylorSeriesRule:
     """The rule of an operation with one result."""
 
     def listed(prim: Primitive, *args: Series) -> Sequence[Series] | None:
@@ -75,53 +88,55 @@ def alone(rule: Callable[..., Series | None]) -> Rule:
     return listed
 
 
-def derived(prim: Primitive, *args: Series) -> None:
+def use_derivative(prim: Primitive, *args: Series) -> None:
     """The rule of an operation whose derivative is as good as any rule."""
 
 
-OWN: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
+TAYLOR_RULES: Final[Mapping[type[Primitive], TaylorSeriesRule]] = MappingProxyType(
     {
-        Neg: linear,
-        Add: added,
-        Sub: subtracted,
-        Mul: alone(multiplied),
-        Square: alone(squared_series),
-        Div: alone(divided),
-        IntegerPow: alone(integer_power),
-        Pow: alone(raised),
-        Abs: absolute,
-        Atan2: alone(angled),
-        Polygamma: alone(polygamma_series),
-        Zeta: derived,
-        DotGeneral: alone(contracted),
-        ConvGeneralDilated: alone(bilinear),
-        RaggedDotGeneral: alone(bilinear),
-        **dict.fromkeys((SelectN, ScatterAdd, ScatterSub, DynamicSlice, DynamicUpdateSlice), jointly_linear),
-        Gather: gathered,
-        ScatterMul: scattered_product,
-        ReduceProd: alone(multiplied_over),
-        CumProd: alone(multiplied_along),
-        CumLogSumExp: alone(summed_along),
-        **dict.fromkeys((ConvertElementType, Split, Unstack), linear),
-        **dict.fromkeys((Rem, Clamp, CumMax, CumMin, Scatter, OptimizationBarrier), locally_linear),
-        **dict.fromkeys((Sort, TopK, ApproxTopK), locally_linear),
-        ReduceWindowSum: linear,
-        **dict.fromkeys((ReduceWindowMax, ReduceWindowMin, SelectAndGatherAdd, SelectAndScatterAdd), locally_linear),
-        **dict.fromkeys((Cholesky, TriangularSolve, TridiagonalSolve, Lu, Qr, Eigh, Eig, Svd), derived),
-        BitcastConvertType: still,
-        **dict.fromkeys(SLOPES, alone(transcendental)),
-        **dict.fromkeys(DIVISORS, alone(logarithmic)),
+        Neg: linear_taylor,
+        Add: add_taylor,
+        Sub: sub_taylor,
+        Mul: single_result(mul_taylor),
+        Square: single_result(square_taylor),
+        Div: single_result(div_taylor),
+        IntegerPow: single_result(integer_pow_taylor),
+        Pow: single_result(pow_taylor),
+        Abs: abs_taylor,
+        Atan2: single_result(atan2_taylor),
+        Polygamma: single_result(polygamma_taylor),
+        Zeta: use_derivative,
+        DotGeneral: single_result(dot_general_taylor),
+        ConvGeneralDilated: single_result(bilinear_taylor),
+        RaggedDotGeneral: single_result(bilinear_taylor),
+        **dict.fromkeys((SelectN, ScatterAdd, ScatterSub, DynamicSlice, DynamicUpdateSlice), jointly_linear_taylor),
+        Gather: gather_taylor,
+        ScatterMul: scatter_mul_taylor,
+        ReduceProd: single_result(reduce_prod_taylor),
+        CumProd: single_result(cumprod_taylor),
+        CumLogSumExp: single_result(cumlogsumexp_taylor),
+        **dict.fromkeys((ConvertElementType, Split, Unstack), linear_taylor),
+        **dict.fromkeys((Rem, Clamp, CumMax, CumMin, Scatter, OptimizationBarrier), locally_linear_taylor),
+        **dict.fromkeys((Sort, TopK, ApproxTopK), locally_linear_taylor),
+        ReduceWindowSum: linear_taylor,
+        **dict.fromkeys(
+            (ReduceWindowMax, ReduceWindowMin, SelectAndGatherAdd, SelectAndScatterAdd), locally_linear_taylor
+        ),
+        **dict.fromkeys((Cholesky, TriangularSolve, TridiagonalSolve, Lu, Qr, Eigh, Eig, Svd), use_derivative),
+        BitcastConvertType: zero_derivative_taylor,
+        **dict.fromkeys(TRANSCENDENTAL_SOLUTIONS, single_result(transcendental_taylor)),
+        **dict.fromkeys(LOGARITHMIC_DIVISORS, single_result(logarithmic_taylor)),
     }
 )
-FAMILIES: Final[Mapping[type, Rule]] = MappingProxyType(
+TAYLOR_FAMILY_RULES: Final[Mapping[type, TaylorSeriesRule]] = MappingProxyType(
     {
-        NonDifferentiable: still,
-        ArgExtremum: still,
-        LinearOperation: jointly_linear,
-        LinearElementwise: jointly_linear,
-        LinearCollective: linear,
-        Extreme: locally_linear,
-        Extremum: locally_linear,
-        Extremal: locally_linear,
+        NonDifferentiable: zero_derivative_taylor,
+        ArgExtremum: zero_derivative_taylor,
+        LinearOperation: jointly_linear_taylor,
+        LinearElementwise: jointly_linear_taylor,
+        LinearCollective: linear_taylor,
+        BinaryExtremum: locally_linear_taylor,
+        ReduceExtremum: locally_linear_taylor,
+        ScatterExtremum: locally_linear_taylor,
     }
 )

@@ -15,13 +15,13 @@ from tracefx.core import trees
 from tracefx.core.avals import ShapedArray
 from tracefx.core.primitive import Tangent, Zero
 from tracefx.core.values import Value
-from tracefx.ops.arithmetic import div, mul, neg, sub
-from tracefx.ops.basis import filled, fit
-from tracefx.ops.elementwise import add
+from tracefx.ops.elementwise.arithmetic import div, mul, neg, sub
+from tracefx.ops.elementwise.elementwise import add
+from tracefx.ops.structural import constant_like_aval, match_aval
 
-Term: TypeAlias = Value | None
+Coefficient: TypeAlias = Value | None
 """A coefficient; `None` is one that is zero."""
-Terms: TypeAlias = Sequence[Term]
+Coefficients: TypeAlias = Sequence[Coefficient]
 """Coefficients from order 0 on."""
 
 
@@ -31,14 +31,14 @@ class Series:
     """A value and its coefficients of order 1, 2, ...; all absent where it doesn't vary."""
 
     primal: Value
-    higher: tuple[Term, ...]
+    higher: tuple[Coefficient, ...]
 
     @property
     def order(self) -> int:
         return len(self.higher)
 
     @property
-    def terms(self) -> tuple[Term, ...]:
+    def terms(self) -> tuple[Coefficient, ...]:
         """The coefficients from order 0 on."""
         return (self.primal, *self.higher)
 
@@ -50,15 +50,15 @@ class Series:
 trees.register_pytree_node(Series, lambda x: ((x.primal, x.higher), None), lambda _, children: Series(*children))
 
 
-def constant(x: Value, order: int) -> Series:
+def constant_series(x: Value, order: int) -> Series:
     return Series(x, (None,) * order)
 
 
-def series(terms: Terms) -> Series:
-    return Series(value(terms), tuple(terms[1:]))
+def series(terms: Coefficients) -> Series:
+    return Series(leading_coefficient(terms), tuple(terms[1:]))
 
 
-def value(x: Terms) -> Value:
+def leading_coefficient(x: Coefficients) -> Value:
     first = x[0]
     assert first is not None
     return first
@@ -67,54 +67,56 @@ def value(x: Terms) -> Value:
 # ------------------------------------------------------------------ coefficients
 
 
-def plus(x: Term, y: Term) -> Term:
+def add_terms(x: Coefficient, y: Coefficient) -> Coefficient:
     if x is None:
         return y
     return x if y is None else add(x, y)
 
 
-def minus(x: Term, y: Term) -> Term:
+def sub_terms(x: Coefficient, y: Coefficient) -> Coefficient:
     if y is None:
         return x
     return neg(y) if x is None else sub(x, y)
 
 
-def times(x: Term, y: Term) -> Term:
+def mul_terms(x: Coefficient, y: Coefficient) -> Coefficient:
     return None if x is None or y is None else mul(x, y)
 
 
-def scaled(x: Term, factor: float) -> Term:
+def scale_term(x: Coefficient, factor: float) -> Coefficient:
     return x if x is None or factor == 1.0 else mul(x, factor)
 
 
-def summed(terms: Iterable[Term]) -> Term:
-    total: Term = None
+def sum_terms(terms: Iterable[Coefficient]) -> Coefficient:
+    total: Coefficient = None
     for t in terms:
-        total = plus(total, t)
+        total = add_terms(total, t)
     return total
 
 
-def convolved(x: Terms, y: Terms, k: int, first: int = 0, last: int | None = None) -> Term:
+def cauchy_product_term(
+    x: Coefficients, y: Coefficients, k: int, first: int = 0, last: int | None = None
+) -> Coefficient:
     """The sum of `x[j] * y[k - j]` for `j` from `first` to `last`, which is `k` unless given."""
     stop = k if last is None else last
-    return summed([times(x[j], y[k - j]) for j in latest_last(k, first, stop)])
+    return sum_terms([mul_terms(x[j], y[k - j]) for j in order_by_availability(k, first, stop)])
 
 
-def squared(x: Terms, k: int, first: int = 0) -> Term:
+def cauchy_square_term(x: Coefficients, k: int, first: int = 0) -> Coefficient:
     """The sum of `x[j] * x[k - j]` for `j` from `first` to `k - first`: all but the middle one count twice."""
-    pairs = summed([times(x[j], x[k - j]) for j in range((k - 1) // 2, first - 1, -1)])
+    pairs = sum_terms([mul_terms(x[j], x[k - j]) for j in range((k - 1) // 2, first - 1, -1)])
     middle = x[k // 2] if k % 2 == 0 and k // 2 >= first else None
-    return plus(times(middle, middle), scaled(pairs, 2.0))
+    return add_terms(mul_terms(middle, middle), scale_term(pairs, 2.0))
 
 
-def latest_last(k: int, first: int, last: int) -> list[int]:
+def order_by_availability(k: int, first: int, last: int) -> list[int]:
     """The terms of a sum in the order in which they can be had, so that none waits for one that comes later."""
     return sorted(range(first, last + 1), key=lambda j: max(j, k - j))
 
 
-def rates(x: Terms) -> list[Term]:
+def euler_derivative(x: Coefficients) -> list[Coefficient]:
     """`k * x[k]`: the coefficients of `t` times the derivative."""
-    return [None, *[scaled(t, float(k)) for k, t in enumerate(x) if k]]
+    return [None, *[scale_term(t, float(k)) for k, t in enumerate(x) if k]]
 
 
 # ------------------------------------------------------------------ series
@@ -122,68 +124,71 @@ def rates(x: Terms) -> list[Term]:
 # One division each, of a number: XLA does not fuse a quotient of arrays that has several uses with what uses it.
 
 
-def product(x: Terms, y: Terms, first: Term = None) -> list[Term]:
+def series_product(x: Coefficients, y: Coefficients, first: Coefficient = None) -> list[Coefficient]:
     """`x * y`, of which `first` is the value if that is known."""
     orders = range(len(x)) if first is None else range(1, len(x))
-    higher = [squared(x, k) if x is y else convolved(x, y, k) for k in orders]
+    higher = [cauchy_square_term(x, k) if x is y else cauchy_product_term(x, y, k) for k in orders]
     return higher if first is None else [first, *higher]
 
 
-def quotient(x: Terms, y: Terms, first: Value) -> list[Term]:
+def series_quotient(x: Coefficients, y: Coefficients, first: Value) -> list[Coefficient]:
     """`x / y`, of which `first` is the value."""
-    out: list[Term] = [first]
-    inverse, minus_first = div(1.0, value(y)), neg(first)
+    out: list[Coefficient] = [first]
+    inverse, minus_first = div(1.0, leading_coefficient(y)), neg(first)
     for k in range(1, len(x)):
-        rest = plus(x[k], times(y[k], minus_first))
-        out.append(times(minus(rest, convolved(out, y, k, 1, k - 1)), inverse))
+        rest = add_terms(x[k], mul_terms(y[k], minus_first))
+        out.append(mul_terms(sub_terms(rest, cauchy_product_term(out, y, k, 1, k - 1)), inverse))
     return out
 
 
-def integral(slope: Terms, x: Terms, first: Value) -> list[Term]:
+def integrate_product(slope: Coefficients, x: Coefficients, first: Value) -> list[Coefficient]:
     """What has the value `first` and the derivative `slope` times that of `x`."""
-    steps = rates(x)
-    return [first, *[scaled(convolved(steps, slope, k, 1), 1.0 / k) for k in range(1, len(x))]]
+    steps = euler_derivative(x)
+    return [first, *[scale_term(cauchy_product_term(steps, slope, k, 1), 1.0 / k) for k in range(1, len(x))]]
 
 
-def logarithm(divisor: Terms, x: Terms, first: Value) -> list[Term]:
+def integrate_quotient(divisor: Coefficients, x: Coefficients, first: Value) -> list[Coefficient]:
     """What has the value `first` and the derivative of `x` divided by `divisor`."""
-    out: list[Term] = [first]
-    steps: list[Term] = [None]
-    inverse = div(1.0, value(divisor))
+    out: list[Coefficient] = [first]
+    steps: list[Coefficient] = [None]
+    inverse = div(1.0, leading_coefficient(divisor))
     for k in range(1, len(x)):
-        rest = scaled(convolved(steps, divisor, k, 1, k - 1), 1.0 / k)
-        out.append(times(minus(x[k], rest), inverse))
-        steps.append(scaled(out[k], float(k)))
+        rest = scale_term(cauchy_product_term(steps, divisor, k, 1, k - 1), 1.0 / k)
+        out.append(mul_terms(sub_terms(x[k], rest), inverse))
+        steps.append(scale_term(out[k], float(k)))
     return out
 
 
-def exponential(x: Terms, first: Value) -> list[Term]:
+def series_exp(x: Coefficients, first: Value) -> list[Coefficient]:
     """What has the value `first` and the derivative of `x` times itself."""
-    steps = rates(x)
-    out: list[Term] = [first]
+    steps = euler_derivative(x)
+    out: list[Coefficient] = [first]
     for k in range(1, len(x)):
-        out.append(scaled(convolved(steps, out, k, 1), 1.0 / k))
+        out.append(scale_term(cauchy_product_term(steps, out, k, 1), 1.0 / k))
     return out
 
 
-def power(x: Terms, exponent: float, first: Value) -> list[Term]:
+def series_pow(x: Coefficients, exponent: float, first: Value) -> list[Coefficient]:
     """`x ** exponent`, of which `first` is the value; `x[0]` is not zero."""
-    out: list[Term] = [first]
-    inverse = div(1.0, value(x))
+    out: list[Coefficient] = [first]
+    inverse = div(1.0, leading_coefficient(x))
     for k in range(1, len(x)):
-        parts = [times(scaled(x[j], (exponent + 1.0) * j / k - 1.0), out[k - j]) for j in latest_last(k, 1, k)]
-        out.append(times(summed(parts), inverse))
+        parts = [
+            mul_terms(scale_term(x[j], (exponent + 1.0) * j / k - 1.0), out[k - j])
+            for j in order_by_availability(k, 1, k)
+        ]
+        out.append(mul_terms(sum_terms(parts), inverse))
     return out
 
 
-def composed(derivatives: Sequence[Term], x: Terms) -> list[Term]:
+def compose_series(derivatives: Sequence[Coefficient], x: Coefficients) -> list[Coefficient]:
     """A function of `x`, of which `derivatives` has the value and all derivatives at `x[0]`.
 
     By Horner's rule in what `x` is more than `x[0]`: sums and products only.
     """
     order = len(x) - 1
     change = [None, *x[1:]]
-    out: list[Term] = [None] * (order + 1)
+    out: list[Coefficient] = [None] * (order + 1)
     factorial = 1.0
     scales = []
     for k in range(order + 1):
@@ -191,34 +196,34 @@ def composed(derivatives: Sequence[Term], x: Terms) -> list[Term]:
         scales.append(1.0 / factorial)
     for k in range(order, -1, -1):
         # Multiplied by `change` k more times, what is beyond order - k can't be seen.
-        out = [convolved(change, out, i, 1) if i <= order - k else None for i in range(order + 1)]
-        out[0] = scaled(derivatives[k], scales[k])
+        out = [cauchy_product_term(change, out, i, 1) if i <= order - k else None for i in range(order + 1)]
+        out[0] = scale_term(derivatives[k], scales[k])
     return out
 
 
 # ------------------------------------------------------------------ types
 
 
-def fitted(terms: Terms, primal: Value) -> Series:
+def cast_series(terms: Coefficients, primal: Value) -> Series:
     """The series with `primal` for a value, and coefficients of its type."""
     aval = primal.aval.tangent()
-    return Series(primal, tuple([None if t is None else fitted_term(t, aval) for t in terms[1:]]))
+    return Series(primal, tuple([None if t is None else cast_term(t, aval) for t in terms[1:]]))
 
 
-def fitted_term(t: Value, aval: ShapedArray) -> Value:
-    out = fit(t, aval)
+def cast_term(t: Value, aval: ShapedArray) -> Value:
+    out = match_aval(t, aval)
     assert not isinstance(out, Zero)
     return out
 
 
-def as_tangent(t: Term, primal: Value) -> Tangent:
+def term_to_tangent(t: Coefficient, primal: Value) -> Tangent:
     return Zero(primal.aval.tangent()) if t is None else t
 
 
-def as_term(t: Tangent) -> Term:
+def tangent_to_term(t: Tangent) -> Coefficient:
     return None if isinstance(t, Zero) else t
 
 
-def spelled(t: Term, primal: Value) -> Value:
+def instantiate_term(t: Coefficient, primal: Value) -> Value:
     """The coefficient as a value: zeros for an absent one."""
-    return filled(primal.aval.tangent(), 0) if t is None else t
+    return constant_like_aval(primal.aval.tangent(), 0) if t is None else t

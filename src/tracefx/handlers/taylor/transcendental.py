@@ -14,28 +14,28 @@ from typing import Final, TypeAlias
 from tracefx.core.handler import bind1
 from tracefx.core.values import Value
 from tracefx.handlers.taylor.series import (
+    Coefficient,
+    Coefficients,
     Series,
-    Term,
-    Terms,
-    composed,
-    convolved,
-    exponential,
-    fitted,
-    integral,
-    logarithm,
-    minus,
-    power,
-    product,
-    rates,
-    scaled,
-    squared,
-    times,
-    value,
+    cast_series,
+    cauchy_product_term,
+    cauchy_square_term,
+    compose_series,
+    euler_derivative,
+    integrate_product,
+    integrate_quotient,
+    leading_coefficient,
+    mul_terms,
+    scale_term,
+    series_exp,
+    series_pow,
+    series_product,
+    sub_terms,
 )
-from tracefx.ops.arithmetic import mul, sub
-from tracefx.ops.elementwise import add
-from tracefx.ops.special import Digamma, Erf, Erfc, ErfInv, Lgamma, polygamma
-from tracefx.ops.transcendental import (
+from tracefx.ops.elementwise.arithmetic import mul, sub
+from tracefx.ops.elementwise.elementwise import add
+from tracefx.ops.elementwise.special import Digamma, Erf, Erfc, ErfInv, Lgamma, polygamma
+from tracefx.ops.elementwise.transcendental import (
     Acos,
     Acosh,
     Asin,
@@ -50,8 +50,8 @@ from tracefx.ops.transcendental import (
     Expm1,
     Log,
     Log1p,
-    Logarithmic,
     Logistic,
+    ReciprocalDerivative,
     Rsqrt,
     Sin,
     Sinh,
@@ -61,160 +61,170 @@ from tracefx.ops.transcendental import (
     Transcendental,
 )
 
-Solution: TypeAlias = Callable[[Terms, Value, Value], list[Term]]
+SeriesSolution: TypeAlias = Callable[[Coefficients, Value, Value], list[Coefficient]]
 """The coefficients from those of the operand, the value, and the derivative at order 0."""
 
 # ------------------------------------------------------------------ the slope depends on the function
 
 
-def grown(x: Terms, first: Value, slope: Value, following: Callable[[Terms, Terms, int], Term]) -> list[Term]:
+def solve_recurrence(
+    x: Coefficients, first: Value, slope: Value, following: Callable[[Coefficients, Coefficients, int], Coefficient]
+) -> list[Coefficient]:
     """What has the value `first` and, at order 0, the derivative `slope`.
 
     `following` gives the slope's coefficient of order `k` from those of the function up to there and from the rates of
     the operand.
     """
-    steps = rates(x)
-    out: list[Term] = [first]
-    slopes: list[Term] = [slope]
+    steps = euler_derivative(x)
+    out: list[Coefficient] = [first]
+    slopes: list[Coefficient] = [slope]
     for k in range(1, len(x)):
-        out.append(scaled(convolved(steps, slopes, k, 1), 1.0 / k))
+        out.append(scale_term(cauchy_product_term(steps, slopes, k, 1), 1.0 / k))
         if k + 1 < len(x):
             slopes.append(following(out, steps, k))
     return out
 
 
-def _of_exp(x: Terms, first: Value, slope: Value) -> list[Term]:
-    return exponential(x, first)
+def _of_exp(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
+    return series_exp(x, first)
 
 
-def _of_exp2(x: Terms, first: Value, slope: Value) -> list[Term]:
-    return exponential([scaled(t, math.log(2.0)) for t in x], first)
+def _of_exp2(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
+    return series_exp([scale_term(t, math.log(2.0)) for t in x], first)
 
 
-def _of_expm1(x: Terms, first: Value, slope: Value) -> list[Term]:
-    return [first, *exponential(x, slope)[1:]]
+def _of_expm1(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
+    return [first, *series_exp(x, slope)[1:]]
 
 
-def _of_logistic(x: Terms, first: Value, slope: Value) -> list[Term]:
-    return grown(x, first, slope, lambda out, steps, k: minus(out[k], squared(out, k)))
+def _of_logistic(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
+    return solve_recurrence(x, first, slope, lambda out, steps, k: sub_terms(out[k], cauchy_square_term(out, k)))
 
 
-def _of_tanh(x: Terms, first: Value, slope: Value) -> list[Term]:
-    return grown(x, first, slope, lambda out, steps, k: minus(None, squared(out, k)))
+def _of_tanh(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
+    return solve_recurrence(x, first, slope, lambda out, steps, k: sub_terms(None, cauchy_square_term(out, k)))
 
 
-def _of_tan(x: Terms, first: Value, slope: Value) -> list[Term]:
-    return grown(x, first, slope, lambda out, steps, k: squared(out, k))
+def _of_tan(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
+    return solve_recurrence(x, first, slope, lambda out, steps, k: cauchy_square_term(out, k))
 
 
-def _turning(x: Terms, first: Value, slope: Value) -> list[Term]:
+def _of_sin_cos(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
     """The second derivative is minus the function: sine, cosine."""
-    return grown(x, first, slope, lambda out, steps, k: scaled(convolved(steps, out, k, 1), -1.0 / k))
+    return solve_recurrence(
+        x, first, slope, lambda out, steps, k: scale_term(cauchy_product_term(steps, out, k, 1), -1.0 / k)
+    )
 
 
-def _growing(x: Terms, first: Value, slope: Value) -> list[Term]:
+def _of_sinh_cosh(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
     """The second derivative is the function."""
-    return grown(x, first, slope, lambda out, steps, k: scaled(convolved(steps, out, k, 1), 1.0 / k))
+    return solve_recurrence(
+        x, first, slope, lambda out, steps, k: scale_term(cauchy_product_term(steps, out, k, 1), 1.0 / k)
+    )
 
 
-def _of_erf_inv(x: Terms, first: Value, slope: Value) -> list[Term]:
+def _of_erf_inv(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
     # The slope is a multiple of exp(y**2), so that its own is itself times that of y**2.
-    square_steps: list[Term] = [None]
-    slopes: list[Term] = [slope]
+    square_steps: list[Coefficient] = [None]
+    slopes: list[Coefficient] = [slope]
 
-    def following(out: Terms, steps: Terms, k: int) -> Term:
-        square_steps.append(scaled(squared(out, k), float(k)))
-        slopes.append(scaled(convolved(square_steps, slopes, k, 1), 1.0 / k))
+    def following(out: Coefficients, steps: Coefficients, k: int) -> Coefficient:
+        square_steps.append(scale_term(cauchy_square_term(out, k), float(k)))
+        slopes.append(scale_term(cauchy_product_term(square_steps, slopes, k, 1), 1.0 / k))
         return slopes[k]
 
-    return grown(x, first, slope, following)
+    return solve_recurrence(x, first, slope, following)
 
 
 # ------------------------------------------------------------------ the slope depends on the operand
 
 
-def _square(x: Terms, first: Value, sign: float) -> list[Term]:
+def _scaled_square(x: Coefficients, first: Value, sign: float) -> list[Coefficient]:
     """The square of `x` times `sign`, with another value."""
-    return [first, *[scaled(t, sign) for t in product(x, x, first)[1:]]]
+    return [first, *[scale_term(t, sign) for t in series_product(x, x, first)[1:]]]
 
 
-def _of_asin(x: Terms, first: Value, slope: Value) -> list[Term]:
-    inside = _square(x, sub(1.0, mul(value(x), value(x))), -1.0)
-    return integral(power(inside, -0.5, slope), x, first)
+def _of_asin(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
+    inside = _scaled_square(x, sub(1.0, mul(leading_coefficient(x), leading_coefficient(x))), -1.0)
+    return integrate_product(series_pow(inside, -0.5, slope), x, first)
 
 
-def _of_asinh(x: Terms, first: Value, slope: Value) -> list[Term]:
-    inside = _square(x, add(mul(value(x), value(x)), 1.0), 1.0)
-    return integral(power(inside, -0.5, slope), x, first)
+def _of_asinh(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
+    inside = _scaled_square(x, add(mul(leading_coefficient(x), leading_coefficient(x)), 1.0), 1.0)
+    return integrate_product(series_pow(inside, -0.5, slope), x, first)
 
 
-def _of_acosh(x: Terms, first: Value, slope: Value) -> list[Term]:
-    inside = _square(x, sub(mul(value(x), value(x)), 1.0), 1.0)
-    return integral(power(inside, -0.5, slope), x, first)
+def _of_acosh(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
+    inside = _scaled_square(x, sub(mul(leading_coefficient(x), leading_coefficient(x)), 1.0), 1.0)
+    return integrate_product(series_pow(inside, -0.5, slope), x, first)
 
 
-def _of_erf(x: Terms, first: Value, slope: Value) -> list[Term]:
-    return integral(exponential(_square(x, first, -1.0), slope), x, first)  # of the square, the value has no rate
+def _of_erf(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
+    return integrate_product(
+        series_exp(_scaled_square(x, first, -1.0), slope), x, first
+    )  # of the square, the value has no rate
 
 
-def _of_atanh(x: Terms, first: Value, slope: Value) -> list[Term]:
-    bottom = mul(add(value(x), 1.0), sub(1.0, value(x)))
-    return logarithm(_square(x, bottom, -1.0), x, first)
+def _of_atanh(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
+    bottom = mul(add(leading_coefficient(x), 1.0), sub(1.0, leading_coefficient(x)))
+    return integrate_quotient(_scaled_square(x, bottom, -1.0), x, first)
 
 
 # ------------------------------------------------------------------ roots
 
 
-def _of_sqrt(x: Terms, first: Value, slope: Value) -> list[Term]:
-    out: list[Term] = [first]
+def _of_sqrt(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
+    out: list[Coefficient] = [first]
     for k in range(1, len(x)):
-        out.append(times(minus(x[k], squared(out, k, 1)), slope))
+        out.append(mul_terms(sub_terms(x[k], cauchy_square_term(out, k, 1)), slope))
     return out
 
 
-def _of_rsqrt(x: Terms, first: Value, slope: Value) -> list[Term]:
-    return power(x, -0.5, first)
+def _of_rsqrt(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
+    return series_pow(x, -0.5, first)
 
 
-def _of_cbrt(x: Terms, first: Value, slope: Value) -> list[Term]:
+def _of_cbrt(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
     """The derivative of `x` is that of the root times three times its square."""
-    out: list[Term] = [first]
-    steps: list[Term] = [None]
-    squares: list[Term] = [None]
+    out: list[Coefficient] = [first]
+    steps: list[Coefficient] = [None]
+    squares: list[Coefficient] = [None]
     for k in range(1, len(x)):
-        rest = scaled(convolved(steps, squares, k, 1, k - 1), 3.0 / k)
-        out.append(times(minus(x[k], rest), slope))
-        steps.append(scaled(out[k], float(k)))
-        squares.append(squared(out, k))
+        rest = scale_term(cauchy_product_term(steps, squares, k, 1, k - 1), 3.0 / k)
+        out.append(mul_terms(sub_terms(x[k], rest), slope))
+        steps.append(scale_term(out[k], float(k)))
+        squares.append(cauchy_square_term(out, k))
     return out
 
 
 # ------------------------------------------------------------------ the gamma function
 
 
-def _of_lgamma(x: Terms, first: Value, slope: Value) -> list[Term]:
-    return composed([first, slope, *[polygamma(float(m), value(x)) for m in range(1, len(x) - 1)]], x)
+def _of_lgamma(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
+    return compose_series(
+        [first, slope, *[polygamma(float(m), leading_coefficient(x)) for m in range(1, len(x) - 1)]], x
+    )
 
 
-def _of_digamma(x: Terms, first: Value, slope: Value) -> list[Term]:
-    return composed([first, slope, *[polygamma(float(m), value(x)) for m in range(2, len(x))]], x)
+def _of_digamma(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
+    return compose_series([first, slope, *[polygamma(float(m), leading_coefficient(x)) for m in range(2, len(x))]], x)
 
 
 # ------------------------------------------------------------------ rules
 
-SLOPES: Final[Mapping[type[Transcendental], Solution]] = MappingProxyType(
+TRANSCENDENTAL_SOLUTIONS: Final[Mapping[type[Transcendental], SeriesSolution]] = MappingProxyType(
     {
         Exp: _of_exp,
         Exp2: _of_exp2,
         Expm1: _of_expm1,
         Logistic: _of_logistic,
-        Sin: _turning,
-        Cos: _turning,
+        Sin: _of_sin_cos,
+        Cos: _of_sin_cos,
         Tan: _of_tan,
         Asin: _of_asin,
         Acos: _of_asin,
-        Sinh: _growing,
-        Cosh: _growing,
+        Sinh: _of_sinh_cosh,
+        Cosh: _of_sinh_cosh,
         Tanh: _of_tanh,
         Asinh: _of_asinh,
         Acosh: _of_acosh,
@@ -229,23 +239,25 @@ SLOPES: Final[Mapping[type[Transcendental], Solution]] = MappingProxyType(
         Digamma: _of_digamma,
     }
 )
-DIVISORS: Final[Mapping[type[Logarithmic], Callable[[Terms, Value], list[Term]]]] = MappingProxyType(
-    {
-        Log: lambda x, bottom: [bottom, *x[1:]],
-        Log1p: lambda x, bottom: [bottom, *x[1:]],
-        Atan: lambda x, bottom: _square(x, bottom, 1.0),
-    }
+LOGARITHMIC_DIVISORS: Final[Mapping[type[ReciprocalDerivative], Callable[[Coefficients, Value], list[Coefficient]]]] = (
+    MappingProxyType(
+        {
+            Log: lambda x, bottom: [bottom, *x[1:]],
+            Log1p: lambda x, bottom: [bottom, *x[1:]],
+            Atan: lambda x, bottom: _scaled_square(x, bottom, 1.0),
+        }
+    )
 )
 
 
-def transcendental(prim: Transcendental, x: Series) -> Series:
-    """A function given by its derivative, one of `SLOPES`."""
+def transcendental_taylor(prim: Transcendental, x: Series) -> Series:
+    """A function given by its derivative, one of `TRANSCENDENTAL_SOLUTIONS`."""
     first = bind1(prim, x.primal)
-    return fitted(SLOPES[type(prim)](x.terms, first, prim.derivative(x.primal, first)), first)
+    return cast_series(TRANSCENDENTAL_SOLUTIONS[type(prim)](x.terms, first, prim.derivative(x.primal, first)), first)
 
 
-def logarithmic(prim: Logarithmic, x: Series) -> Series:
-    """A function given by what its derivative is one divided by, one of `DIVISORS`."""
+def logarithmic_taylor(prim: ReciprocalDerivative, x: Series) -> Series:
+    """A function given by what its derivative is one divided by, one of `LOGARITHMIC_DIVISORS`."""
     first = bind1(prim, x.primal)
-    divisor = DIVISORS[type(prim)](x.terms, prim.divisor(x.primal))
-    return fitted(logarithm(divisor, x.terms, first), first)
+    divisor = LOGARITHMIC_DIVISORS[type(prim)](x.terms, prim.divisor(x.primal))
+    return cast_series(integrate_quotient(divisor, x.terms, first), first)

@@ -14,23 +14,31 @@ from typing_extensions import ParamSpec, override
 
 from tracefx.core import trees
 from tracefx.core.array import Array
-from tracefx.core.bounds import keep
+from tracefx.core.bounded_cache import insert_bounded
 from tracefx.core.handler import Tracer
 from tracefx.core.literal import Literal
 from tracefx.core.trees import PyTree, keystr
 from tracefx.interop.jax import exporting_callbacks, exporting_control, exporting_devices, exporting_first_order
-from tracefx.interop.jax.counterparts import Counterpart
-from tracefx.interop.jax.exporting_bridge import handed_over
-from tracefx.interop.jax.exporting_programs import Export, Rule, UserRule, constant, records, room_for, settings_of_jax
+from tracefx.interop.jax.converted_function import ConvertedFunction
+from tracefx.interop.jax.exporting_programs import (
+    Exporter,
+    ExportRule,
+    UserExportRule,
+    constant_to_jax,
+    is_under_jit,
+    jax_settings,
+    x64_if_needed,
+)
+from tracefx.interop.jax.tracefx_primitive import export_fallback
 from tracefx.interop.jax.values import as_jax, type_from_jax
 from tracefx.transforms.arguments import LEAF_TYPES, argument_names, require_callable
-from tracefx.transforms.statics import Dynamic, StaticArguments
-from tracefx.transforms.tracing import KINDS, TRACES, Signature, Trace, keepable, signature, trace
+from tracefx.transforms.static_arguments import DynamicArguments, StaticArguments
+from tracefx.transforms.tracing import MAX_TRACES, TRACES, Trace, TraceKey, is_cacheable, trace, trace_key
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-RULES: Final[Mapping[type[Any], Rule]] = MappingProxyType(
+RULES: Final[Mapping[type[Any], ExportRule]] = MappingProxyType(
     {
         **exporting_first_order.RULES,
         **exporting_control.RULES,
@@ -40,42 +48,42 @@ RULES: Final[Mapping[type[Any], Rule]] = MappingProxyType(
 )
 """The rules for the operations that are no primitives of the same name and parameters."""
 
-_EXPORT: Final = Export(RULES, handed_over)
+_DEFAULT_EXPORTER: Final = Exporter(RULES, export_fallback)
 
 
 @final
-class ToJax(Counterpart[P, R]):
+class ToJax(ConvertedFunction[P, R]):
     """A function of tracefx as one that JAX traces: what `to_jax` gives."""
 
     title = "to_jax"
 
-    def __init__(self, fun: Callable[P, R], static: StaticArguments, rules: Mapping[str, UserRule]) -> None:
+    def __init__(self, fun: Callable[P, R], static: StaticArguments, rules: Mapping[str, UserExportRule]) -> None:
         functools.update_wrapper(self, fun)
         super().__init__(fun)
         self._static = static
         self._rules = rules
-        self._export = Export(RULES, handed_over, rules) if rules else _EXPORT
+        self._export = Exporter(RULES, export_fallback, rules) if rules else _DEFAULT_EXPORTER
 
     @override
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         where = f"to_jax of {self._name}: arguments"
         dynamic, statics = self._static.split(where, args, kwargs)
-        leaves, in_tree = trees.flatten_leaves(dynamic, LEAF_TYPES)
-        given = [_given(leaf, i, dynamic, where) for i, leaf in enumerate(leaves)]
+        leaves, in_tree = trees.flatten_with_known_types(dynamic, LEAF_TYPES)
+        given = [_to_jax_array(leaf, i, dynamic, where) for i, leaf in enumerate(leaves)]
         avals = tuple([type_from_jax(jax.typeof(x)) for x in given])
-        with settings_of_jax():
-            traced = self._trace(signature(in_tree, avals, statics), args, kwargs, dynamic)
+        with jax_settings():
+            traced = self._trace(trace_key(in_tree, avals, statics), args, kwargs, dynamic)
         return cast(R, traced.out_tree.unflatten(_run(self._export, traced, given)))
 
-    def _trace(self, key: Signature, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: Dynamic) -> Trace:
+    def _trace(self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: DynamicArguments) -> Trace:
         known = TRACES.traces(self._fun)
         traced = known.get((key, self._static))
         if traced is not None:
             return traced
-        origins = argument_names(self._fun, self._name, *dynamic, self._static.dynamic_places(len(args)))
-        fun = self._static.closed_over(self._fun, args, kwargs)
+        origins = argument_names(self._fun, self._name, *dynamic, self._static.dynamic_positions(len(args)))
+        fun = self._static.bind_static(self._fun, args, kwargs)
         traced = trace(fun, key.in_tree, key.avals, origins, self._name, "to_jax")
-        return keep(known, (key, self._static), traced, KINDS) if keepable(traced) else traced
+        return insert_bounded(known, (key, self._static), traced, MAX_TRACES) if is_cacheable(traced) else traced
 
     @property
     @override
@@ -88,7 +96,7 @@ def to_jax(
     *,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
-    rules: Mapping[str, UserRule] | None = None,
+    rules: Mapping[str, UserExportRule] | None = None,
 ) -> Callable[P, R]:
     """`fun` as a function that JAX traces: `jax.jit`, `jax.grad`, `jax.vmap` and all else of JAX apply to it.
 
@@ -123,14 +131,14 @@ def to_jax(
     return ToJax(fun, static, MappingProxyType({} if rules is None else dict(rules)))
 
 
-def _run(export: Export, traced: Trace, given: Sequence[jax.Array]) -> list[jax.Array]:
+def _run(export: Exporter, traced: Trace, given: Sequence[jax.Array]) -> list[jax.Array]:
     """Where JAX records what is done, it is done equation by equation, which keeps their lines; else compiled."""
     program, name = traced.jaxpr, traced.name
     inputs = [*_constants(traced), *given]
-    if records():
+    if is_under_jit():
         return export.run(program, inputs)
     entry = program.memo.get((export, "entry", name), lambda: jax.jit(export.function(program, name), inline=True))
-    with room_for(program):
+    with x64_if_needed(program):
         return cast("list[jax.Array]", entry(*inputs))
 
 
@@ -139,11 +147,11 @@ def _constants(traced: Trace) -> Sequence[jax.Array]:
     if not traced.consts:
         return ()
     return traced.jaxpr.memo.get(
-        ("constants in jax", *map(id, traced.consts)), lambda: list(map(constant, traced.consts))
+        ("constants in jax", *map(id, traced.consts)), lambda: list(map(constant_to_jax, traced.consts))
     )
 
 
-def _given(leaf: object, i: int, tree: PyTree, where: str) -> jax.Array:
+def _to_jax_array(leaf: object, i: int, tree: PyTree, where: str) -> jax.Array:
     """Leaf number `i` of the arguments, as JAX has it."""
     if isinstance(leaf, jax.Array):
         return leaf

@@ -13,16 +13,23 @@ import jax
 import numpy as np
 from jax.experimental import io_callback
 
-from tracefx.control.callback import DebugCallback, DebugPrint, HostCall, IOCallback, PureCallback, Shown
+from tracefx.control.callback import (
+    CallbackPrimitive,
+    DebugCallback,
+    DebugPrimitive,
+    DebugPrint,
+    IOCallback,
+    PureCallback,
+)
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import ConcreteArray
-from tracefx.interop.jax.exporting_programs import Export, Rule
+from tracefx.interop.jax.exporting_programs import Exporter, ExportRule
 from tracefx.interop.jax.values import type_from_jax
 
 
-def _on_arrays(prim: HostCall, args: Sequence[jax.Array]) -> Callable[..., Sequence[NDArray]]:
+def _host_function(prim: CallbackPrimitive, args: Sequence[jax.Array]) -> Callable[..., Sequence[NDArray]]:
     """What the operation does on the host, as a function of the arrays that JAX calls it with."""
     avals = [type_from_jax(jax.typeof(x)) for x in args]
 
@@ -33,24 +40,24 @@ def _on_arrays(prim: HostCall, args: Sequence[jax.Array]) -> Callable[..., Seque
     return call
 
 
-def _results(prim: HostCall) -> list[jax.ShapeDtypeStruct]:
+def _result_structs(prim: CallbackPrimitive) -> list[jax.ShapeDtypeStruct]:
     types: Sequence[ShapedArray] = prim.abstract_eval()
     return [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in types]
 
 
-def called_on_the_host(prim: PureCallback, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
+def export_pure_callback(prim: PureCallback, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
     """The results of a function that does nothing else."""
-    return cast("Sequence[jax.Array]", jax.pure_callback(_on_arrays(prim, args), _results(prim), *args))
+    return cast("Sequence[jax.Array]", jax.pure_callback(_host_function(prim, args), _result_structs(prim), *args))
 
 
-def _io(export: Export, prim: IOCallback, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
-    found = io_callback(_on_arrays(prim, args), _results(prim), *args, ordered=prim.ordered)
+def _io_callback(export: Exporter, prim: IOCallback, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    found = io_callback(_host_function(prim, args), _result_structs(prim), *args, ordered=prim.ordered)
     return cast("Sequence[jax.Array]", found)
 
 
-def _shown(export: Export, prim: Shown, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
+def _debug_callback(export: Exporter, prim: DebugPrimitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
     (effect,) = prim.effects
-    call = _on_arrays(prim, args)
+    call = _host_function(prim, args)
 
     def show(*arrays: Any) -> None:
         call(*arrays)
@@ -59,6 +66,6 @@ def _shown(export: Export, prim: Shown, args: Sequence[jax.Array]) -> Sequence[j
     return ()
 
 
-RULES: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
-    {IOCallback: _io, DebugCallback: _shown, DebugPrint: _shown}
+RULES: Final[Mapping[type[Primitive], ExportRule]] = MappingProxyType(
+    {IOCallback: _io_callback, DebugCallback: _debug_callback, DebugPrint: _debug_callback}
 )

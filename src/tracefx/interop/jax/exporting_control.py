@@ -18,21 +18,21 @@ from jax.extend.core import Primitive as JaxPrimitive
 from jax.extend.core import primitives
 
 from tracefx.control.call import Call
-from tracefx.control.checkpoint import Checkpoint, Name
-from tracefx.control.composite import Composite, Numbers
+from tracefx.control.checkpoint import CheckpointName, CheckpointPrimitive
+from tracefx.control.composite import ArrayAttribute, Composite
 from tracefx.control.cond import Cond
 from tracefx.control.generic_reduction import Reduce, ReduceWindow
 from tracefx.control.linear_solve import LinearSolve
-from tracefx.control.saving import Policy
+from tracefx.control.remat import CheckpointPolicy
 from tracefx.control.scan import Scan
 from tracefx.control.vocabulary import VOCABULARY
 from tracefx.control.while_loop import While
-from tracefx.core.jaxpr import CarriesJaxprs, Jaxpr
+from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.primitive import Primitive
-from tracefx.interop.jax.exporting_programs import Export, Rule
+from tracefx.interop.jax.exporting_programs import Exporter, ExportRule
 from tracefx.interop.jax.parameters import operation_from_jax
 from tracefx.interop.jax.values import type_from_jax
-from tracefx.ops.varying import Vary
+from tracefx.ops.collectives.pvary import PVary
 
 _Arrays = Sequence[jax.Array]
 _FLAT_TREES: Final[Any] = import_module("jax._src.flattree") if find_spec("jax._src.flattree") else None
@@ -41,14 +41,14 @@ _FLAT_TREES: Final[Any] = import_module("jax._src.flattree") if find_spec("jax._
 # ------------------------------------------------------------------ calls
 
 
-def _call(export: Export, prim: Call, args: _Arrays) -> _Arrays:
+def _call(export: Exporter, prim: Call, args: _Arrays) -> _Arrays:
     compiled = prim.jaxpr.memo.get(
         (export, "jit", prim.label), lambda: jax.jit(export.function(prim.jaxpr, prim.label))
     )
     return cast("_Arrays", compiled(*args))
 
 
-def _composite(export: Export, prim: Composite, args: _Arrays) -> _Arrays:
+def _composite(export: Exporter, prim: Composite, args: _Arrays) -> _Arrays:
     def decomposition(*operands: jax.Array, **attributes: object) -> list[jax.Array]:
         return export.run(prim.jaxpr, operands)
 
@@ -59,26 +59,26 @@ def _composite(export: Export, prim: Composite, args: _Arrays) -> _Arrays:
 def _attribute(value: object) -> Any:
     if isinstance(value, tuple):
         return tuple([_attribute(x) for x in value])
-    return value.array() if isinstance(value, Numbers) else value
+    return value.array() if isinstance(value, ArrayAttribute) else value
 
 
 # ------------------------------------------------------------------ checkpoints
 
 
-def _checkpoint(export: Export, prim: Checkpoint, args: _Arrays) -> _Arrays:
+def _checkpoint(export: Exporter, prim: CheckpointPrimitive, args: _Arrays) -> _Arrays:
     call = jax.checkpoint(
-        export.function(prim.jaxpr, prim.called), prevent_cse=prim.prevent_cse, policy=policy_to_jax(prim.policy)
+        export.function(prim.jaxpr, prim.callee_name), prevent_cse=prim.prevent_cse, policy=policy_to_jax(prim.policy)
     )
     return cast("_Arrays", call(*args))
 
 
-def policy_to_jax(policy: Policy | None) -> Callable[..., bool] | None:
+def policy_to_jax(policy: CheckpointPolicy | None) -> Callable[..., bool] | None:
     """What a policy says of JAX's primitives: of those that are no operations here, that they are computed again."""
     if policy is None:
         return None
 
     def asked(primitive: JaxPrimitive, *avals: Any, **params: Any) -> bool:
-        if (kind := VOCABULARY.get(primitive.name)) is None or issubclass(kind, CarriesJaxprs):
+        if (kind := VOCABULARY.get(primitive.name)) is None or issubclass(kind, HasSubjaxprs):
             return False
         try:
             prim = operation_from_jax(primitive.name, params)
@@ -89,25 +89,25 @@ def policy_to_jax(policy: Policy | None) -> Callable[..., bool] | None:
     return asked
 
 
-def _name(export: Export, prim: Name, args: _Arrays) -> _Arrays:
+def _name(export: Exporter, prim: CheckpointName, args: _Arrays) -> _Arrays:
     return [checkpoint_name(x, prim.label) for x in args]
 
 
-def _vary(export: Export, prim: Vary, args: _Arrays) -> _Arrays:
+def _vary(export: Exporter, prim: PVary, args: _Arrays) -> _Arrays:
     return list(args)  # in JAX it says something to a mesh around it, and there is none
 
 
 # ------------------------------------------------------------------ loops and branches
 
 
-def _cond(export: Export, prim: Cond, args: _Arrays) -> _Arrays:
+def _cond(export: Exporter, prim: Cond, args: _Arrays) -> _Arrays:
     branches = tuple(map(export.closed, prim.branches))
     return cast("_Arrays", primitives.cond_p.bind(*args, branches=branches))
 
 
-def _scan(export: Export, prim: Scan, args: _Arrays) -> _Arrays:
+def _scan(export: Exporter, prim: Scan, args: _Arrays) -> _Arrays:
     if prim.checkpoint is not None:
-        return export.run(prim.in_checkpointed_pieces(), args)
+        return export.run(prim.checkpointed_jaxpr(), args)
     found = primitives.scan_p.bind(
         *args,
         jaxpr=export.closed(prim.jaxpr),
@@ -133,10 +133,10 @@ def _scan_groups(prim: Scan, num_args: int) -> Mapping[str, object]:
     return {"ft_in": _FLAT_TREES.pack((consts, carry, slices)), "ft_out": _FLAT_TREES.pack((carry, stacked))}
 
 
-def _while(export: Export, prim: While, args: _Arrays) -> _Arrays:
+def _while(export: Exporter, prim: While, args: _Arrays) -> _Arrays:
     """A loop with a bound is one that JAX can go back through, in pieces of as many steps as the bound's root."""
     if prim.max_steps is not None:
-        return export.run(prim.in_checkpointed_pieces(), args)
+        return export.run(prim.checkpointed_jaxpr(), args)
     found = primitives.while_p.bind(
         *args,
         body_jaxpr=export.closed(prim.body_jaxpr),
@@ -150,7 +150,7 @@ def _while(export: Export, prim: While, args: _Arrays) -> _Arrays:
 # ------------------------------------------------------------------ solvers and reductions
 
 
-def _linear_solve(export: Export, prim: LinearSolve, args: _Arrays) -> _Arrays:
+def _linear_solve(export: Exporter, prim: LinearSolve, args: _Arrays) -> _Arrays:
     consts, b = args[: prim.num_consts], list(args[prim.num_consts :])
     n = len(b)
     more = len(prim.solve.outs) > n
@@ -178,25 +178,25 @@ def _linear_solve(export: Export, prim: LinearSolve, args: _Arrays) -> _Arrays:
     return cast("_Arrays", [*found[0], *found[1]] if more else found)
 
 
-def _folding(export: Export, jaxpr: Jaxpr) -> Callable[[Any, Any], Any]:
+def _reducer(export: Exporter, jaxpr: Jaxpr) -> Callable[[Any, Any], Any]:
     def computation(a: Any, b: Any) -> Any:
         return tuple(export.run(jaxpr, [*a, *b]))
 
     return computation
 
 
-def _reduce(export: Export, prim: Reduce, args: _Arrays) -> _Arrays:
+def _reduce(export: Exporter, prim: Reduce, args: _Arrays) -> _Arrays:
     n = len(args) // 2
-    found = lax.reduce(tuple(args[:n]), tuple(args[n:]), _folding(export, prim.jaxpr), prim.dimensions)
+    found = lax.reduce(tuple(args[:n]), tuple(args[n:]), _reducer(export, prim.jaxpr), prim.dimensions)
     return cast("_Arrays", found)
 
 
-def _reduce_window(export: Export, prim: ReduceWindow, args: _Arrays) -> _Arrays:
+def _reduce_window(export: Exporter, prim: ReduceWindow, args: _Arrays) -> _Arrays:
     n = len(args) // 2
     found = lax.reduce_window(
         tuple(args[:n]),
         tuple(args[n:]),
-        _folding(export, prim.jaxpr),
+        _reducer(export, prim.jaxpr),
         prim.window_dimensions,
         prim.window_strides,
         prim.padding,
@@ -206,18 +206,18 @@ def _reduce_window(export: Export, prim: ReduceWindow, args: _Arrays) -> _Arrays
     return cast("_Arrays", found)
 
 
-RULES: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
+RULES: Final[Mapping[type[Primitive], ExportRule]] = MappingProxyType(
     {
         Call: _call,
-        Checkpoint: _checkpoint,
+        CheckpointPrimitive: _checkpoint,
         Composite: _composite,
         Cond: _cond,
         LinearSolve: _linear_solve,
-        Name: _name,
+        CheckpointName: _name,
         Reduce: _reduce,
         ReduceWindow: _reduce_window,
         Scan: _scan,
-        Vary: _vary,
+        PVary: _vary,
         While: _while,
     }
 )

@@ -12,16 +12,16 @@ from typing import Final
 import jax
 from jax import lax
 
-from tracefx.control.shard_map import ShardMap
+from tracefx.control.shard_map import ShardMapPrimitive
 from tracefx.core.primitive import Primitive
-from tracefx.interop.jax.exporting_programs import Export, Rule
+from tracefx.interop.jax.exporting_programs import Exporter, ExportRule
 from tracefx.interop.jax.meshes import mesh_to_jax, sharding_to_jax, spec_to_jax
-from tracefx.ops.sharding import ShardingConstraint
+from tracefx.ops.annotations.sharding_constraint import ShardingConstraint
 
 _Arrays = Sequence[jax.Array]
 
 
-def _shard_map(export: Export, prim: ShardMap, args: _Arrays) -> _Arrays:
+def _shard_map(export: Exporter, prim: ShardMapPrimitive, args: _Arrays) -> _Arrays:
     def parts(*operands: jax.Array) -> list[jax.Array]:
         return list(export.run(prim.jaxpr, operands))
 
@@ -36,12 +36,12 @@ def _shard_map(export: Export, prim: ShardMap, args: _Arrays) -> _Arrays:
     return list(mapped(*args))
 
 
-def _sharding_constraint(export: Export, prim: ShardingConstraint, args: _Arrays) -> _Arrays:
+def _sharding_constraint(export: Exporter, prim: ShardingConstraint, args: _Arrays) -> _Arrays:
     sharding = sharding_to_jax(prim.sharding)
     return [lax.with_sharding_constraint(x, sharding) for x in args]
 
 
-RULES: Final[Mapping[type[Primitive], Rule]] = MappingProxyType(
-    {ShardMap: _shard_map, ShardingConstraint: _sharding_constraint}
+RULES: Final[Mapping[type[Primitive], ExportRule]] = MappingProxyType(
+    {ShardMapPrimitive: _shard_map, ShardingConstraint: _sharding_constraint}
 )
 """By the classes of operations."""

@@ -28,35 +28,35 @@ from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.errors import EscapedTracerError
 from tracefx.core.handler import CURRENT, Tracer, current
-from tracefx.core.jaxpr import Atom, CarriesJaxprs, Jaxpr
+from tracefx.core.jaxpr import Atom, HasSubjaxprs, Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.settings import X64
-from tracefx.core.source import Provenance
+from tracefx.core.source_location import Provenance
 from tracefx.core.values import Value
-from tracefx.interop.jax.exporting_places import written_at
+from tracefx.interop.jax.exporting_source_info import jax_user_context
 from tracefx.interop.jax.parameters import parameters_to_jax
 from tracefx.interop.jax.values import as_jax, dtype_from_jax, type_to_jax
 from tracefx.interpreters.named_axes import NamedAxes
 from tracefx.interpreters.stage import stage
-from tracefx.ops.bit_generator import RngBitGenerator
-from tracefx.ops.keys import RandomBits, RandomFoldIn, RandomSplit
+from tracefx.ops.indexing.scatter import ScatterMul
 from tracefx.ops.linalg.cholesky import CholeskyUpdate, SymmetricProduct
-from tracefx.ops.scattering import ScatterMul
+from tracefx.ops.random.prng import RandomBits, RandomFoldIn, RandomSplit
+from tracefx.ops.random.rng_bit_generator import RngBitGenerator
 
-UserRule: TypeAlias = Callable[..., Any]
+UserExportRule: TypeAlias = Callable[..., Any]
 """What an operation does, by its user: a function of JAX's arrays, and of fields by name, to an array or several."""
 
 # ------------------------------------------------------------------ primitives
 
-_LISTED: Final = (
+_UNLISTED_PRIMITIVES: Final = (
     jax.lax.linalg.cholesky_update_p,
     jax.lax.linalg.lu_pivots_to_permutation_p,
     jax.lax.linalg.ormqr_p,
     jax.lax.linalg.symmetric_product_p,
 )
-PRIMITIVES: Final[Mapping[str, jax_core.Primitive]] = MappingProxyType(
-    {p.name: p for p in (*vars(primitives).values(), *_LISTED) if isinstance(p, jax_core.Primitive)}
+JAX_PRIMITIVES: Final[Mapping[str, jax_core.Primitive]] = MappingProxyType(
+    {p.name: p for p in (*vars(primitives).values(), *_UNLISTED_PRIMITIVES) if isinstance(p, jax_core.Primitive)}
 )
 """Those of JAX's primitives that its users can get at, by their names."""
 
@@ -64,38 +64,38 @@ PRIMITIVES: Final[Mapping[str, jax_core.Primitive]] = MappingProxyType(
 
 
 @final
-class _Axes(NamedAxes):
+class _JaxNamedAxes(NamedAxes):
     """Those of JAX's transformations."""
 
     title: ClassVar[str] = "to_jax"
 
 
-def records() -> bool:
+def is_under_jit() -> bool:
     """Whether JAX records what is done, under `jax.jit` and the like."""
     return bool(jax_core.unsafe_am_i_under_a_jit_DO_NOT_USE())  # type: ignore[attr-defined]  # JAX warns who depends on it
 
 
-def wide_numbers() -> bool:
+def x64_enabled() -> bool:
     """Whether JAX's default numbers are of 64 bits."""
     return bool(getattr(jax.config, "jax_enable_x64", False))
 
 
-def default_precision() -> str | None:
+def default_matmul_precision() -> str | None:
     """How precise products are where nothing is said, if JAX is set to anything."""
     found: str | None = getattr(jax.config, "jax_default_matmul_precision", None)
     return found
 
 
-def settings_of_jax() -> AbstractContextManager[None]:
+def jax_settings() -> AbstractContextManager[None]:
     """What JAX is tracing with: whether numbers are of 64 bits, and the named axes in scope."""
     names = jax_core.unsafe_get_axis_names_DO_NOT_USE()  # type: ignore[attr-defined]  # as above
-    wide = wide_numbers()
-    return nullcontext() if not names and wide is X64.value else _set(names, wide)
+    wide = x64_enabled()
+    return nullcontext() if not names and wide is X64.value else _override_settings(names, wide)
 
 
 @contextmanager
-def _set(names: Sequence[Any], wide: bool) -> Iterator[None]:
-    token = CURRENT.set(_Axes(current(), {name: jax.lax.axis_size(name) for name in names}))
+def _override_settings(names: Sequence[Any], wide: bool) -> Iterator[None]:
+    token = CURRENT.set(_JaxNamedAxes(current(), {name: jax.lax.axis_size(name) for name in names}))
     try:
         with X64.override(wide):
             yield
@@ -108,19 +108,19 @@ def _set(names: Sequence[Any], wide: bool) -> Iterator[None]:
 
 @final
 @frozen(eq=False, repr=False)
-class Export:
+class Exporter:
     """How operations are done in JAX."""
 
-    rules: Mapping[type[Primitive], Rule]
+    rules: Mapping[type[Primitive], ExportRule]
     """For the operations that are no primitives of the same name and parameters."""
-    handed_over: Rule
+    fallback: ExportRule
     """For those that JAX has nothing like, or no derivatives of."""
-    own: Mapping[str, UserRule] = field(factory=dict)
+    user_rules: Mapping[str, UserExportRule] = field(factory=dict)
     """The user's rules, by the names of operations, which go before all others."""
 
     def run(self, jaxpr: Jaxpr, args: Sequence[jax.Array]) -> list[jax.Array]:
         """Do in JAX what a program does."""
-        with room_for(jaxpr):
+        with x64_if_needed(jaxpr):
             return self._run(jaxpr, args)
 
     def _run(self, jaxpr: Jaxpr, args: Sequence[jax.Array]) -> list[jax.Array]:
@@ -130,11 +130,11 @@ class Export:
             env[v.index] = x
 
         def read(atom: Atom) -> jax.Array:
-            return literal(atom) if isinstance(atom, Literal) else cast("jax.Array", env[atom.index])
+            return literal_to_jax(atom) if isinstance(atom, Literal) else cast("jax.Array", env[atom.index])
 
         for eqn, unused in zip(jaxpr.eqns, jaxpr.last_uses, strict=True):
             operands = [read(a) for a in eqn.inputs]
-            with written_at(eqn.source), _scope(eqn.source):
+            with jax_user_context(eqn.source), _scope(eqn.source):
                 outs = self.apply(eqn.prim, operands)
             for v, x in zip(eqn.outs, outs, strict=True):
                 env[v.index] = x
@@ -144,22 +144,22 @@ class Export:
 
     def apply(self, prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
         """Do one operation in JAX."""
-        if (own := self.own.get(prim.name)) is not None:
-            return _by_user(own, prim, args)
-        if not self.knows(prim) or lacks_derivatives(prim) or draws_otherwise(prim, args):
-            return self.handed_over(self, prim, args)
+        if (own := self.user_rules.get(prim.name)) is not None:
+            return _apply_user_rule(own, prim, args)
+        if not self.has_counterpart(prim) or lacks_derivatives(prim) or samples_differently(prim, args):
+            return self.fallback(self, prim, args)
         return self.bind(prim, args)
 
-    def knows(self, prim: Primitive) -> bool:
+    def has_counterpart(self, prim: Primitive) -> bool:
         """Whether JAX has something like the operation."""
         kind = type(prim)
-        return kind in self.rules or (prim.name in PRIMITIVES and VOCABULARY.get(prim.name) is kind)
+        return kind in self.rules or (prim.name in JAX_PRIMITIVES and VOCABULARY.get(prim.name) is kind)
 
     def bind(self, prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
         """Do an operation by what JAX has like it."""
         if (rule := self.rules.get(type(prim))) is not None:
             return rule(self, prim, args)
-        return by_name(prim, args)
+        return bind_by_name(prim, args)
 
     # -------------------------------------------------------------- programs inside of operations
 
@@ -176,7 +176,7 @@ class Export:
 
     def closed(self, jaxpr: Jaxpr) -> jax_core.ClosedJaxpr:
         """A program as one of JAX."""
-        key = (self, "program", wide_numbers(), default_precision())
+        key = (self, "program", x64_enabled(), default_matmul_precision())
         return jaxpr.memo.get(key, lambda: self._closed(jaxpr))
 
     def _closed(self, jaxpr: Jaxpr) -> jax_core.ClosedJaxpr:
@@ -184,25 +184,25 @@ class Export:
         inputs = [jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in theirs]
         return jax.make_jaxpr(lambda *args: self.run(jaxpr, args))(*inputs)
 
-    def do(
+    def run_function(
         self, f: Callable[..., Sequence[Value]], avals: Sequence[ShapedArray], args: Sequence[jax.Array]
     ) -> list[jax.Array]:
         """Do in JAX what a function of values does."""
-        with settings_of_jax():
+        with jax_settings():
             jaxpr, consts = stage(f, avals, current(), title="to_jax")
-        return self.run(jaxpr.closed(), [*map(constant, consts), *args])
+        return self.run(jaxpr.closed(), [*map(constant_to_jax, consts), *args])
 
     @override
     def __repr__(self) -> str:
-        return f"to_jax(rules={list(self.own)})" if self.own else "to_jax"
+        return f"to_jax(rules={list(self.user_rules)})" if self.user_rules else "to_jax"
 
 
-Rule: TypeAlias = Callable[[Export, Any, Sequence[jax.Array]], Sequence[jax.Array]]
+ExportRule: TypeAlias = Callable[[Exporter, Any, Sequence[jax.Array]], Sequence[jax.Array]]
 
 
-def by_name(prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
+def bind_by_name(prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
     """Do an operation by the primitive of its name and parameters."""
-    primitive = PRIMITIVES[prim.name]
+    primitive = JAX_PRIMITIVES[prim.name]
     outs = primitive.bind(*args, **parameters_to_jax(prim))
     return cast("Sequence[jax.Array]", outs if primitive.multiple_results else [outs])
 
@@ -216,7 +216,7 @@ def lacks_derivatives(prim: Primitive) -> bool:
     )
 
 
-def draws_otherwise(prim: Primitive, args: Sequence[jax.Array]) -> bool:
+def samples_differently(prim: Primitive, args: Sequence[jax.Array]) -> bool:
     """Whether JAX has the operation, but draws other numbers if there are several keys: each is for itself here."""
     if isinstance(prim, RngBitGenerator):
         return args[0].ndim > 1
@@ -225,7 +225,7 @@ def draws_otherwise(prim: Primitive, args: Sequence[jax.Array]) -> bool:
     return isinstance(prim, RandomSplit | RandomFoldIn) and dtype_from_jax(args[0].dtype) == dtypes.key_urbg
 
 
-def _by_user(rule: UserRule, prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
+def _apply_user_rule(rule: UserExportRule, prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
     outs = rule(prim, *args)
     return outs if isinstance(outs, tuple | list) else [outs]
 
@@ -237,7 +237,7 @@ def _scope(source: Provenance | None) -> AbstractContextManager[object]:
 # ------------------------------------------------------------------ values
 
 
-def literal(x: Literal) -> jax.Array:
+def literal_to_jax(x: Literal) -> jax.Array:
     """A number of a program."""
     host = x.numpy()
     if not x.aval.weak_type:
@@ -246,10 +246,10 @@ def literal(x: Literal) -> jax.Array:
     return weak
 
 
-def constant(x: Value) -> jax.Array:
+def constant_to_jax(x: Value) -> jax.Array:
     """A value that a program closes over."""
     if isinstance(x, Literal):
-        return literal(x)
+        return literal_to_jax(x)
     if isinstance(x, Tracer):
         raise EscapedTracerError(
             f"to_jax: the function closes over {x}, which {x.handler.title} of tracefx traces: JAX can't compute with "
@@ -258,22 +258,22 @@ def constant(x: Value) -> jax.Array:
     return as_jax(x)
 
 
-def room_for(jaxpr: Jaxpr) -> AbstractContextManager[None]:
+def x64_if_needed(jaxpr: Jaxpr) -> AbstractContextManager[None]:
     """JAX's settings for a program: it has numbers of 64 bits only where it is set to."""
-    return jax.enable_x64(True) if is_wide(jaxpr) else nullcontext()
+    return jax.enable_x64(True) if uses_x64(jaxpr) else nullcontext()
 
 
-def is_wide(jaxpr: Jaxpr) -> bool:
+def uses_x64(jaxpr: Jaxpr) -> bool:
     """Whether a program has numbers of 64 bits, or complex ones of 128."""
-    return jaxpr.memo.get("wide", lambda: _is_wide(jaxpr))
+    return jaxpr.memo.get("wide", lambda: _uses_x64(jaxpr))
 
 
-def _is_wide(jaxpr: Jaxpr) -> bool:
+def _uses_x64(jaxpr: Jaxpr) -> bool:
     atoms = [*jaxpr.invars, *[v for eqn in jaxpr.eqns for v in (*eqn.inputs, *eqn.outs)], *jaxpr.outs]
-    if any(a.aval.dtype in WIDE for a in atoms):
+    if any(a.aval.dtype in X64_DTYPES for a in atoms):
         return True
-    bodies = [b for eqn in jaxpr.eqns if isinstance(eqn.prim, CarriesJaxprs) for b in eqn.prim.jaxprs()]
-    return any(map(is_wide, bodies))
+    bodies = [b for eqn in jaxpr.eqns if isinstance(eqn.prim, HasSubjaxprs) for b in eqn.prim.jaxprs()]
+    return any(map(uses_x64, bodies))
 
 
-WIDE: Final = frozenset({dtypes.int64, dtypes.uint64, dtypes.float64, dtypes.complex128})
+X64_DTYPES: Final = frozenset({dtypes.int64, dtypes.uint64, dtypes.float64, dtypes.complex128})

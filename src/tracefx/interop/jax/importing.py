@@ -18,31 +18,43 @@ from typing_extensions import ParamSpec, override
 from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray, show_avals
-from tracefx.core.bounds import keep
-from tracefx.core.equality import strict
+from tracefx.core.bounded_cache import insert_bounded
+from tracefx.core.equality import strict_key
 from tracefx.core.handler import Tracer, as_array, current
 from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.meshes import MESH
 from tracefx.core.settings import X64
-from tracefx.core.tree_nodes import NODES, type_name
+from tracefx.core.tree_registry import NODE_REGISTRY, type_name
 from tracefx.core.values import Value, as_value
-from tracefx.interop.jax import callables, controlled, first_order, hi_primitives, importing_devices
-from tracefx.interop.jax.counterparts import Counterpart
-from tracefx.interop.jax.foreign import foreign
-from tracefx.interop.jax.reasons import REASONS
-from tracefx.interop.jax.translating import NO_RULES, Program, Rule, Translation, UserRule
+from tracefx.interop.jax import (
+    hi_primitives,
+    importing_control,
+    importing_custom_rules,
+    importing_devices,
+    importing_first_order,
+)
+from tracefx.interop.jax.converted_function import ConvertedFunction
+from tracefx.interop.jax.foreign_primitives import bind_foreign
+from tracefx.interop.jax.importing_programs import NO_RULES, ImportedProgram, Importer, ImportRule, UserImportRule
+from tracefx.interop.jax.unsupported_primitives import UNSUPPORTED
 from tracefx.interop.jax.values import as_tracefx, type_to_jax
 from tracefx.transforms.arguments import require_callable
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-RULES: Final[Mapping[str, Rule]] = MappingProxyType(
-    {**first_order.RULES, **controlled.RULES, **callables.RULES, **hi_primitives.RULES, **importing_devices.RULES}
+RULES: Final[Mapping[str, ImportRule]] = MappingProxyType(
+    {
+        **importing_first_order.RULES,
+        **importing_control.RULES,
+        **importing_custom_rules.RULES,
+        **hi_primitives.RULES,
+        **importing_devices.RULES,
+    }
 )
 """The rules for JAX's primitives that are no operation of the same name and parameters."""
-KINDS: Final = 1024
+MAX_IMPORTS: Final = 1024
 """Of calls that an imported function is known for at a time."""
 
 
@@ -60,10 +72,10 @@ class _Signature(NamedTuple):
 
 @final
 @frozen(eq=False)
-class _Imported:
+class _ImportedFunction:
     """A function of JAX for one kind of arguments."""
 
-    program: Program
+    program: ImportedProgram
     out_tree: Any
     statics: tuple[tuple[int, object], ...]
     """The leaves of the result that are no arrays, by their places."""
@@ -101,16 +113,18 @@ def _settings() -> tuple[object, ...]:
 
 
 @final
-class _Imports:
+class _ImportCache:
     """What functions have been imported as, by kinds of arguments; it dies with the function."""
 
     __slots__ = ("_by_function", "_lock")
 
     def __init__(self) -> None:
-        self._by_function: WeakKeyDictionary[Callable[..., Any], dict[_Signature, _Imported]] = WeakKeyDictionary()
+        self._by_function: WeakKeyDictionary[Callable[..., Any], dict[_Signature, _ImportedFunction]] = (
+            WeakKeyDictionary()
+        )
         self._lock = threading.Lock()
 
-    def of(self, fun: Callable[..., Any]) -> dict[_Signature, _Imported]:
+    def of(self, fun: Callable[..., Any]) -> dict[_Signature, _ImportedFunction]:
         """Those of a plain function. What is called in another way, a method say, may be what changes itself."""
         if not isinstance(fun, FunctionType):
             return {}
@@ -118,26 +132,26 @@ class _Imports:
             return self._by_function.setdefault(fun, {})
 
 
-_IMPORTS: Final = _Imports()
+_IMPORT_CACHE: Final = _ImportCache()
 
 
 @final
-class FromJax(Counterpart[P, R]):
+class FromJax(ConvertedFunction[P, R]):
     """A function written with JAX, as a function of tracefx: what `from_jax` gives."""
 
     title = "from_jax"
 
-    def __init__(self, fun: Callable[P, R], rules: Mapping[str, UserRule]) -> None:
+    def __init__(self, fun: Callable[P, R], rules: Mapping[str, UserImportRule]) -> None:
         require_callable("from_jax", fun)
         functools.update_wrapper(self, fun, updated=())
         super().__init__(fun)
         self._rules = rules
-        self._known = {} if rules else _IMPORTS.of(fun)
+        self._known = {} if rules else _IMPORT_CACHE.of(fun)
 
     @override
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         leaves, in_tree = jax.tree_util.tree_flatten((args, kwargs))
-        values = [_value(leaf) for leaf in leaves]
+        values = [_leaf_value(leaf) for leaf in leaves]
         avals = tuple([None if x is None else x.aval for x in values])
         statics = tuple([_static(x) for x, value in zip(leaves, values, strict=True) if value is None])
         key = _Signature(in_tree, avals, statics, X64.value, tuple(current().axes.items()), _settings())
@@ -146,13 +160,13 @@ class FromJax(Counterpart[P, R]):
         except TypeError as error:
             raise self._not_hashable(leaves, values, in_tree) from error
         if imported is None:
-            imported = keep(self._known, key, self._import(key, leaves), KINDS)
+            imported = insert_bounded(self._known, key, self._import(key, leaves), MAX_IMPORTS)
         program = imported.program
         given = [x for x in values if x is not None]
         outs = eval_jaxpr(program.jaxpr, (), [*program.consts, *given])
         return cast(R, imported.results(outs))
 
-    def _import(self, key: _Signature, leaves: Sequence[Any]) -> _Imported:
+    def _import(self, key: _Signature, leaves: Sequence[Any]) -> _ImportedFunction:
         out_tree: Any = None
         statics: list[tuple[int, object]] = []
         held = [leaf if aval is None else None for leaf, aval in zip(leaves, key.avals, strict=True)]  # and no arrays
@@ -168,10 +182,10 @@ class FromJax(Counterpart[P, R]):
             places = {i for i, _ in statics}
             return [x for i, x in enumerate(outs) if i not in places]
 
-        translation = Translation(RULES, REASONS, foreign, self._rules, key.x64, key.axes)
+        translation = Importer(RULES, UNSUPPORTED, bind_foreign, self._rules, key.x64, key.axes)
         avals = [aval for aval in key.avals if aval is not None]
         for leaf in leaves:
-            if NODES.knows(type(leaf)):
+            if NODE_REGISTRY.is_registered(type(leaf)):
                 raise TypeError(
                     f"from_jax: an argument of {self._name} has a {type_name(type(leaf))}, which is a node of trees "
                     "for tracefx and not for JAX: register the type with jax.tree_util, which tracefx knows, instead"
@@ -181,13 +195,13 @@ class FromJax(Counterpart[P, R]):
         types = [None if aval is None else type_to_jax(aval) for aval in key.avals]
         args, kwargs = jax.tree_util.tree_unflatten(key.in_tree, types)
         try:
-            traced = translation.traced(called, args, kwargs)
+            traced = translation.trace(called, args, kwargs)
         except TypeError as error:
             closing_over = self._closing_over(error)
             if closing_over is None:
                 raise
             raise closing_over from error
-        return _Imported(translation.program(traced, avals), out_tree, tuple(statics))
+        return _ImportedFunction(translation.program(traced, avals), out_tree, tuple(statics))
 
     def _require_wide(self, avals: Sequence[ShapedArray]) -> None:
         """JAX takes arrays of 64 bits as they are if it is told to."""
@@ -201,7 +215,7 @@ class FromJax(Counterpart[P, R]):
 
     def _closing_over(self, error: TypeError) -> TypeError | None:
         """What JAX says of an array of ours that the function has from around it is not where the array comes from."""
-        for name, value in _around(self._fun, set()):
+        for name, value in _captured_arrays(self._fun, set()):
             if type(value).__name__ in str(error):
                 advice = f"pass {name} to the function as an argument"
                 if not isinstance(value, Tracer):
@@ -234,7 +248,7 @@ class FromJax(Counterpart[P, R]):
         return (dict(self._rules),)
 
 
-def _around(fun: object, seen: set[object]) -> Iterator[tuple[str, Value]]:
+def _captured_arrays(fun: object, seen: set[object]) -> Iterator[tuple[str, Value]]:
     """The arrays of tracefx that a function has from around it, with their names there; those it calls have, too."""
     if not isinstance(fun, FunctionType) or fun in seen:
         return
@@ -246,10 +260,10 @@ def _around(fun: object, seen: set[object]) -> Iterator[tuple[str, Value]]:
     for name, value in around.items():
         if isinstance(value, Value) and isinstance(value, Array):
             yield name, value
-        yield from _around(value, seen)
+        yield from _captured_arrays(value, seen)
 
 
-def _value(leaf: object) -> Value | None:
+def _leaf_value(leaf: object) -> Value | None:
     """A leaf as a value, if it is an array of any kind. Python numbers are none: the function gets them as they are."""
     if isinstance(leaf, Array | Literal | np.ndarray | np.generic):
         return as_value(leaf)
@@ -257,10 +271,10 @@ def _value(leaf: object) -> Value | None:
 
 
 def _static(leaf: object) -> Hashable:
-    return strict(leaf)
+    return strict_key(leaf)
 
 
-def from_jax(fun: Callable[P, R], *, rules: Mapping[str, UserRule] | None = None) -> Callable[P, R]:
+def from_jax(fun: Callable[P, R], *, rules: Mapping[str, UserImportRule] | None = None) -> Callable[P, R]:
     """`fun`, which is written with JAX, as a function of tracefx: transformations and handlers see all that it does.
 
     JAX traces it once for each kind of arguments, and what it finds is done by the operations of tracefx under the

@@ -21,7 +21,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND
 from tracefx.core.dtypes import NDArray
 from tracefx.core.meshes import MESH, UNCONSTRAINED, Mesh, PartitionSpec
-from tracefx.core.sharded import ShardedArray
+from tracefx.core.sharded_array import ShardedArray
 from tracefx.core.shardings import NamedSharding, Sharding, SingleDeviceSharding
 
 
@@ -32,7 +32,7 @@ def mesh_to_jax(mesh: Mesh) -> JaxMesh:
     >>> mesh_to_jax(fx.make_mesh((1,), ("data",))).axis_names
     ('data',)
     """
-    return JaxMesh(_numbered(jax.devices(), mesh.device_ids, "JAX"), mesh.axis_names)
+    return JaxMesh(_devices_by_id(jax.devices(), mesh.device_ids, "JAX"), mesh.axis_names)
 
 
 def mesh_from_jax(mesh: JaxMesh | JaxAbstractMesh) -> Mesh:
@@ -47,7 +47,9 @@ def mesh_from_jax(mesh: JaxMesh | JaxAbstractMesh) -> Mesh:
     """
     if isinstance(mesh, JaxMesh):
         ids = np.array([d.id for d in mesh.devices.flat], np.int64).reshape(mesh.devices.shape)
-        return Mesh(_numbered(BACKEND.value.devices(BACKEND.value.platform), ids, "tracefx"), tuple(mesh.axis_names))
+        return Mesh(
+            _devices_by_id(BACKEND.value.devices(BACKEND.value.platform), ids, "tracefx"), tuple(mesh.axis_names)
+        )
     mine = MESH.get()
     if (mine.axis_names, mine.axis_sizes) == (tuple(mesh.axis_names), tuple(mesh.axis_sizes)):
         return mine
@@ -60,7 +62,7 @@ def mesh_from_jax(mesh: JaxMesh | JaxAbstractMesh) -> Mesh:
     )
 
 
-def _numbered(there: list[Any], ids: NDArray, whose: str) -> NDArray:
+def _devices_by_id(there: list[Any], ids: NDArray, whose: str) -> NDArray:
     by_id = {device.id: device for device in there}
     missing = sorted({*map(int, ids.flat)} - {*by_id})
     if missing:
@@ -93,7 +95,7 @@ def sharding_to_jax(sharding: Sharding) -> jax.sharding.Sharding:
     if isinstance(sharding, NamedSharding):
         return JaxNamedSharding(mesh_to_jax(sharding.mesh), spec_to_jax(sharding.spec))
     (device,) = sharding.devices
-    return jax.sharding.SingleDeviceSharding(_numbered(jax.devices(), np.array([device.id]), "JAX")[0])
+    return jax.sharding.SingleDeviceSharding(_devices_by_id(jax.devices(), np.array([device.id]), "JAX")[0])
 
 
 def sharding_from_jax(sharding: jax.sharding.Sharding) -> Sharding:
@@ -108,7 +110,7 @@ def sharding_from_jax(sharding: jax.sharding.Sharding) -> Sharding:
     if isinstance(sharding, jax.sharding.SingleDeviceSharding):
         (device,) = _devices(sharding)
         ours = BACKEND.value.devices(BACKEND.value.platform)
-        return SingleDeviceSharding(_numbered(ours, np.array([device.id]), "tracefx")[0])
+        return SingleDeviceSharding(_devices_by_id(ours, np.array([device.id]), "tracefx")[0])
     raise TypeError(f"JAX's sharding {sharding} has no counterpart here: use one on a mesh, a NamedSharding")
 
 
@@ -119,7 +121,7 @@ def _devices(sharding: jax.sharding.Sharding) -> list[Any]:
 # ------------------------------------------------------------------ arrays
 
 
-def is_spread(x: jax.Array) -> bool:
+def is_cpu_sharded(x: jax.Array) -> bool:
     """Whether an array of JAX lies on several devices of a mesh of CPUs, all of them this process's."""
     sharding = x.sharding
     return (
@@ -130,15 +132,15 @@ def is_spread(x: jax.Array) -> bool:
     )
 
 
-def spread_from_jax(x: jax.Array, aval: ShapedArray) -> ShardedArray:
+def sharded_array_from_jax(x: jax.Array, aval: ShapedArray) -> ShardedArray:
     """The array where it lies, whose memory is shared."""
     sharding = sharding_from_jax(x.sharding)
     by_id = {shard.device.id: shard.data for shard in x.addressable_shards}
     tiles = [np.asarray(by_id[device.id]) for device in sharding.devices]
-    return ShardedArray(aval, BACKEND.value.spread(aval, sharding, tiles), sharding)
+    return ShardedArray(aval, BACKEND.value.put_shards(aval, sharding, tiles), sharding)
 
 
-def spread_to_jax(x: ShardedArray) -> jax.Array:
+def sharded_array_to_jax(x: ShardedArray) -> jax.Array:
     """The array where it lies."""
     sharding: Any = sharding_to_jax(x.placed)
     by_id = {device.id: device for device in sharding.device_set}

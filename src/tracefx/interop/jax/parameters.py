@@ -21,22 +21,22 @@ from jax.extend.core import primitives
 
 from tracefx.control.vocabulary import VOCABULARY
 from tracefx.core import dtypes
+from tracefx.core.jaxpr_printer import field_text_name, text_fields
 from tracefx.core.primitive import Primitive
-from tracefx.core.printer import shown_fields, shown_name
 from tracefx.interop.jax.values import dtype_from_jax, dtype_to_jax
-from tracefx.ops.accuracy import AccuracyMode, Tolerance
-from tracefx.ops.bit_generator import RandomAlgorithm
-from tracefx.ops.contraction import Precision
-from tracefx.ops.convolution_numbers import ConvDimensionNumbers
-from tracefx.ops.dot_algorithms import DotAlgorithm, DotAlgorithmPreset
+from tracefx.ops.contractions.contraction import Precision
+from tracefx.ops.contractions.conv_dimension_numbers import ConvDimensionNumbers
+from tracefx.ops.contractions.dot_algorithms import DotAlgorithm, DotAlgorithmPreset
+from tracefx.ops.contractions.ragged_dot import RaggedDotDimensionNumbers
+from tracefx.ops.elementwise.accuracy import AccuracyMode, Tolerance
+from tracefx.ops.elementwise.rounding import RoundingMethod
 from tracefx.ops.fourier import FftType
-from tracefx.ops.indexing import GatherDimensionNumbers, ScatterDimensionNumbers
+from tracefx.ops.indexing.gather_scatter_add import GatherDimensionNumbers, ScatterDimensionNumbers
+from tracefx.ops.indexing.indexed_windows import GatherScatterMode
 from tracefx.ops.linalg.eigen import EighImplementation, EigImplementation
 from tracefx.ops.linalg.svd import SvdAlgorithm
-from tracefx.ops.ragged import RaggedDotDimensionNumbers
-from tracefx.ops.rounding import RoundingMethod
-from tracefx.ops.window_selection import Selecting
-from tracefx.ops.windows import GatherScatterMode
+from tracefx.ops.random.rng_bit_generator import RandomAlgorithm
+from tracefx.ops.reductions.select_and_scatter import SelectComparator
 
 # ------------------------------------------------------------------ the pairs, ours first
 
@@ -65,19 +65,19 @@ RECORDS: Final[tuple[tuple[type, type], ...]] = (
 """Records: their fields have the same names."""
 
 OBJECTS: Final[tuple[tuple[Hashable, Hashable], ...]] = (
-    (Selecting.GE, primitives.ge_p),
-    (Selecting.LE, primitives.le_p),
+    (SelectComparator.GE, primitives.ge_p),
+    (SelectComparator.LE, primitives.le_p),
 )
 """Single values."""
 
-GENERATORS: Final = (
+PRNG_IMPLS: Final = (
     (dtypes.key_fry, jax_random.threefry_prng_impl),
     (dtypes.key_rbg, jax_random.rbg_prng_impl),
     (dtypes.key_urbg, jax_random.unsafe_rbg_prng_impl),
 )
 """Generators of random numbers, which JAX's operations on keys have in the place of a dtype."""
 
-FIELDS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
+FIELD_NAMES: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {("random_seed", "dtype"): "impl", ("random_wrap", "dtype"): "impl"}
 )
 """JAX's names of fields, by operation and field, where the field itself doesn't say."""
@@ -86,12 +86,12 @@ _SCATTERS: Final = ("scatter", "scatter-add", "scatter-sub", "scatter-mul", "sca
 _COLLECTIVES: Final = ("psum", "pmax", "pmin", "all_gather", "reduce_scatter", "all_to_all")
 
 
-def _takes(function: Callable[..., Any], parameter: str) -> bool:
+def _has_parameter(function: Callable[..., Any], parameter: str) -> bool:
     """Whether a function of JAX has the parameter in the installed version; its primitive has it if so."""
     return parameter in inspect.signature(function).parameters
 
 
-NEUTRAL: Final[Mapping[tuple[str, str], object]] = MappingProxyType(
+NEUTRAL_PARAMETERS: Final[Mapping[tuple[str, str], object]] = MappingProxyType(
     {
         ("broadcast_in_dim", "sharding"): None,
         ("conv_general_dilated", "out_sharding"): None,
@@ -105,9 +105,9 @@ NEUTRAL: Final[Mapping[tuple[str, str], object]] = MappingProxyType(
         ("reshape", "dimensions"): None,
         ("reshape", "sharding"): None,
         ("rng_bit_generator", "out_sharding"): None,
-        **({("reduce_max", "out_sharding"): None} if _takes(lax.reduce_max, "out_sharding") else {}),
-        **({("reduce_min", "out_sharding"): None} if _takes(lax.reduce_min, "out_sharding") else {}),
-        **({("top_k", "is_stable"): True} if _takes(lax.top_k, "is_stable") else {}),
+        **({("reduce_max", "out_sharding"): None} if _has_parameter(lax.reduce_max, "out_sharding") else {}),
+        **({("reduce_min", "out_sharding"): None} if _has_parameter(lax.reduce_min, "out_sharding") else {}),
+        **({("top_k", "is_stable"): True} if _has_parameter(lax.top_k, "is_stable") else {}),
         **{(name, "axis_index_groups"): None for name in _COLLECTIVES},
         **{(name, "update_consts"): () for name in _SCATTERS},
         **{(name, "update_jaxpr"): None for name in _SCATTERS},
@@ -130,9 +130,9 @@ _ENUM_FROM, _ENUM_TO = _by_type(ENUMS, False), _by_type(ENUMS, True)
 _RECORD_FROM, _RECORD_TO = _by_type(RECORDS, False), _by_type(RECORDS, True)
 _OBJECT_FROM: Final[dict[object, object]] = {theirs: ours for ours, theirs in OBJECTS}
 _OBJECT_TO: Final[dict[object, object]] = dict(OBJECTS)
-_GENERATOR_TO: Final = dict(GENERATORS)
-_KEYS: Final = frozenset(map(dtypes.name, dtypes.KEY_DTYPES))
-_PLAIN: Final = frozenset({type(None), bool, int, float, complex, str})
+_GENERATOR_TO: Final = dict(PRNG_IMPLS)
+_KEY_DTYPE_NAMES: Final = frozenset(map(dtypes.name, dtypes.KEY_DTYPES))
+_UNCHANGED_TYPES: Final = frozenset({type(None), bool, int, float, complex, str})
 
 
 def value_from_jax(x: object) -> object:
@@ -142,7 +142,7 @@ def value_from_jax(x: object) -> object:
     (<FftType.RFFT: 2>, (3, None), dtype('int8'))
     """
     kind = type(x)
-    if kind in _PLAIN:
+    if kind in _UNCHANGED_TYPES:
         return x
     if kind in (tuple, list, range):
         return tuple([value_from_jax(y) for y in cast("tuple[object, ...]", x)])
@@ -152,13 +152,13 @@ def value_from_jax(x: object) -> object:
         return _record(record, x, value_from_jax)
     if isinstance(x, np.generic):
         return x.item()
-    if isinstance(x, np.dtype) or str(x) in _KEYS:
+    if isinstance(x, np.dtype) or str(x) in _KEY_DTYPE_NAMES:
         return dtype_from_jax(x)
     if isinstance(x, type) and issubclass(x, np.generic):
         return dtypes.as_dtype(x)
     if isinstance(x, JaxPrimitive) and x in _OBJECT_FROM:
         return _OBJECT_FROM[x]
-    for dtype, generator in GENERATORS:
+    for dtype, generator in PRNG_IMPLS:
         if x is generator:
             return dtype
     raise TypeError(f"{x!r} of type {kind.__module__}.{kind.__qualname__} is no parameter of an operation of tracefx")
@@ -171,11 +171,11 @@ def value_to_jax(x: object) -> object:
     (<FftType.RFFT: 2>, (3, None), dtype('int8'))
     """
     kind = type(x)
-    if kind in _PLAIN:
+    if kind in _UNCHANGED_TYPES:
         return x
     if kind is tuple:
         return tuple([value_to_jax(y) for y in cast("tuple[object, ...]", x)])
-    if kind is Selecting:
+    if kind is SelectComparator:
         return _OBJECT_TO[x]
     if (enum := _ENUM_TO.get(kind)) is not None:
         return _member(enum, cast("Enum", x).name)
@@ -216,7 +216,7 @@ class Parameter(NamedTuple):
     field: str
     argument: str
     """What the constructor calls it."""
-    theirs: str
+    jax_name: str
 
 
 @functools.cache
@@ -226,21 +226,21 @@ def parameters_of(name: str) -> tuple[Parameter, ...]:
     The fields that JAX hasn't are not among them: what they hold is said by the program around it.
 
     >>> parameters_of("tridiagonal")
-    (Parameter(field='is_lower', argument='lower', theirs='lower'),)
+    (Parameter(field='is_lower', argument='lower', jax_name='lower'),)
     """
     kind: type = VOCABULARY[name]
     found = []
-    for f in shown_fields(kind) if attrs.has(kind) else ():
-        theirs = f.metadata.get("jax", shown_name(f))
+    for f in text_fields(kind) if attrs.has(kind) else ():
+        theirs = f.metadata.get("jax", field_text_name(f))
         if theirs is not False:
-            found.append(Parameter(f.name, f.alias or f.name, FIELDS.get((name, f.name), theirs)))
+            found.append(Parameter(f.name, f.alias or f.name, FIELD_NAMES.get((name, f.name), theirs)))
     return tuple(found)
 
 
 @functools.cache
 def _extras(name: str) -> Mapping[str, object]:
-    """The parameters of `NEUTRAL` that a primitive has."""
-    return {parameter: value for (primitive, parameter), value in NEUTRAL.items() if primitive == name}
+    """The parameters of `NEUTRAL_PARAMETERS` that a primitive has."""
+    return {parameter: value for (primitive, parameter), value in NEUTRAL_PARAMETERS.items() if primitive == name}
 
 
 @functools.cache
@@ -270,7 +270,7 @@ def operation_from_jax(name: str, params: Mapping[str, object], **more: object) 
                 )
     if not shared and not more:
         return _without_parameters(name)
-    fields = {p.argument: value_from_jax(params[p.theirs]) for p in shared if p.theirs in params}
+    fields = {p.argument: value_from_jax(params[p.jax_name]) for p in shared if p.jax_name in params}
     return VOCABULARY[name](**fields, **more)
 
 

@@ -18,7 +18,7 @@ from attrs import frozen
 from jax._src import config, distributed, xla_bridge
 from typing_extensions import override
 
-from tracefx.core.backend import Joined, Plugins
+from tracefx.core.backend import Plugins, ProcessMembership
 from tracefx.core.errors import PlatformError
 
 _GPUS: Final = ("gpu", "cuda", "rocm", "oneapi")
@@ -32,47 +32,49 @@ class JaxPlugins(Plugins):
     """What JAX finds."""
 
     @override
-    def client(self, platform: str, joined: Joined | None) -> object:
-        backends = _started(joined)
+    def client(self, platform: str, joined: ProcessMembership | None) -> object:
+        backends = _start_backends(joined)
         names = xla_bridge.expand_platform_alias(platform)
         for name in names:
             if name in backends:
                 return backends[name]
-        raise PlatformError(_missing(platform, names, list(backends)))
+        raise PlatformError(_missing_platform_message(platform, names, list(backends)))
 
     @override
-    def preferred(self, joined: Joined | None) -> str:
-        backends = _started(joined)
+    def preferred_platform(self, joined: ProcessMembership | None) -> str:
+        backends = _start_backends(joined)
         best = xla_bridge.get_backend()
         return next(name for name, client in backends.items() if client is best)
 
 
-def _started(joined: Joined | None) -> dict[str, object]:
+def _start_backends(joined: ProcessMembership | None) -> dict[str, object]:
     """The clients of all platforms that JAX has, by name."""
     if joined is not None:
-        _join(joined)
+        _join_processes(joined)
     try:
         return dict(xla_bridge.backends())
     except RuntimeError as error:
         raise PlatformError(
-            f"a plug-in of XLA can't be used: {error}{_why()}. Repair or remove it, {_SWITCH}"
+            f"a plug-in of XLA can't be used: {error}{_plugin_failures()}. Repair or remove it, {_SWITCH}"
         ) from error
     except AssertionError as error:  # as jax says that it found nothing at all
         asked = f"JAX_PLATFORMS={config.jax_platforms.value}"
-        raise PlatformError(f"there are no devices of what {asked} asks for{_why()}. Change it, {_SWITCH}") from error
+        raise PlatformError(
+            f"there are no devices of what {asked} asks for{_plugin_failures()}. Change it, {_SWITCH}"
+        ) from error
 
 
-def _join(joined: Joined) -> None:
+def _join_processes(joined: ProcessMembership) -> None:
     """Lets JAX's clients know of the other processes, as `jax.distributed.initialize` would."""
     state = distributed.global_state
-    if state.client is joined.link:
+    if state.client is joined.distributed_client:
         return
     if state.client is not None or xla_bridge.backends_are_initialized():
         raise PlatformError(
             "jax has asked for devices already, and what it started for that knows nothing of the other processes: "
             "call tracefx.distributed.initialize, then tracefx.devices, before jax runs anything"
         )
-    state.client, state.process_id, state.num_processes = joined.link, joined.index, joined.count
+    state.client, state.process_id, state.num_processes = joined.distributed_client, joined.index, joined.count
     # When the process ends, jax would part from the others with it, before tracefx does.
     atexit.register(setattr, state, "client", None)
     if joined.local_ids is not None:
@@ -82,8 +84,8 @@ def _join(joined: Joined) -> None:
             jax.config.update(option, ids)  # type: ignore[no-untyped-call]  # jax says no types here
 
 
-def _missing(platform: str, names: list[str], there: list[str]) -> str:
-    found = sorted({module.partition(":")[0] for module in _modules()})
+def _missing_platform_message(platform: str, names: list[str], there: list[str]) -> str:
+    found = sorted({module.partition(":")[0] for module in _plugin_modules()})
     said = f"there are no devices of platform {platform!r}; there are some of {', '.join(there)}"
     if config.jax_platforms.value:
         return f"{said}, as JAX_PLATFORMS={config.jax_platforms.value} asks for no others: change it, or unset it"
@@ -93,7 +95,7 @@ def _missing(platform: str, names: list[str], there: list[str]) -> str:
         reason = f": {failed[0]}" if failed else ", but finds no device for it on this machine"
         look = "; see that `nvidia-smi` lists one and CUDA_VISIBLE_DEVICES hides none" if platform in _GPUS else ""
         return f"{said}. jax has the plug-in for {registered[0]}{reason}{look}"
-    why = _why()
+    why = _plugin_failures()
     if why:
         cuda = f". {_INSTALL} installs CUDA's libraries; the driver is installed separately"
         return f"{said}{why}{cuda if platform in _GPUS else ''}"
@@ -102,10 +104,10 @@ def _missing(platform: str, names: list[str], there: list[str]) -> str:
     return f"{said}, and {plugins}: {install}"
 
 
-def _why() -> str:
+def _plugin_failures() -> str:
     """What is wrong with plug-ins that are installed but gave nothing to JAX, which logs it and goes on."""
     reasons = []
-    for name in _modules():
+    for name in _plugin_modules():
         before = set(xla_bridge._backend_factories)
         short = name.rpartition(".")[2]
         if any(known in short for known in before - {"cpu", "tpu"}):
@@ -117,7 +119,7 @@ def _why() -> str:
     return "".join(reasons)
 
 
-def _modules() -> Iterator[str]:
+def _plugin_modules() -> Iterator[str]:
     """The names of the modules that are plug-ins, as JAX looks for them."""
     seen = set()
     packages = find_spec("jax_plugins")

@@ -21,22 +21,22 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.errors import TracerArrayConversionError
 from tracefx.core.handler import Tracer
-from tracefx.core.key_words import keys_of, words_of
-from tracefx.core.sharded import ShardedArray
-from tracefx.core.values import ConcreteArray, Value, as_value, from_jaxs, to_numpy
-from tracefx.interop.jax.meshes import is_spread, spread_from_jax, spread_to_jax
+from tracefx.core.key_data import from_key_data, to_key_data
+from tracefx.core.sharded_array import ShardedArray
+from tracefx.core.values import ConcreteArray, Value, as_value, from_jax_array, to_numpy
+from tracefx.interop.jax.meshes import is_cpu_sharded, sharded_array_from_jax, sharded_array_to_jax
 
 JaxType: TypeAlias = jax.core.ShapedArray
 
-_IMPLEMENTATIONS: Final[Mapping[DType, str]] = MappingProxyType(
+_PRNG_IMPLS: Final[Mapping[DType, str]] = MappingProxyType(
     {dtypes.key_fry: "threefry2x32", dtypes.key_rbg: "rbg", dtypes.key_urbg: "unsafe_rbg"}
 )
 """What JAX calls the generator of keys of a dtype."""
 
-_KEYS: Final[Mapping[str, DType]] = MappingProxyType({dtypes.name(dtype): dtype for dtype in _IMPLEMENTATIONS})
+_KEY_DTYPES: Final[Mapping[str, DType]] = MappingProxyType({dtypes.name(dtype): dtype for dtype in _PRNG_IMPLS})
 """Dtypes of keys by their names, which are the same in JAX."""
 
-_WIDE: Final = frozenset({dtypes.int64, dtypes.uint64, dtypes.float64, dtypes.complex128})
+_X64_DTYPES: Final = frozenset({dtypes.int64, dtypes.uint64, dtypes.float64, dtypes.complex128})
 
 # ------------------------------------------------------------------ types
 
@@ -48,7 +48,7 @@ def key_implementation(dtype: DType) -> str:
     'threefry2x32'
     """
     try:
-        return _IMPLEMENTATIONS[dtype]
+        return _PRNG_IMPLS[dtype]
     except KeyError:
         raise ValueError(f"{dtypes.name(dtype)} is no dtype of random keys") from None
 
@@ -74,9 +74,9 @@ def dtype_from_jax(dtype: object) -> DType:
     """
     if isinstance(dtype, np.dtype):
         return dtypes.as_dtype(dtype)
-    known = _KEYS.get(str(dtype))
+    known = _KEY_DTYPES.get(str(dtype))
     if known is None:
-        raise TypeError(f"arrays can't have JAX's dtype {dtype}; of random keys there are {', '.join(_KEYS)}")
+        raise TypeError(f"arrays can't have JAX's dtype {dtype}; of random keys there are {', '.join(_KEY_DTYPES)}")
     return known
 
 
@@ -129,35 +129,35 @@ def as_jax(x: ArrayLike) -> jax.Array:
     if dtype == dtypes.float0:
         return cast("jax.Array", to_numpy(value))
     with jax.ensure_compile_time_eval():  # so that what JAX may be tracing has nothing to do with it
-        if dtype not in _WIDE:
-            return _given(value)
+        if dtype not in _X64_DTYPES:
+            return _value_to_jax(value)
         with jax.enable_x64(True):
-            return _given(value)
+            return _value_to_jax(value)
 
 
-def _given(value: Value) -> jax.Array:
+def _value_to_jax(value: Value) -> jax.Array:
     found: jax.Array
     if dtypes.is_key(value.aval.dtype):
         host = value.numpy() if isinstance(value, ShardedArray) else to_numpy(value)
-        words = _placed(words_of(host))
+        words = _put_on_default_device(to_key_data(host))
         keys: jax.Array = jax.random.wrap_key_data(words, impl=key_implementation(value.aval.dtype))
         return keys
     if isinstance(value, ShardedArray) and value.placed.num_devices > 1:
-        found = spread_to_jax(value)
+        found = sharded_array_to_jax(value)
     elif isinstance(value, ConcreteArray) and value.device.platform != "cpu":
         found = jax.dlpack.from_dlpack(value)
     else:
-        found = _placed(to_numpy(value))
-    return _weakened(found, value.aval) if value.aval.weak_type else found
+        found = _put_on_default_device(to_numpy(value))
+    return _with_weak_type(found, value.aval) if value.aval.weak_type else found
 
 
-def _placed(host: NDArray) -> jax.Array:
+def _put_on_default_device(host: NDArray) -> jax.Array:
     # Not by DLPack, whose arrays may be donated: then JAX would write to memory of ours.
     found: jax.Array = jax.device_put(host)
     return found
 
 
-def _weakened(x: jax.Array, aval: ShapedArray) -> jax.Array:
+def _with_weak_type(x: jax.Array, aval: ShapedArray) -> jax.Array:
     weak: jax.Array = primitives.convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=True, sharding=None)
     return weak
 
@@ -188,8 +188,8 @@ def as_tracefx(x: jax.Array) -> Array:
     if dtypes.is_key(aval.dtype):
         with jax.ensure_compile_time_eval():
             words: NDArray = np.asarray(jax.random.key_data(x))
-        return ConcreteArray(aval, keys_of(words, aval.dtype))
-    return spread_from_jax(x, aval) if is_spread(x) else from_jaxs(x)
+        return ConcreteArray(aval, from_key_data(words, aval.dtype))
+    return sharded_array_from_jax(x, aval) if is_cpu_sharded(x) else from_jax_array(x)
 
 
 def _float0(x: object) -> Array | None:

@@ -7,16 +7,17 @@ from typing import Literal, NamedTuple, overload
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
-from tracefx.numpy.promoting import inexact
+from tracefx.numpy.operand_promotion import to_inexact
 from tracefx.numpy.ufuncs import absolute, multiply, sign
-from tracefx.ops import cutting, filling, sorting
+from tracefx.ops.indexing import sorting
 from tracefx.ops.linalg import cholesky as cholesky_operations
 from tracefx.ops.linalg import eigen
 from tracefx.ops.linalg import qr as qr_operations
 from tracefx.ops.linalg import svd as svd_operations
-from tracefx.ops.linalg.lu import permuted
-from tracefx.ops.linalg.matrices import adjoint, as_rows, matrix_transpose
-from tracefx.ops.static import ShapeError
+from tracefx.ops.linalg.lu import permute_rows
+from tracefx.ops.linalg.matrices import adjoint, broadcast_rows, matrix_transpose
+from tracefx.ops.shape import array_creation, slicing
+from tracefx.ops.static_integers import ShapeError
 from tracefx.transforms.at_once import at_once
 
 
@@ -49,16 +50,16 @@ class EigResult(NamedTuple):
     eigenvectors: Array
 
 
-def matrices(name: str, a: ArrayLike) -> Array:
+def as_matrices(name: str, a: ArrayLike) -> Array:
     """An operand of floats or complex numbers that has two axes or more."""
-    x = as_array(inexact(a, f"{name}: a"))
+    x = as_array(to_inexact(a, f"{name}: a"))
     if x.ndim < 2:
         raise ShapeError(f"{name} takes matrices, arrays with two axes or more, got {x.aval}")
     return x
 
 
-def square_matrices(name: str, a: ArrayLike) -> Array:
-    x = matrices(name, a)
+def as_square_matrices(name: str, a: ArrayLike) -> Array:
+    x = as_matrices(name, a)
     if x.shape[-1] != x.shape[-2]:
         raise ShapeError(f"{name} takes square matrices, got {x.aval}")
     return x
@@ -80,7 +81,7 @@ def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True
     >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]])).tolist()
     [[2.0, 0.0], [1.0, 2.0]]
     """
-    x = square_matrices("cholesky", a)
+    x = as_square_matrices("cholesky", a)
     return _cholesky(x, upper=bool(upper), symmetrize=bool(symmetrize_input))
 
 
@@ -111,7 +112,7 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Array | QRResult:
     >>> qr(np.array([[3.0], [4.0]])).R.tolist()
     [[-5.0]]
     """
-    x = matrices("qr", a)
+    x = as_matrices("qr", a)
     if mode not in ("reduced", "r", "full", "complete", "raw"):
         raise ValueError(f'qr: mode must be "reduced", "complete", "r" or "raw", got {mode!r}')
     return _qr(x, mode=mode)
@@ -179,7 +180,7 @@ def svd(
     >>> svd(np.array([[0.0, 2.0], [1.0, 0.0]])).S.tolist()
     [2.0, 1.0]
     """
-    x = matrices("svd", a)
+    x = as_matrices("svd", a)
     find = _hermitian_svd if hermitian else _svd
     return find(x, full_matrices=bool(full_matrices), compute_uv=bool(compute_uv), subset=subset_by_index)
 
@@ -196,12 +197,12 @@ def _hermitian_svd(
     last = values.ndim - 1
     sizes = absolute(values)
     if not compute_uv:
-        return cutting.rev(sorting.sort(sizes, last), (last,))
-    places = filling.broadcasted_iota(dtypes.int32, sizes.shape, last)
+        return slicing.rev(sorting.sort(sizes, last), (last,))
+    places = array_creation.broadcasted_iota(dtypes.int32, sizes.shape, last)
     found = sorting.sort((sizes, places, sign(values)), last, num_keys=1)
-    s, order, signs = [cutting.rev(v, (last,)) for v in found]
-    u = matrix_transpose(permuted(matrix_transpose(vectors), order))
-    flipped = multiply(u, as_rows(signs, u.shape[-2]))
+    s, order, signs = [slicing.rev(v, (last,)) for v in found]
+    u = matrix_transpose(permute_rows(matrix_transpose(vectors), order))
+    flipped = multiply(u, broadcast_rows(signs, u.shape[-2]))
     return SVDResult(u, s, adjoint(flipped))
 
 
@@ -231,7 +232,7 @@ def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -
     """
     if UPLO not in (None, "L", "U"):
         raise ValueError(f'eigh: UPLO must be "L" or "U", got {UPLO!r}')
-    x = square_matrices("eigh", a)
+    x = as_square_matrices("eigh", a)
     vectors, values = _eigh(x, lower=UPLO != "U", symmetrize=bool(symmetrize_input))
     return EighResult(values, vectors)
 
@@ -260,7 +261,7 @@ def eig(a: ArrayLike) -> EigResult:
     >>> eig(np.array([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues.tolist()
     [1j, -1j]
     """
-    return _eig(square_matrices("eig", a))
+    return _eig(as_square_matrices("eig", a))
 
 
 def _eig(x: Array) -> EigResult:
@@ -275,7 +276,7 @@ def eigvals(a: ArrayLike) -> Array:
     >>> eigvals(np.array([[0.0, 1.0], [-1.0, 0.0]])).tolist()
     [1j, -1j]
     """
-    return _eigvals(square_matrices("eigvals", a))
+    return _eigvals(as_square_matrices("eigvals", a))
 
 
 def _eigvals(x: Array) -> Array:

@@ -7,21 +7,21 @@ from typing import NamedTuple
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.numpy.joining import concatenate
-from tracefx.numpy.linalg.decompositions import square_matrices
-from tracefx.numpy.linalg.solving import solved
+from tracefx.numpy.linalg.decompositions import as_square_matrices
+from tracefx.numpy.linalg.solving import solve_batched
 from tracefx.numpy.logic import isfinite
 from tracefx.numpy.reductions import all, cumprod, prod
 from tracefx.numpy.reductions import sum as total
 from tracefx.numpy.transcendentals import exp, log
 from tracefx.numpy.ufuncs import absolute, sign, where
-from tracefx.ops.basis import convert, full
-from tracefx.ops.complex import complex
-from tracefx.ops.filling import broadcasted_iota
-from tracefx.ops.linalg.lu import lu, unpermuted
-from tracefx.ops.linalg.matrices import adjoint, diagonal, eye, mask_below, mask_on, matmul
+from tracefx.ops.elementwise.complex import complex
+from tracefx.ops.elementwise.selection import stop_gradient
+from tracefx.ops.linalg.lu import lu, unpermute_rows
+from tracefx.ops.linalg.matrices import adjoint, diagonal, diagonal_mask, eye, lower_mask, matmul
 from tracefx.ops.linalg.qr import geqrf, qr
-from tracefx.ops.linalg.triangular import triangular_solve
-from tracefx.ops.selection import stop_gradient
+from tracefx.ops.linalg.triangular_solve import triangular_solve
+from tracefx.ops.shape.array_creation import broadcasted_iota
+from tracefx.ops.structural import convert, full_like_aval
 from tracefx.transforms.at_once import at_once
 from tracefx.transforms.custom_derivatives import custom_jvp
 
@@ -46,7 +46,7 @@ def det(a: ArrayLike) -> Array:
     >>> det(np.array([[1.0, 2.0], [3.0, 4.0]]))
     Array(-2., dtype=float32)
     """
-    return _det(square_matrices("det", a))
+    return _det(as_square_matrices("det", a))
 
 
 def _det(a: Array) -> Array:
@@ -67,7 +67,7 @@ def _determinant(a: Array) -> Array:
 
 
 @_determinant.defjvp
-def _pushed(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+def _determinant_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     (a,), (t,) = primals, tangents
     return _determinant(a), total(diagonal(_adjugate_times(a, t)), axis=-1)
 
@@ -82,27 +82,27 @@ def _adjugate_times(a: Array, b: Array) -> Array:
         return b
     q, r, order = qr(a, pivoting=True)
     direction, _ = _logarithm(False, q)
-    so_far = cumprod(diagonal(r), axis=-1) * (direction * _sign_of(order, a))[..., None]
+    so_far = cumprod(diagonal(r), axis=-1) * (direction * _permutation_sign(order, a))[..., None]
     value, before = so_far[..., -1], so_far[..., -2]
-    last = mask_on(a.shape) & (broadcasted_iota(dtypes.int32, a.shape, a.ndim - 1) == n - 1)
+    last = diagonal_mask(a.shape) & (broadcasted_iota(dtypes.int32, a.shape, a.ndim - 1) == n - 1)
     upper = where(last, (1.0 / before)[..., None, None], r)
-    column = triangular_solve(upper, full(a.aval.update(shape=(*a.shape[:-1], 1)), 1), left_side=True)
+    column = triangular_solve(upper, full_like_aval(a.aval.update(shape=(*a.shape[:-1], 1)), 1), left_side=True)
     hopeless = ~all(isfinite(stop_gradient(column)), axis=(-2, -1), keepdims=True) & all(
         isfinite(stop_gradient(a)), axis=(-2, -1), keepdims=True
     )
     upper, b = where(hopeless, eye(a.dtype, n), upper), where(hopeless, 0.0, b)
     x = matmul(adjoint(q), b)
     x = concatenate([x[..., :-1, :] * value[..., None, None], x[..., -1:, :]], axis=-2)
-    return unpermuted(triangular_solve(upper, x, left_side=True), order)
+    return unpermute_rows(triangular_solve(upper, x, left_side=True), order)
 
 
-def _sign_of(order: Array, a: Array) -> Array:
+def _permutation_sign(order: Array, a: Array) -> Array:
     """1 or -1, by the number of pairs of a permutation that are in the wrong order."""
-    wrong = (order[..., :, None] > order[..., None, :]) & ~mask_below((*order.shape, order.shape[-1]))
+    wrong = (order[..., :, None] > order[..., None, :]) & ~lower_mask((*order.shape, order.shape[-1]))
     return convert(1 - 2 * (total(wrong, axis=(-2, -1)) % 2), a.dtype)
 
 
-def _parity(pivots: Array, a: Array) -> Array:
+def _pivots_sign(pivots: Array, a: Array) -> Array:
     """1 or -1, by the number of rows that were exchanged."""
     exchanged = total(pivots != broadcasted_iota(dtypes.int32, pivots.shape, pivots.ndim - 1), axis=-1)
     return convert(1 - 2 * (exchanged % 2), a.dtype)
@@ -126,7 +126,7 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
     """
     if method not in (None, "lu", "qr"):
         raise ValueError(f'slogdet: method must be "lu" or "qr", got {method!r}')
-    x = square_matrices("slogdet", a)
+    x = as_square_matrices("slogdet", a)
     if method == "qr" and dtypes.is_complex(x.dtype):
         raise NotImplementedError('slogdet: method "qr" is for real matrices; use "lu"')
     return SlogdetResult(*_slogdet(x, by_qr=method == "qr"))
@@ -150,7 +150,7 @@ def _sign_and_logarithm(by_qr: bool, a: Array) -> tuple[Array, Array]:
 def _by_lu(a: Array) -> tuple[Array, Array]:
     found, pivots, _ = lu(a)
     factors = diagonal(found)
-    return _parity(pivots, a) * prod(sign(factors), axis=-1), total(log(absolute(factors)), axis=-1)
+    return _pivots_sign(pivots, a) * prod(sign(factors), axis=-1), total(log(absolute(factors)), axis=-1)
 
 
 def _by_qr(a: Array) -> tuple[Array, Array]:
@@ -164,13 +164,13 @@ _logarithm = custom_jvp(_sign_and_logarithm, nondiff_argnums=(0,))
 
 
 @_logarithm.defjvp
-def _rates(
+def _logarithm_jvp(
     by_qr: bool, primals: tuple[Array], tangents: tuple[Array]
 ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     (a,), (t,) = primals, tangents
     direction, logarithm = _logarithm(by_qr, a)
-    rate = total(diagonal(solved(a, t)), axis=-1)
+    rate = total(diagonal(solve_batched(a, t)), axis=-1)
     if not dtypes.is_complex(a.dtype):
-        return (direction, logarithm), (full(direction.aval, 0), rate)
-    turned = complex(full(logarithm.aval, 0), rate.imag)
+        return (direction, logarithm), (full_like_aval(direction.aval, 0), rate)
+    turned = complex(full_like_aval(logarithm.aval, 0), rate.imag)
     return (direction, logarithm), (turned * direction, rate.real)

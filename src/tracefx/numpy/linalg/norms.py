@@ -12,30 +12,30 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array
 from tracefx.numpy.evaluated import Kernel, by_numpy
-from tracefx.numpy.linalg.decompositions import matrices, svd, svdvals
+from tracefx.numpy.linalg.decompositions import as_matrices, svd, svdvals
 from tracefx.numpy.linalg.solving import inv
 from tracefx.numpy.logic import isnan
-from tracefx.numpy.promoting import inexact, to_type
+from tracefx.numpy.operand_promotion import convert_operand, to_inexact
 from tracefx.numpy.reductions import any, max, min
 from tracefx.numpy.reductions import sum as total
 from tracefx.numpy.shapes import moveaxis
 from tracefx.numpy.transcendentals import sqrt
 from tracefx.numpy.ufuncs import absolute, power, square, where
-from tracefx.ops.shape import expand_dims
-from tracefx.ops.static import axes_of
+from tracefx.ops.shape.shape import expand_dims
+from tracefx.ops.static_integers import canonicalize_axes
 from tracefx.transforms.at_once import at_once
 
 # ------------------------------------------------------------------ norms
 
 
-def _length(x: ShapedArray, ord: object = None, axis: object = None, keepdims: bool = False) -> Kernel | None:
+def _norm_kernel(x: ShapedArray, ord: object = None, axis: object = None, keepdims: bool = False) -> Kernel | None:
     """The Euclidean norm of all elements of NumPy's arrays."""
     if ord is not None or axis is not None or keepdims:
         return None
     return lambda v: np.sqrt(np.dot(flat := v.ravel(), flat))
 
 
-@by_numpy(_length, patient=False)
+@by_numpy(_norm_kernel, patient=False)
 def norm(
     x: ArrayLike,
     ord: int | float | str | None = None,
@@ -53,13 +53,13 @@ def norm(
     >>> norm(np.array([3.0, 4.0]))
     Array(5., dtype=float32)
     """
-    value = as_array(inexact(x, "norm: x"))
+    value = as_array(to_inexact(x, "norm: x"))
     if axis is None:
         if ord is None:
-            return sqrt(total(_squares(value), keepdims=keepdims))
+            return sqrt(total(_abs_squared(value), keepdims=keepdims))
         over = tuple(range(value.ndim))
     else:
-        over = axes_of("norm", axis if isinstance(axis, tuple) else (axis,), value.ndim, "axis")
+        over = canonicalize_axes("norm", axis if isinstance(axis, tuple) else (axis,), value.ndim, "axis")
     if len(over) == 1:
         return vector_norm(value, axis=over, keepdims=keepdims, ord=2 if ord is None else ord)
     if len(over) != 2:
@@ -67,7 +67,7 @@ def norm(
     return _matrix_norm(value, ord="fro" if ord is None else ord, axes=over, keepdims=bool(keepdims))
 
 
-def _squares(x: Array) -> Array:
+def _abs_squared(x: Array) -> Array:
     """The squares of absolute values."""
     return square(x.real) + square(x.imag) if dtypes.is_complex(x.dtype) else square(x)
 
@@ -76,7 +76,7 @@ def _squares(x: Array) -> Array:
 def _matrix_norm(x: Array, *, ord: int | float | str, axes: tuple[int, ...], keepdims: bool) -> Array:
     row, column = axes
     if ord in ("f", "fro"):
-        return sqrt(total(_squares(x), axis=(row, column), keepdims=keepdims))
+        return sqrt(total(_abs_squared(x), axis=(row, column), keepdims=keepdims))
     if ord in (1, -1, math.inf, -math.inf):
         summed, other = (row, column) if ord in (1, -1) else (column, row)
         sums = total(absolute(x), axis=summed, keepdims=keepdims)
@@ -111,11 +111,11 @@ def vector_norm(
     >>> vector_norm(np.array([3.0, -4.0]), ord=1)
     Array(7., dtype=float32)
     """
-    value = as_array(inexact(x, "vector_norm: x"))
+    value = as_array(to_inexact(x, "vector_norm: x"))
     if isinstance(ord, str):
         raise ValueError(f"vector_norm: ord must be a number, got {ord!r}")
     if ord == 2:
-        return sqrt(total(_squares(value), axis=axis, keepdims=keepdims))
+        return sqrt(total(_abs_squared(value), axis=axis, keepdims=keepdims))
     if ord == math.inf:
         return max(absolute(value), axis=axis, keepdims=keepdims, initial=0)
     if ord == -math.inf:
@@ -151,7 +151,7 @@ def cond(x: ArrayLike, p: int | float | str | None = None) -> Array:
     >>> cond(np.array([[2.0, 0.0], [0.0, 1.0]])).tolist()
     2.0
     """
-    value = matrices("cond", x)
+    value = as_matrices("cond", x)
     if not value.shape[-1] or not value.shape[-2]:
         raise ValueError(f"cond: matrices must have elements, got {value.aval}")
     if p not in (None, 2, -2) and value.shape[-1] != value.shape[-2]:
@@ -185,13 +185,15 @@ def matrix_rank(
     """
     if tol is not None and rtol is not None:
         raise ValueError("matrix_rank: tol is absolute and rtol relative; give one of them")
-    x = as_array(inexact(M, "matrix_rank: M"))
+    x = as_array(to_inexact(M, "matrix_rank: M"))
     if x.ndim < 2:
         return any(x != 0).astype("int32")
     part = dtypes.real_dtype(x.dtype)
     if rtol is None and tol is None:
         return _rank(x, hermitian=bool(hermitian), is_relative=True)
-    limit = as_array(to_type(tol, part, what="matrix_rank: tol") if rtol is None else to_type(rtol, part))  # type: ignore[arg-type]  # one is given
+    threshold = tol if rtol is None else rtol
+    assert threshold is not None
+    limit = as_array(convert_operand(threshold, part, what="matrix_rank: tol" if rtol is None else "argument"))
     return _rank(x, limit, hermitian=bool(hermitian), is_relative=rtol is not None)
 
 

@@ -8,10 +8,10 @@ from itertools import pairwise
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
-from tracefx.numpy import diagonals, linear, products, shapes
-from tracefx.numpy.promoting import converted, operand
-from tracefx.ops.contraction import PrecisionLike
-from tracefx.ops.static import axis_of
+from tracefx.numpy import diagonals, dot_products, products, shapes
+from tracefx.numpy.operand_promotion import as_operand, promote_dtypes
+from tracefx.ops.contractions.contraction import PrecisionLike
+from tracefx.ops.static_integers import canonicalize_axis
 
 
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
@@ -22,8 +22,8 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
     [0, 0, 1]
     """
     for i, each in enumerate((x1, x2)):
-        x = as_array(operand(each, f"cross: x{i + 1}"))
-        if x.shape[axis_of("cross", axis, x.ndim)] != 3:
+        x = as_array(as_operand(each, f"cross: x{i + 1}"))
+        if x.shape[canonicalize_axis("cross", axis, x.ndim)] != 3:
             raise ValueError(f"cross: vectors must have 3 components along axis {axis}, got {x.aval}")
     return products.cross(x1, x2, axis=axis)
 
@@ -35,10 +35,10 @@ def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     >>> outer(np.arange(2), np.arange(3)).tolist()
     [[0, 0, 0], [0, 1, 2]]
     """
-    x, y = [as_array(operand(v, f"outer: x{i + 1}")) for i, v in enumerate((x1, x2))]
+    x, y = [as_array(as_operand(v, f"outer: x{i + 1}")) for i, v in enumerate((x1, x2))]
     if x.ndim != 1 or y.ndim != 1:
         raise ValueError(f"outer takes vectors, got {x.aval} and {y.aval}")
-    return linear.outer(x, y)
+    return dot_products.outer(x, y)
 
 
 def vecdot(
@@ -73,7 +73,7 @@ def matmul(
     >>> matmul(np.ones((5, 2, 3)), np.ones((3, 4))).shape
     (5, 2, 4)
     """
-    return linear.matmul(x1, x2, precision=precision, preferred_element_type=preferred_element_type)
+    return dot_products.matmul(x1, x2, precision=precision, preferred_element_type=preferred_element_type)
 
 
 def tensordot(
@@ -91,7 +91,7 @@ def tensordot(
     >>> tensordot(np.ones((2, 3, 4)), np.ones((3, 4, 5))).shape
     (2, 5)
     """
-    return linear.tensordot(x1, x2, axes, precision=precision, preferred_element_type=preferred_element_type)
+    return dot_products.tensordot(x1, x2, axes, precision=precision, preferred_element_type=preferred_element_type)
 
 
 def matrix_transpose(x: ArrayLike, /) -> Array:
@@ -137,23 +137,25 @@ def multi_dot(arrays: Sequence[ArrayLike], *, precision: PrecisionLike = None) -
     given = list(arrays)
     if len(given) < 2:
         raise ValueError(f"multi_dot takes two arrays or more, got {len(given)}")
-    values = [as_array(v) for v in converted("multi_dot", *given)]
+    values = [as_array(v) for v in promote_dtypes("multi_dot", *given)]
     ranks = [v.ndim for v in values]
     if any(n != 2 for n in ranks[1:-1]) or ranks[0] not in (1, 2) or ranks[-1] not in (1, 2):
-        raise ValueError(f"multi_dot takes matrices, the first and the last may be vectors, got {_shown(values)}")
+        raise ValueError(
+            f"multi_dot takes matrices, the first and the last may be vectors, got {_format_avals(values)}"
+        )
     if any(x.shape[-1] != y.shape[0] for x, y in pairwise(values)):
-        raise ValueError(f"multi_dot: each must have as many columns as the next has rows, got {_shown(values)}")
+        raise ValueError(f"multi_dot: each must have as many columns as the next has rows, got {_format_avals(values)}")
     rows = 1 if ranks[0] == 1 else values[0].shape[0]
     columns = 1 if ranks[-1] == 1 else values[-1].shape[1]
     sizes = [rows, *[v.shape[0] for v in values[1:]], columns]
-    return _joined(values, _cuts(sizes), 0, len(values) - 1, precision)
+    return _multiply_chain(values, _optimal_splits(sizes), 0, len(values) - 1, precision)
 
 
-def _shown(values: Sequence[Array]) -> str:
+def _format_avals(values: Sequence[Array]) -> str:
     return ", ".join([str(v.aval) for v in values])
 
 
-def _cuts(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
+def _optimal_splits(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
     """For each run of matrices, after which of them it is cut: by the least number of multiplications."""
     count = len(sizes) - 1
     costs = {(i, i): 0 for i in range(count)}
@@ -169,11 +171,14 @@ def _cuts(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
     return cuts
 
 
-def _joined(
+def _multiply_chain(
     values: Sequence[Array], cuts: dict[tuple[int, int], int], first: int, last: int, precision: PrecisionLike
 ) -> Array:
     if first == last:
         return values[first]
     cut = cuts[first, last]
-    left, right = _joined(values, cuts, first, cut, precision), _joined(values, cuts, cut + 1, last, precision)
-    return linear.matmul(left, right, precision=precision)
+    left, right = (
+        _multiply_chain(values, cuts, first, cut, precision),
+        _multiply_chain(values, cuts, cut + 1, last, precision),
+    )
+    return dot_products.matmul(left, right, precision=precision)

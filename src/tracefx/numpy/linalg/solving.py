@@ -10,18 +10,25 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array
-from tracefx.core.literal import number
-from tracefx.numpy.linalg.decompositions import matrices, square_matrices, svd
-from tracefx.numpy.promoting import broadcast_shapes, converted, inexact_dtype, operand, retyped, to_type
+from tracefx.core.literal import cached_literal
+from tracefx.numpy.linalg.decompositions import as_matrices, as_square_matrices, svd
+from tracefx.numpy.operand_promotion import (
+    as_operand,
+    broadcast_operand_shapes,
+    convert_dtype,
+    convert_operand,
+    inexact_dtype,
+    promote_dtypes,
+)
 from tracefx.numpy.reductions import sum as total
 from tracefx.numpy.shapes import moveaxis
 from tracefx.numpy.ufuncs import where
-from tracefx.ops.basis import broadcast_to, convert, full, reshape
+from tracefx.ops.elementwise.selection import stop_gradient
 from tracefx.ops.linalg.lu import lu, lu_solve
-from tracefx.ops.linalg.matrices import adjoint, eye, matmul, symmetrized
-from tracefx.ops.selection import stop_gradient
-from tracefx.ops.shape import expand_dims, squeeze
-from tracefx.ops.static import ShapeError, static_int, static_ints
+from tracefx.ops.linalg.matrices import adjoint, eye, matmul, symmetrize
+from tracefx.ops.shape.shape import expand_dims, squeeze
+from tracefx.ops.static_integers import ShapeError, static_int, static_ints
+from tracefx.ops.structural import broadcast_to, convert, full_like_aval, reshape
 from tracefx.transforms.at_once import at_once
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.solvers import custom_linear_solve
@@ -29,11 +36,11 @@ from tracefx.transforms.solvers import custom_linear_solve
 # ------------------------------------------------------------------ solve, inv
 
 
-def inexact_pair(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
+def promote_inexact_pair(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
     """Two operands in the dtype in which they meet, floats or complex numbers."""
-    x, y = converted(name, a, b)
+    x, y = promote_dtypes(name, a, b)
     dtype = inexact_dtype(x.aval.dtype)
-    return as_array(retyped(x, dtype, x.aval.weak_type)), as_array(retyped(y, dtype, y.aval.weak_type))
+    return as_array(convert_dtype(x, dtype, x.aval.weak_type)), as_array(convert_dtype(y, dtype, y.aval.weak_type))
 
 
 @at_once(arrays=2)
@@ -48,25 +55,25 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
     >>> solve(np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([4.0, 3.0])).tolist()
     [2.0, 1.0]
     """
-    x, y = inexact_pair("solve", a, b)
-    x = square_matrices("solve", x)
+    x, y = promote_inexact_pair("solve", a, b)
+    x = as_square_matrices("solve", x)
     n = x.shape[-1]
     if not y.ndim or y.shape[max(y.ndim - 2, 0)] != n:
         raise ValueError(
             f"solve: b must be a vector of {n} numbers or matrices of {n} rows, as a is {x.aval}, got {y.aval}"
         )
-    return _solved_together(x, y)
+    return _broadcast_and_solve(x, y)
 
 
-def _solved_together(a: Array, b: Array) -> Array:
-    stack = broadcast_shapes("solve", a.shape[:-2], b.shape[:-2])
+def _broadcast_and_solve(a: Array, b: Array) -> Array:
+    stack = broadcast_operand_shapes("solve", a.shape[:-2], b.shape[:-2])
     columns = expand_dims(b, (1,)) if b.ndim == 1 else b
     a, columns = broadcast_to(a, (*stack, *a.shape[-2:])), broadcast_to(columns, (*stack, *columns.shape[-2:]))
-    out = solved(a, columns)
+    out = solve_batched(a, columns)
     return squeeze(out, (out.ndim - 1,)) if b.ndim == 1 else out
 
 
-def solved(a: Array, b: Array) -> Array:
+def solve_batched(a: Array, b: Array) -> Array:
     """`solve` for stacks of matrices of one shape and dtype."""
     found, _, permutation = lu(stop_gradient(a))
 
@@ -93,13 +100,13 @@ def inv(a: ArrayLike) -> Array:
     >>> inv(np.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
     [[0.5, 0.0], [0.0, 0.25]]
     """
-    x = square_matrices("inv", a)
+    x = as_square_matrices("inv", a)
     return _inverse(x)
 
 
 def _inverse(x: Array) -> Array:
     one = eye(x.dtype, x.shape[-1], stack=x.shape[:-2])
-    return solved(x, as_array(retyped(one, x.dtype, x.weak_type)))
+    return solve_batched(x, as_array(convert_dtype(one, x.dtype, x.weak_type)))
 
 
 @at_once(arrays=1)
@@ -113,7 +120,7 @@ def matrix_power(a: ArrayLike, n: SupportsIndex) -> Array:
     [[1.0, 3.0], [0.0, 1.0]]
     """
     count = static_int("matrix_power", n, "n")
-    x = as_array(operand(a, "matrix_power: a"))
+    x = as_array(as_operand(a, "matrix_power: a"))
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ShapeError(f"matrix_power takes square matrices, got {x.aval}")
     return _power(inv(x) if count < 0 else x, count=abs(count))
@@ -145,7 +152,7 @@ def tensorinv(a: ArrayLike, ind: SupportsIndex = 2) -> Array:
     >>> tensorinv(np.eye(6).reshape(2, 3, 6)).shape
     (6, 2, 3)
     """
-    x, count = as_array(operand(a, "tensorinv: a")), static_int("tensorinv", ind, "ind")
+    x, count = as_array(as_operand(a, "tensorinv: a")), static_int("tensorinv", ind, "ind")
     if count <= 0:
         raise ValueError(f"tensorinv: ind must be positive, got {count}")
     first, rest = x.shape[:count], x.shape[count:]
@@ -161,7 +168,7 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -
     >>> tensorsolve(np.eye(6).reshape(2, 3, 6), np.ones((2, 3))).shape
     (6,)
     """
-    x, y = as_array(operand(a, "tensorsolve: a")), as_array(operand(b, "tensorsolve: b"))
+    x, y = as_array(as_operand(a, "tensorsolve: a")), as_array(as_operand(b, "tensorsolve: b"))
     if axes is not None:
         for axis in static_ints("tensorsolve", axes, "axes"):
             x = moveaxis(x, axis, -1)
@@ -193,18 +200,20 @@ def pinv(
         if rtol is not None:
             raise ValueError("pinv: rtol and rcond are the same; give one of them")
         rtol = rcond
-    x = matrices("pinv", a)
+    x = as_matrices("pinv", a)
     if not x.size:
-        return full(x.aval.update(shape=(*x.shape[:-2], x.shape[-1], x.shape[-2])), 0)
+        return full_like_aval(x.aval.update(shape=(*x.shape[:-2], x.shape[-1], x.shape[-2])), 0)
     if rtol is None:
         return _pinv(x, hermitian=bool(hermitian))
-    return _pinv(x, as_array(to_type(rtol, dtypes.real_dtype(x.dtype), what="pinv: rtol")), hermitian=bool(hermitian))
+    return _pinv(
+        x, as_array(convert_operand(rtol, dtypes.real_dtype(x.dtype), what="pinv: rtol")), hermitian=bool(hermitian)
+    )
 
 
 @at_once
 def _pinv(x: Array, rtol: Array | None = None, *, hermitian: bool) -> Array:
     if rtol is None:
-        rtol = as_array(number(10.0 * max(x.shape[-2:]) * _eps(x), ShapedArray((), dtypes.real_dtype(x.dtype))))
+        rtol = as_array(cached_literal(10.0 * max(x.shape[-2:]) * _eps(x), ShapedArray((), dtypes.real_dtype(x.dtype))))
     out: Array = _pseudo_inverse(hermitian, x, stop_gradient(rtol))
     return out
 
@@ -213,22 +222,24 @@ def _eps(x: Array) -> float:
     return float(dtypes.finfo(x.dtype).eps)
 
 
-def _pseudo(hermitian: bool, x: Array, rtol: Array) -> Array:
+def _pseudo_inverse_primal(hermitian: bool, x: Array, rtol: Array) -> Array:
     u, s, vh = svd(x, full_matrices=False, hermitian=hermitian)
     cutoff = rtol[..., None] * s[..., :1]
     kept = where(s > cutoff, s, math.inf)
     return adjoint(vh) @ (adjoint(u) / convert(kept, x.dtype)[..., None])
 
 
-_pseudo_inverse = custom_jvp(_pseudo, nondiff_argnums=(0,))
+_pseudo_inverse = custom_jvp(_pseudo_inverse_primal, nondiff_argnums=(0,))
 
 
 @_pseudo_inverse.defjvp
-def _pushed(hermitian: bool, primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+def _pseudo_inverse_jvp(
+    hermitian: bool, primals: tuple[Array, Array], tangents: tuple[Array, Array]
+) -> tuple[Array, Array]:
     (a, rtol), (t, _) = primals, tangents
     p: Array = _pseudo_inverse(hermitian, a, rtol)
     if hermitian:
-        a, t = symmetrized(a), symmetrized(t)
+        a, t = symmetrize(a), symmetrize(t)
     ph, th = adjoint(p), adjoint(t)
     if a.shape[-2] >= a.shape[-1]:
         left, right = (p @ ph) @ th, (th @ ph) @ p
@@ -255,7 +266,7 @@ def lstsq(
     >>> lstsq(np.array([[1.0], [1.0]]), np.array([1.0, 3.0]))[0].round(3).tolist()
     [2.0]
     """
-    x, y = inexact_pair("lstsq", a, b)
+    x, y = promote_inexact_pair("lstsq", a, b)
     if x.ndim and y.ndim and x.shape[0] != y.shape[0]:
         raise ValueError(f"lstsq: a and b must have as many rows, got {x.aval} and {y.aval}")
     if x.ndim != 2 or y.ndim not in (1, 2):
@@ -263,16 +274,16 @@ def lstsq(
     m, n = x.shape
     part = dtypes.real_dtype(x.dtype)
     if rcond is None:
-        nearest, distances, rank, s = _nearest(x, y)
+        nearest, distances, rank, s = _least_squares(x, y)
     else:
-        nearest, distances, rank, s = _nearest(x, y, as_array(to_type(rcond, part, what="lstsq: rcond")))
+        nearest, distances, rank, s = _least_squares(x, y, as_array(convert_operand(rcond, part, what="lstsq: rcond")))
     if numpy_resid and (int(rank) < n or m <= n):
-        distances = full(ShapedArray((0,), part), 0)
+        distances = full_like_aval(ShapedArray((0,), part), 0)
     return nearest, distances, rank, s
 
 
 @at_once
-def _nearest(a: Array, b: Array, rcond: Array | None = None) -> tuple[Array, Array, Array, Array]:
+def _least_squares(a: Array, b: Array, rcond: Array | None = None) -> tuple[Array, Array, Array, Array]:
     columns = b[:, None] if b.ndim == 1 else b
     if a.size:
         cut = _eps(a) * max(a.shape) if rcond is None else where(rcond < 0, _eps(a), rcond)
@@ -282,8 +293,8 @@ def _nearest(a: Array, b: Array, rcond: Array | None = None) -> tuple[Array, Arr
         x = adjoint(vh) @ (convert(inverse, a.dtype)[:, None] * (adjoint(u) @ columns))
         rank = total(kept)
     else:
-        x = full(columns.aval.update(shape=(a.shape[1], columns.shape[1])), 0)
-        s = full(ShapedArray((0,), dtypes.real_dtype(a.dtype)), 0)
-        rank = full(ShapedArray((), dtypes.default_int()), 0)
+        x = full_like_aval(columns.aval.update(shape=(a.shape[1], columns.shape[1])), 0)
+        s = full_like_aval(ShapedArray((0,), dtypes.real_dtype(a.dtype)), 0)
+        rank = full_like_aval(ShapedArray((), dtypes.default_int()), 0)
     rest = columns - a @ x
     return reshape(x, (a.shape[1],)) if b.ndim == 1 else x, total((rest * rest.conj()).real, axis=0), rank, s

@@ -10,64 +10,66 @@ from typing_extensions import override
 
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Builder, Ir
+from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Differentiable, Expandable, Lowerable, Tangent, Zero
 from tracefx.core.values import Value, as_value
 from tracefx.ops import stablehlo
-from tracefx.ops.arithmetic import div, max, mul, sub
-from tracefx.ops.basis import broadcast_in_dim, reshape
-from tracefx.ops.comparison import eq
-from tracefx.ops.cutting import slice_axis
-from tracefx.ops.elementwise import FLOATS, add
+from tracefx.ops.elementwise.abs_sign import abs
+from tracefx.ops.elementwise.arithmetic import div, max, mul, sub
+from tracefx.ops.elementwise.comparison import eq
+from tracefx.ops.elementwise.elementwise import FLOATS, add
+from tracefx.ops.elementwise.powers import square
+from tracefx.ops.elementwise.selection import select_with_aval
+from tracefx.ops.elementwise.transcendental import sqrt
 from tracefx.ops.linalg import gpu, lapack
 from tracefx.ops.linalg.lapack import (
-    PREFIXES,
-    Kernel,
+    LAPACK_PREFIXES,
+    MatrixKernel,
     MatrixOperation,
-    Types,
+    ResultTypes,
     emit_triangle,
-    info_of,
+    info_aval,
     require_square,
-    triangle,
+    uplo_attr,
 )
-from tracefx.ops.linalg.matrices import adjoint, lower_half, matmul, matrix_transpose, symmetrized, tril
-from tracefx.ops.linalg.triangular import triangular_solve
-from tracefx.ops.magnitude import abs
-from tracefx.ops.powers import square
-from tracefx.ops.selection import where
-from tracefx.ops.shape import concatenate
-from tracefx.ops.transcendental import sqrt
+from tracefx.ops.linalg.matrices import adjoint, matmul, matrix_transpose, symmetrize, tril, tril_half_diagonal
+from tracefx.ops.linalg.triangular_solve import triangular_solve
+from tracefx.ops.shape.shape import concatenate
+from tracefx.ops.shape.slicing import slice_axis
+from tracefx.ops.structural import broadcast_in_dim, reshape
 
 # ------------------------------------------------------------------ cholesky
 
 
 @final
-class Cholesky(Kernel, Differentiable):
+class Cholesky(MatrixKernel, Differentiable):
     """Of the lower triangle: what is above the diagonal is not read."""
 
     __slots__ = ()
     name = "cholesky"
 
     @override
-    def types(self, dtype: DType, *shapes: Shape) -> Types:
+    def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         require_square(self.name, shapes[0])
         return [(shapes[0], dtype)]
 
     @override
-    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
         (x,) = operands
-        info = info_of(x.aval)
+        info = info_aval(x.aval)
         results = [x.aval, info]
         if gpu.on_gpu(builder):
-            factor, said = gpu.call(builder, "solver_potrf_ffi", [x], results, {"lower": True}, [(0, 0)])
+            factor, said = gpu.call_gpu_solver(builder, "solver_potrf_ffi", [x], results, {"lower": True}, [(0, 0)])
         elif builder.platform == "cpu":
-            factor, said = lapack.call(self, builder, "potrf_ffi", [x], results, {"uplo": triangle(True)}, [(0, 0)])
+            factor, said = lapack.call_lapack(
+                self, builder, "potrf_ffi", [x], results, {"uplo": uplo_attr(True)}, [(0, 0)]
+            )
         else:
             (factor,) = builder.emit("stablehlo.cholesky", [x], outs, {"lower": True})
             return [emit_triangle(builder, factor, lower=True)]
-        ok = stablehlo.compare(builder, "EQ", said, stablehlo.full(builder, 0, info))
+        ok = stablehlo.emit_compare(builder, "EQ", said, stablehlo.emit_full(builder, 0, info))
         return [emit_triangle(builder, factor, lower=True, ok=ok)]
 
     @override
@@ -76,10 +78,10 @@ class Cholesky(Kernel, Differentiable):
         assert not isinstance(t, Zero)
         factor = bind1(self, *primals)
         # The change is that of the Hermitian matrix with this lower triangle, half + half^H.
-        half = lower_half(t)
+        half = tril_half_diagonal(t)
         right = triangular_solve(factor, half, lower=True, transpose_a=True, conjugate_a=True)
         both = triangular_solve(factor, right, left_side=True, lower=True)
-        return [factor], [matmul(factor, lower_half(add(both, adjoint(both))))]
+        return [factor], [matmul(factor, tril_half_diagonal(add(both, adjoint(both))))]
 
 
 CHOLESKY: Final = Cholesky()
@@ -98,7 +100,7 @@ def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
     """
     value = as_value(x, "x")
     if symmetrize_input and value.aval.ndim >= 2 and value.aval.shape[-1] == value.aval.shape[-2]:
-        return bind1(CHOLESKY, symmetrized(value))
+        return bind1(CHOLESKY, symmetrize(value))
     return bind1(CHOLESKY, value)
 
 
@@ -113,19 +115,21 @@ class CholeskyUpdate(MatrixOperation, Lowerable, Expandable):
     domain = FLOATS
 
     @override
-    def types(self, dtype: DType, *shapes: Shape) -> Types:
+    def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         r, w = shapes
         if r[0] != r[1] or w[0] != r[0]:
             raise ValueError(f"cholesky_update takes a square matrix and a vector as long as it, got sizes {r} and {w}")
         return [(r, dtype)]
 
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
         r, w = operands
-        if builder.platform != "cuda" or r.aval.ndim > 2 or r.aval.dtype not in PREFIXES or not r.aval.size:
-            return builder.staged(self.expand, operands)
+        if builder.platform != "cuda" or r.aval.ndim > 2 or r.aval.dtype not in LAPACK_PREFIXES or not r.aval.size:
+            return builder.lower_fun(self.expand, operands)
         results = [r.aval, w.aval]
-        return gpu.call(builder, "_cholesky_update_ffi", operands, results, aliases=[(0, 0), (1, 1)], by_rows=True)[:1]
+        return gpu.call_gpu_solver(
+            builder, "_cholesky_update_ffi", operands, results, aliases=[(0, 0), (1, 1)], by_rows=True
+        )[:1]
 
     @override
     def expand(self, *args: Value) -> Sequence[Value]:
@@ -135,20 +139,23 @@ class CholeskyUpdate(MatrixOperation, Lowerable, Expandable):
         rows: list[Value] = []
         for k in range(n):  # each row and what is left of the vector are turned until that is zero at k
             row = reshape(slice_axis(r, k, k + 1, at), w.aval.shape)
-            c, s = _turn(slice_axis(row, k, k + 1, at), slice_axis(w, k, k + 1, at), w.aval)
+            c, s = _givens_rotation(slice_axis(row, k, k + 1, at), slice_axis(w, k, k + 1, at), w.aval)
             rows.append(reshape(add(mul(c, row), mul(s, w)), (*w.aval.shape[:-1], 1, n)))
             w = sub(mul(c, w), mul(s, row))
         return [concatenate(rows, at)] if rows else [r]
 
 
-def _turn(x: Value, y: Value, aval: ShapedArray) -> tuple[Array, Array]:
+def _givens_rotation(x: Value, y: Value, aval: ShapedArray) -> tuple[Array, Array]:
     """The cosine and sine, repeated to type `aval`, of the rotation of `(x, y)` to `(r, 0)`, without overflow."""
     still = eq(y, 0.0)
-    other = where(still, 1.0, y, y.aval)
+    other = select_with_aval(still, 1.0, y, y.aval)
     scale = max(abs(x), abs(other))
     x, other = div(x, scale), div(other, scale)
     length = sqrt(add(square(x), square(other)))
-    c, s = where(still, 1.0, div(x, length), y.aval), where(still, 0.0, div(other, length), y.aval)
+    c, s = (
+        select_with_aval(still, 1.0, div(x, length), y.aval),
+        select_with_aval(still, 0.0, div(other, length), y.aval),
+    )
     return broadcast_in_dim(c, aval.shape, range(aval.ndim)), broadcast_in_dim(s, aval.shape, range(aval.ndim))
 
 
@@ -180,7 +187,7 @@ class SymmetricProduct(MatrixOperation, Expandable):
     beta: float
 
     @override
-    def types(self, dtype: DType, *shapes: Shape) -> Types:
+    def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         a, c = shapes
         if c[0] != c[1] or a[0] != c[1]:
             raise ValueError(f"symmetric_product: c must be square with as many rows as a, got sizes {a} and {c}")

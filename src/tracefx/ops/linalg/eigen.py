@@ -12,37 +12,45 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Attr, Builder, Ir
+from tracefx.core.builder import Attr, Builder, IrValue
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array, bind
 from tracefx.core.primitive import Differentiable, Tangent, Zero
 from tracefx.core.values import Value, as_value
-from tracefx.ops.arithmetic import div, mul, neg
-from tracefx.ops.basis import convert, reduce_sum
-from tracefx.ops.comparison import eq, gt, lt
-from tracefx.ops.complex import complex, complex_dtype, conj, imag, real
-from tracefx.ops.cutting import pad, slice_axis
-from tracefx.ops.elementwise import add
-from tracefx.ops.filling import broadcasted_iota, zero
+from tracefx.ops.elementwise.abs_sign import abs
+from tracefx.ops.elementwise.arithmetic import div, mul, neg
+from tracefx.ops.elementwise.comparison import eq, gt, lt
+from tracefx.ops.elementwise.complex import complex, complex_dtype, conj, imag, real
+from tracefx.ops.elementwise.elementwise import add
+from tracefx.ops.elementwise.selection import select_with_aval
 from tracefx.ops.linalg import gpu, lapack
-from tracefx.ops.linalg.lapack import Kernel, Types, byte, checked, info_of, letter, require_square
+from tracefx.ops.linalg.lapack import (
+    MatrixKernel,
+    ResultTypes,
+    byte,
+    char_attr,
+    info_aval,
+    nan_on_failure,
+    require_square,
+)
 from tracefx.ops.linalg.lu import solve
 from tracefx.ops.linalg.matrices import (
     adjoint,
-    as_rows,
+    broadcast_rows,
     diagonal,
-    differences,
-    mask_on,
+    diagonal_mask,
+    hermitian_from_triangle,
     matmul,
     matrix_transpose,
-    of_triangle,
+    pairwise_differences,
     real_part,
-    symmetrized,
+    symmetrize,
 )
-from tracefx.ops.magnitude import abs
-from tracefx.ops.reduction import argmax
-from tracefx.ops.selection import where
-from tracefx.ops.static import static_int
+from tracefx.ops.reductions.reduction import argmax
+from tracefx.ops.shape.array_creation import broadcasted_iota, zero
+from tracefx.ops.shape.slicing import pad, slice_axis
+from tracefx.ops.static_integers import static_int
+from tracefx.ops.structural import convert, reduce_sum
 
 # ------------------------------------------------------------------ eigh
 
@@ -57,7 +65,7 @@ class EighImplementation(Enum):
 
 @final
 @frozen(eq=False)
-class Eigh(Kernel, Differentiable):
+class Eigh(MatrixKernel, Differentiable):
     """Of one triangle: what is in the other is not read."""
 
     name = "eigh"
@@ -67,45 +75,45 @@ class Eigh(Kernel, Differentiable):
     subset_by_index: tuple[int, int] | None = None
 
     @override
-    def types(self, dtype: DType, *shapes: Shape) -> Types:
+    def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         require_square(self.name, shapes[0])
         if self.subset_by_index is not None:
             raise NotImplementedError("eigh finds all eigenvalues: cut subset_by_index out of its results")
         return [(shapes[0], dtype), (shapes[0][:1], dtypes.real_dtype(dtype))]
 
     @override
-    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
         (x,) = operands
-        results = [*outs, info_of(x.aval)]
+        results = [*outs, info_aval(x.aval)]
         if gpu.on_gpu(builder):
             if self.algorithm is EighImplementation.QDWH:
                 raise NotImplementedError(f"eigh: {self.algorithm} is not there on GPUs; leave implementation out")
             which = 0 if self.algorithm is None else 2 if self.algorithm is EighImplementation.JACOBI else 1
             config: dict[str, Attr] = {"lower": self.is_lower, "algorithm": byte(which)}
-            *found, said = gpu.call(builder, "solver_syevd_ffi", [x], results, config, [(0, 0)])
-            return checked(builder, said, found, outs)
+            *found, said = gpu.call_gpu_solver(builder, "solver_syevd_ffi", [x], results, config, [(0, 0)])
+            return nan_on_failure(builder, said, found, outs)
         if self.algorithm not in (None, EighImplementation.QR):
             raise NotImplementedError(f"eigh: {self.algorithm} is not there on the CPU; leave implementation out")
         kernel = "heevd_ffi" if dtypes.is_complex(x.aval.dtype) else "syevd_ffi"
-        config = {"mode": letter("V"), "uplo": lapack.triangle(self.is_lower)}
-        *found, said = lapack.call(self, builder, kernel, [x], results, config, [(0, 0)])
-        return checked(builder, said, found, outs)
+        config = {"mode": char_attr("V"), "uplo": lapack.uplo_attr(self.is_lower)}
+        *found, said = lapack.call_lapack(self, builder, kernel, [x], results, config, [(0, 0)])
+        return nan_on_failure(builder, said, found, outs)
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         (t,) = tangents
         assert not isinstance(t, Zero)
         vectors, values = bind(self, *primals)
-        inner = matmul(matmul(adjoint(vectors), of_triangle(t, self.is_lower)), vectors)
+        inner = matmul(matmul(adjoint(vectors), hermitian_from_triangle(t, self.is_lower)), vectors)
         turned = matmul(vectors, mul(_reciprocals(convert(values, t.aval.dtype)), inner))
         return [vectors, values], [turned, diagonal(real_part(inner))]
 
 
 def _reciprocals(values: Value) -> Array:
     """`1 / (values[j] - values[i])` at row `i`, column `j`; zeros on the diagonal."""
-    apart = differences(values)
-    on = mask_on(apart.aval.shape)
-    return where(on, 0.0, div(1.0, where(on, 1.0, apart, apart.aval)), apart.aval)
+    apart = pairwise_differences(values)
+    on = diagonal_mask(apart.aval.shape)
+    return select_with_aval(on, 0.0, div(1.0, select_with_aval(on, 1.0, apart, apart.aval)), apart.aval)
 
 
 def eigh(
@@ -130,16 +138,16 @@ def eigh(
     """
     value = as_value(x, "x")
     if symmetrize_input and value.aval.ndim >= 2 and value.aval.shape[-1] == value.aval.shape[-2]:
-        value = symmetrized(value)
+        value = symmetrize(value)
     outs = bind(Eigh(implementation, bool(lower), bool(sort_eigenvalues)), value)
     vectors, values = [as_array(o) for o in outs]
     if subset_by_index is not None:
-        start, stop = subset_of("eigh", subset_by_index, values.shape[-1])
+        start, stop = canonicalize_subset("eigh", subset_by_index, values.shape[-1])
         vectors, values = [slice_axis(v, start, stop, v.aval.ndim - 1) for v in (vectors, values)]
     return vectors, values
 
 
-def subset_of(name: str, subset: tuple[int, int], size: int) -> tuple[int, int]:
+def canonicalize_subset(name: str, subset: tuple[int, int], size: int) -> tuple[int, int]:
     """The range that a subset is; `ValueError` if it is none of numbers below `size`."""
     start, stop = [static_int(name, i, "subset_by_index") for i in subset]
     if not 0 <= start <= stop <= size:
@@ -165,7 +173,7 @@ class EigImplementation(Enum):
 
 @final
 @frozen(eq=False)
-class Eig(Kernel, Differentiable):
+class Eig(MatrixKernel, Differentiable):
     name = "eig"
     compute_left_eigenvectors: bool
     compute_right_eigenvectors: bool
@@ -173,22 +181,22 @@ class Eig(Kernel, Differentiable):
     implementation: EigImplementation | None = None
 
     @override
-    def types(self, dtype: DType, *shapes: Shape) -> Types:
+    def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         require_square(self.name, shapes[0])
         dtype = complex_dtype(dtypes.real_dtype(dtype))
         count = self.compute_left_eigenvectors + self.compute_right_eigenvectors
         return [(shapes[0][:1], dtype), *[(shapes[0], dtype)] * count]
 
     @override
-    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
         (x,) = operands
         if gpu.on_gpu(builder):
             return self._emit_on_gpu(builder, outs, x)
         if self.implementation not in (None, EigImplementation.LAPACK):
             raise NotImplementedError(f"eig: {self.implementation} is not there on the CPU; leave implementation out")
-        left, right = [letter("V" if each else "N") for each in self._asked]
+        left, right = [char_attr("V" if each else "N") for each in self._asked]
         config = {"compute_left": left, "compute_right": right}
-        found = lapack.call(self, builder, "geev_ffi", [x], self._results(outs[0], x.aval), config)
+        found = lapack.call_lapack(self, builder, "geev_ffi", [x], self._results(outs[0], x.aval), config)
         return self._checked(builder, outs, *found)
 
     @property
@@ -200,33 +208,35 @@ class Eig(Kernel, Differentiable):
         """What LAPACK gives: eigenvalues, of real matrices in two parts; left and right eigenvectors; its success."""
         matrix = ShapedArray(x.shape, out.dtype)
         parts = [ShapedArray(out.shape, x.dtype)] * (1 if dtypes.is_complex(x.dtype) else 2)
-        return [*parts, matrix, matrix, info_of(x)]
+        return [*parts, matrix, matrix, info_aval(x)]
 
-    def _checked(self, builder: Builder, outs: Sequence[ShapedArray], *found: Ir) -> list[Ir]:
+    def _checked(self, builder: Builder, outs: Sequence[ShapedArray], *found: IrValue) -> list[IrValue]:
         *values, vl, vr, said = found
         if len(values) == 2:
             values = builder.emit("stablehlo.complex", values, [outs[0]])
         vectors = [v for v, each in zip((vl, vr), self._asked, strict=True) if each]
-        return checked(builder, said, [*values, *vectors], outs)
+        return nan_on_failure(builder, said, [*values, *vectors], outs)
 
-    def _emit_on_gpu(self, builder: Builder, outs: Sequence[ShapedArray], x: Ir) -> list[Ir]:
+    def _emit_on_gpu(self, builder: Builder, outs: Sequence[ShapedArray], x: IrValue) -> list[IrValue]:
         config: dict[str, Attr] = dict(zip(("left", "right"), self._asked, strict=True))
         chosen = self.implementation
         if chosen is None and builder.platform == "cuda" and not self.compute_left_eigenvectors:
-            chosen = EigImplementation.CUSOLVER if builder.offers("cusolver_geev_ffi") else None
+            chosen = EigImplementation.CUSOLVER if builder.has_custom_call_target("cusolver_geev_ffi") else None
         if chosen is not EigImplementation.CUSOLVER:
             wanted = None if chosen is None else chosen is EigImplementation.MAGMA
             kernel = "hybrid_eig_comp" if dtypes.is_complex(x.aval.dtype) else "hybrid_eig_real"
-            config["magma"] = gpu.magma(wanted)
-            return self._checked(builder, outs, *gpu.call(builder, kernel, [x], self._results(outs[0], x.aval), config))
+            config["magma"] = gpu.magma_attr(wanted)
+            return self._checked(
+                builder, outs, *gpu.call_gpu_solver(builder, kernel, [x], self._results(outs[0], x.aval), config)
+            )
         if builder.platform != "cuda":
             raise NotImplementedError(f"eig: {chosen} is not there on {builder.platform!r}")
         if self.compute_left_eigenvectors:
             raise NotImplementedError("eig: cuSOLVER finds no left eigenvectors; leave implementation or these out")
-        results = [x.aval, outs[0], x.aval, x.aval, info_of(x.aval)]
-        _, values, vl, vr, said = gpu.call(builder, "solver_geev_ffi", [x], results, config)
+        results = [x.aval, outs[0], x.aval, x.aval, info_aval(x.aval)]
+        _, values, vl, vr, said = gpu.call_gpu_solver(builder, "solver_geev_ffi", [x], results, config)
         if self.compute_right_eigenvectors and not dtypes.is_complex(x.aval.dtype):
-            (vr,) = builder.staged(lambda *found: [unpacked(*found)], [values, vr])
+            (vr,) = builder.lower_fun(lambda *found: [unpack_eigenvectors(*found)], [values, vr])
         return self._checked(builder, outs, values, vl, vr, said)
 
     @override
@@ -247,19 +257,19 @@ class Eig(Kernel, Differentiable):
         if not (left or right):
             moved = mul(solve(columns, t), matrix_transpose(columns))
             return [values], [reduce_sum(moved, (moved.aval.ndim - 1,))]
-        d_values, d_columns = _moved(values, columns, t)
+        d_values, d_columns = _eigenpair_jvp(values, columns, t)
         outs: list[Value] = [values]
         pushed: list[Tangent] = [d_values]
         if left:
             outs.append(vectors[0])
-            pushed.append(_moved(conj(values), vectors[0], adjoint(t))[1])
+            pushed.append(_eigenpair_jvp(conj(values), vectors[0], adjoint(t))[1])
         if right:
             outs.append(columns)
             pushed.append(d_columns)
         return outs, pushed
 
 
-def unpacked(values: Value, packed: Value) -> Array:
+def unpack_eigenvectors(values: Value, packed: Value) -> Array:
     """The eigenvectors of real matrices, of which conjugate ones stand beside each other as their two parts.
 
     The one with the positive imaginary part of its eigenvalue comes first.
@@ -267,23 +277,23 @@ def unpacked(values: Value, packed: Value) -> Array:
     n = packed.aval.shape[-1]
     edge = [(0, 0, 0)] * packed.aval.ndim
     before, after = [pad(packed, zero(packed.aval), [*edge[:-1], (by, -by, 0)]) for by in (1, -1)]
-    side = as_rows(imag(values), n)
+    side = broadcast_rows(imag(values), n)
     first, second = gt(side, 0.0), lt(side, 0.0)
-    imaginary = where(first, after, where(second, neg(packed), 0.0, packed.aval), packed.aval)
-    return complex(where(second, before, packed, packed.aval), imaginary)
+    imaginary = select_with_aval(first, after, select_with_aval(second, neg(packed), 0.0, packed.aval), packed.aval)
+    return complex(select_with_aval(second, before, packed, packed.aval), imaginary)
 
 
-def _moved(values: Value, vectors: Value, t: Value) -> tuple[Array, Array]:
+def _eigenpair_jvp(values: Value, vectors: Value, t: Value) -> tuple[Array, Array]:
     """The changes of eigenvalues and eigenvectors. These stay of length 1, with a real largest component."""
     inner = matmul(solve(vectors, t), vectors)
     free = matmul(vectors, mul(_reciprocals(values), inner))
     row = vectors.aval.ndim - 2
     largest = argmax(abs(vectors), row, dtypes.int32)
-    at = eq(broadcasted_iota(dtypes.int32, vectors.aval.shape, row), as_rows(largest, vectors.aval.shape[-1]))
+    at = eq(broadcasted_iota(dtypes.int32, vectors.aval.shape, row), broadcast_rows(largest, vectors.aval.shape[-1]))
     along = real(reduce_sum(mul(conj(vectors), free), (row,)))
-    turned, length = [reduce_sum(where(at, v, 0.0, v.aval), (row,)) for v in (free, vectors)]
+    turned, length = [reduce_sum(select_with_aval(at, v, 0.0, v.aval), (row,)) for v in (free, vectors)]
     scale = complex(neg(along), neg(div(imag(turned), real(length))))
-    moved = add(free, mul(vectors, as_rows(scale, vectors.aval.shape[-1])))
+    moved = add(free, mul(vectors, broadcast_rows(scale, vectors.aval.shape[-1])))
     return diagonal(inner), moved
 
 

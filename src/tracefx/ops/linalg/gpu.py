@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Final
 
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Attr, Builder, Ir, Text
-from tracefx.ops.linalg.lapack import NO_CONFIG, layouts_of
+from tracefx.core.builder import Attr, Builder, IrValue, MlirText
+from tracefx.ops.linalg.lapack import NO_CONFIG, custom_call_layouts
 
 _PREFIXES: Final[Mapping[str, str]] = MappingProxyType({"cuda": "cu", "rocm": "hip"})
 
@@ -21,28 +21,29 @@ def on_gpu(builder: Builder) -> bool:
     return builder.platform in _PREFIXES
 
 
-def magma(wanted: bool | None) -> Text:
+def magma_attr(wanted: bool | None) -> MlirText:
     """Whether a kernel that works on the GPU and the CPU by turns shall use MAGMA, which has to be installed.
 
     Without a wish, it does where it finds MAGMA. Where it doesn't, LAPACK computes on the CPU.
     """
-    return Text('"auto"' if wanted is None else '"on"' if wanted else '"off"')
+    return MlirText('"auto"' if wanted is None else '"on"' if wanted else '"off"')
 
 
-def call(
+def call_gpu_solver(
     builder: Builder,
     kernel: str,
-    operands: Sequence[Ir],
+    operands: Sequence[IrValue],
     outs: Sequence[ShapedArray],
     config: Mapping[str, Attr] = NO_CONFIG,
     aliases: Sequence[tuple[int, int]] = (),
     *,
     by_rows: bool = False,
     own: int = 2,
-) -> list[Ir]:
+) -> list[IrValue]:
     """The results of a kernel, named without the letters of its platform (`solver_getrf_ffi`, for `cusolver_...`).
 
-    `aliases` and `own` as in `Layouts`; with `by_rows`, matrices lie row by row, as everything else does.
+    `aliases` and `own` as in `KernelLayouts`; with `to_block_diagonal`, matrices lie row by row, as everything else
+    does.
     """
-    layouts = layouts_of([x.aval for x in operands], outs, aliases, by_rows=by_rows, own=own)
+    layouts = custom_call_layouts([x.aval for x in operands], outs, aliases, by_rows=by_rows, own=own)
     return builder.custom_call(_PREFIXES[builder.platform] + kernel, operands, outs, config, layouts=layouts)

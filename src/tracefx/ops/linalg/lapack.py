@@ -14,25 +14,25 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Attr, Builder, Ir, Layouts, Text
+from tracefx.core.builder import Attr, Builder, IrValue, KernelLayouts, MlirText
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind
 from tracefx.core.primitive import Batchable, Lowerable, MappedAxis, Primitive
 from tracefx.core.values import Value, from_numpy, to_numpy
 from tracefx.ops import stablehlo
-from tracefx.ops.basis import batch_first
-from tracefx.ops.operation import Domain, miscounted, run_alone
-from tracefx.ops.static import ShapeError
+from tracefx.ops.operation import Domain, arity_error, run_compiled
+from tracefx.ops.static_integers import ShapeError
+from tracefx.ops.structural import batch_first
 
-PREFIXES: Final[Mapping[DType, str]] = {
+LAPACK_PREFIXES: Final[Mapping[DType, str]] = {
     dtypes.float32: "s",
     dtypes.float64: "d",
     dtypes.complex64: "c",
     dtypes.complex128: "z",
 }
-LAPACK_NUMBERS: Final = Domain("floats or complex numbers of 32 or 64 bits each", PREFIXES.__contains__)
+LAPACK_NUMBERS: Final = Domain("floats or complex numbers of 32 or 64 bits each", LAPACK_PREFIXES.__contains__)
 
-Types: TypeAlias = Sequence[tuple[Shape, DType]]
+ResultTypes: TypeAlias = Sequence[tuple[Shape, DType]]
 
 NO_CONFIG: Final[Mapping[str, Attr]] = {}
 
@@ -49,14 +49,14 @@ class MatrixOperation(Primitive, Batchable):
     domain: ClassVar[Domain] = LAPACK_NUMBERS
 
     @abstractmethod
-    def types(self, dtype: DType, *shapes: Shape) -> Types:
+    def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         """The shapes and dtypes of the results for operands that are no stacks; raises where they don't fit."""
         raise NotImplementedError
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
         if len(avals) != len(self.ranks):
-            raise miscounted(self.name, len(self.ranks), len(avals))
+            raise arity_error(self.name, len(self.ranks), len(avals))
         self.require_dtypes(*avals)
         for i, (aval, rank) in enumerate(zip(avals, self.ranks, strict=True)):
             if aval.ndim < rank:
@@ -69,7 +69,7 @@ class MatrixOperation(Primitive, Batchable):
                 f"{' and '.join(map(str, avals))}"
             )
         weak = all(a.weak_type for a in avals)
-        found = self.types(avals[0].dtype, *[a.shape[split:] for a, split in zip(avals, splits, strict=True)])
+        found = self.result_types(avals[0].dtype, *[a.shape[split:] for a, split in zip(avals, splits, strict=True)])
         return [ShapedArray((*stack, *shape), kind, weak) for shape, kind in found]
 
     def require_dtypes(self, *avals: ShapedArray) -> None:
@@ -84,7 +84,7 @@ class MatrixOperation(Primitive, Batchable):
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        return run_alone(self, args)
+        return run_compiled(self, args)
 
     @override
     def batch(
@@ -94,26 +94,28 @@ class MatrixOperation(Primitive, Batchable):
         return outs, [0] * len(outs)
 
 
-class Kernel(MatrixOperation, Lowerable):
+class MatrixKernel(MatrixOperation, Lowerable):
     """An operation on matrices that a kernel computes, or an instruction of XLA's."""
 
     __slots__ = ()
 
     @abstractmethod
-    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
         """The results, in StableHLO, of operands that have elements."""
         raise NotImplementedError
 
-    def emit_empty(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+    def emit_empty(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
         """The results where an operand has no elements: most have none either."""
-        return [stablehlo.full(builder, 0, out) for out in outs]
+        return [stablehlo.emit_full(builder, 0, out) for out in outs]
 
     @override
-    def lower(self, builder: Builder, *operands: Ir) -> Sequence[Ir]:
-        return self.lower_to(builder, self.abstract_eval(*[o.aval for o in operands]), operands)
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+        return self.lower_with_avals(builder, self.abstract_eval(*[o.aval for o in operands]), operands)
 
     @override
-    def lower_to(self, builder: Builder, outs: Sequence[ShapedArray], operands: Sequence[Ir]) -> Sequence[Ir]:
+    def lower_with_avals(
+        self, builder: Builder, outs: Sequence[ShapedArray], operands: Sequence[IrValue]
+    ) -> Sequence[IrValue]:
         if not all(x.aval.size for x in operands):
             return self.emit_empty(builder, outs, *operands)
         return self.emit(builder, outs, *operands)
@@ -127,51 +129,53 @@ def require_square(name: str, shape: Shape) -> None:
 # ------------------------------------------------------------------ calls
 
 
-def call(
+def call_lapack(
     prim: Primitive,
     builder: Builder,
     kernel: str,
-    operands: Sequence[Ir],
+    operands: Sequence[IrValue],
     outs: Sequence[ShapedArray],
     config: Mapping[str, Attr] = NO_CONFIG,
     aliases: Sequence[tuple[int, int]] = (),
-) -> list[Ir]:
-    """The results of a kernel, named without the letter of its dtype. `aliases` as in `Layouts`."""
-    return call_named(
-        prim, builder, f"lapack_{PREFIXES[operands[0].aval.dtype]}{kernel}", operands, outs, config, aliases
+) -> list[IrValue]:
+    """The results of a kernel, named without the letter of its dtype. `aliases` as in `KernelLayouts`."""
+    return call_cpu_target(
+        prim, builder, f"lapack_{LAPACK_PREFIXES[operands[0].aval.dtype]}{kernel}", operands, outs, config, aliases
     )
 
 
-def call_named(
+def call_cpu_target(
     prim: Primitive,
     builder: Builder,
     target: str,
-    operands: Sequence[Ir],
+    operands: Sequence[IrValue],
     outs: Sequence[ShapedArray],
     config: Mapping[str, Attr] = NO_CONFIG,
     aliases: Sequence[tuple[int, int]] = (),
-) -> list[Ir]:
+) -> list[IrValue]:
     if builder.platform != "cpu":
         raise NotImplementedError(
             f"{prim.name} is computed by LAPACK, which runs on the CPU: it can't be compiled for {builder.platform!r}. "
             "Run it on the CPU, outside of the program that is compiled for another platform"
         )
-    layouts = layouts_of([x.aval for x in operands], outs, aliases)
+    layouts = custom_call_layouts([x.aval for x in operands], outs, aliases)
     return builder.custom_call(target, operands, outs, config, layouts=layouts)
 
 
-def layouts_of(
+def custom_call_layouts(
     operands: Sequence[ShapedArray],
     outs: Sequence[ShapedArray],
     aliases: Sequence[tuple[int, int]] = (),
     *,
     by_rows: bool = False,
     own: int = 2,
-) -> Layouts:
-    """How what a kernel takes and gives lies in memory: matrices column by column, unless `by_rows`. `own` as there."""
+) -> KernelLayouts:
+    """How what a kernel takes and gives lies in memory: matrices column by column, unless `to_block_diagonal`. `own`
+    as there.
+    """
     rank = -1 if by_rows else max(a.ndim for a in operands)
     takes, gives = [tuple([_layout(a.ndim, rank) for a in avals]) for avals in (operands, outs)]
-    return Layouts(takes, gives, tuple(aliases), own)
+    return KernelLayouts(takes, gives, tuple(aliases), own)
 
 
 def _layout(ndim: int, rank: int) -> tuple[int, ...]:
@@ -180,63 +184,63 @@ def _layout(ndim: int, rank: int) -> tuple[int, ...]:
     return (rows[1], rows[0], *rows[2:]) if ndim == rank and ndim > 1 else rows
 
 
-def checked(
-    builder: Builder, info: Ir, results: Sequence[Ir], outs: Sequence[ShapedArray], direction: str = "EQ"
-) -> list[Ir]:
+def nan_on_failure(
+    builder: Builder, info: IrValue, results: Sequence[IrValue], outs: Sequence[ShapedArray], direction: str = "EQ"
+) -> list[IrValue]:
     """The results, full of NaN where what a kernel says of its success doesn't compare so with 0."""
-    ok = stablehlo.compare(builder, direction, info, stablehlo.full(builder, 0, info.aval))
-    return [where_ok(builder, ok, x, out) for x, out in zip(results, outs, strict=True)]
+    ok = stablehlo.emit_compare(builder, direction, info, stablehlo.emit_full(builder, 0, info.aval))
+    return [nan_unless(builder, ok, x, out) for x, out in zip(results, outs, strict=True)]
 
 
-def where_ok(builder: Builder, ok: Ir, x: Ir, out: ShapedArray) -> Ir:
+def nan_unless(builder: Builder, ok: IrValue, x: IrValue, out: ShapedArray) -> IrValue:
     """`x`, but NaN in the matrices that are not `ok`."""
     nan = complex("nan+nanj") if dtypes.is_complex(out.dtype) else float("nan")
-    which = stablehlo.broadcast(builder, ok, out.shape, range(ok.aval.ndim))
-    return builder.emit("stablehlo.select", [which, x, stablehlo.full(builder, nan, out)], [out])[0]
+    which = stablehlo.emit_broadcast(builder, ok, out.shape, range(ok.aval.ndim))
+    return builder.emit("stablehlo.select", [which, x, stablehlo.emit_full(builder, nan, out)], [out])[0]
 
 
-def info_of(aval: ShapedArray, rank: int = 2) -> ShapedArray:
+def info_aval(aval: ShapedArray, rank: int = 2) -> ShapedArray:
     """The type of what a kernel says of its success, for a stack of matrices."""
     return ShapedArray(aval.shape[: aval.ndim - rank], dtypes.int32)
 
 
-def letter(character: str) -> Text:
+def char_attr(character: str) -> MlirText:
     """A letter as LAPACK's routines take it."""
     return byte(ord(character))
 
 
-def byte(value: int) -> Text:
-    return Text(f"{value} : ui8")
+def byte(value: int) -> MlirText:
+    return MlirText(f"{value} : ui8")
 
 
-def word(value: int) -> Text:
-    return Text(f"{value} : i32")
+def word(value: int) -> MlirText:
+    return MlirText(f"{value} : i32")
 
 
-def triangle(lower: bool) -> Text:
-    return letter("L" if lower else "U")
+def uplo_attr(lower: bool) -> MlirText:
+    return char_attr("L" if lower else "U")
 
 
-def emit_iota(builder: Builder, shape: Shape, dimension: int) -> Ir:
+def emit_iota(builder: Builder, shape: Shape, dimension: int) -> IrValue:
     return builder.emit("stablehlo.iota", [], [ShapedArray(shape, dtypes.int32)], {"iota_dimension": dimension})[0]
 
 
-def emit_triangle(builder: Builder, x: Ir, lower: bool, ok: Ir | None = None) -> Ir:
+def emit_triangle(builder: Builder, x: IrValue, lower: bool, ok: IrValue | None = None) -> IrValue:
     """One triangle of matrices, with zeros beyond it; NaN in it where they are not `ok`."""
     aval = x.aval
     matrix = aval.shape[-2:]
-    inside = stablehlo.compare(
+    inside = stablehlo.emit_compare(
         builder, "GE" if lower else "LE", emit_iota(builder, matrix, 0), emit_iota(builder, matrix, 1)
     )
     if ok is not None:
-        x = where_ok(builder, ok, x, aval)
-    mask = stablehlo.broadcast(builder, inside, aval.shape, (aval.ndim - 2, aval.ndim - 1))
-    return builder.emit("stablehlo.select", [mask, x, stablehlo.full(builder, 0, aval)], [aval])[0]
+        x = nan_unless(builder, ok, x, aval)
+    mask = stablehlo.emit_broadcast(builder, inside, aval.shape, (aval.ndim - 2, aval.ndim - 1))
+    return builder.emit("stablehlo.select", [mask, x, stablehlo.emit_full(builder, 0, aval)], [aval])[0]
 
 
-def emit_identity(builder: Builder, out: ShapedArray) -> Ir:
+def emit_identity(builder: Builder, out: ShapedArray) -> IrValue:
     """Ones on the diagonals of matrices, zeros elsewhere."""
     matrix = out.shape[-2:]
-    on = stablehlo.compare(builder, "EQ", emit_iota(builder, matrix, 0), emit_iota(builder, matrix, 1))
+    on = stablehlo.emit_compare(builder, "EQ", emit_iota(builder, matrix, 0), emit_iota(builder, matrix, 1))
     (ones,) = builder.emit("stablehlo.convert", [on], [out.update(shape=matrix)])
-    return stablehlo.broadcast(builder, ones, out.shape, (out.ndim - 2, out.ndim - 1))
+    return stablehlo.emit_broadcast(builder, ones, out.shape, (out.ndim - 2, out.ndim - 1))

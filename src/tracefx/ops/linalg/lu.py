@@ -11,64 +11,64 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Builder, Dims, Ir
+from tracefx.core.builder import Builder, DenseI64Array, IrValue
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.primitive import Differentiable, Tangent, Zero
 from tracefx.core.values import Value, as_value
 from tracefx.ops import stablehlo
-from tracefx.ops.basis import full, reshape
-from tracefx.ops.cutting import pad, slice_axis
-from tracefx.ops.elementwise import add
-from tracefx.ops.filling import zero
-from tracefx.ops.indexing import (
+from tracefx.ops.elementwise.elementwise import add
+from tracefx.ops.indexing.gather_scatter_add import (
     GatherDimensionNumbers,
     ScatterDimensionNumbers,
     gather,
     scatter_add,
 )
+from tracefx.ops.indexing.indexed_windows import GatherScatterMode
 from tracefx.ops.linalg import gpu, lapack
-from tracefx.ops.linalg.lapack import Kernel, Types, checked, emit_iota, info_of
+from tracefx.ops.linalg.lapack import MatrixKernel, ResultTypes, emit_iota, info_aval, nan_on_failure
 from tracefx.ops.linalg.matrices import eye, matmul, tril, triu
-from tracefx.ops.linalg.triangular import triangular_solve
+from tracefx.ops.linalg.triangular_solve import triangular_solve
 from tracefx.ops.operation import Domain
-from tracefx.ops.static import static_int
-from tracefx.ops.windows import GatherScatterMode
+from tracefx.ops.shape.array_creation import zero
+from tracefx.ops.shape.slicing import pad, slice_axis
+from tracefx.ops.static_integers import static_int
+from tracefx.ops.structural import full_like_aval, reshape
 
 # ------------------------------------------------------------------ lu
 
 
 @final
-class Lu(Kernel, Differentiable):
+class Lu(MatrixKernel, Differentiable):
     __slots__ = ()
     name = "lu"
 
     @override
-    def types(self, dtype: DType, *shapes: Shape) -> Types:
+    def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         (m, n) = shapes[0]
         return [((m, n), dtype), ((min(m, n),), dtypes.int32), ((m,), dtypes.int32)]
 
     @override
-    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
         (x,) = operands
         out, pivots, permutation = outs
-        results = [out, pivots, info_of(x.aval)]
+        results = [out, pivots, info_aval(x.aval)]
         if gpu.on_gpu(builder):
-            found, swaps, said = gpu.call(builder, "solver_getrf_ffi", [x], results, aliases=[(0, 0)])
+            found, swaps, said = gpu.call_gpu_solver(builder, "solver_getrf_ffi", [x], results, aliases=[(0, 0)])
         else:
-            found, swaps, said = lapack.call(self, builder, "getrf_ffi", [x], results, aliases=[(0, 0)])
-        (swaps,) = builder.emit("stablehlo.subtract", [swaps, stablehlo.full(builder, 1, pivots)], [pivots])
+            found, swaps, said = lapack.call_lapack(self, builder, "getrf_ffi", [x], results, aliases=[(0, 0)])
+        (swaps,) = builder.emit("stablehlo.subtract", [swaps, stablehlo.emit_full(builder, 1, pivots)], [pivots])
         return [
-            *checked(builder, said, [found], [out], "GE"),  # one of zero is a pivot of zero: a singular matrix
+            *nan_on_failure(builder, said, [found], [out], "GE"),  # one of zero is a pivot of zero: a singular matrix
             swaps,
             _emit_permutation(builder, permutation, swaps),
         ]
 
     @override
-    def emit_empty(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+    def emit_empty(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
         *others, permutation = outs
         rows = emit_iota(builder, permutation.shape, permutation.ndim - 1)
-        return [*[stablehlo.full(builder, 0, out) for out in others], rows]
+        return [*[stablehlo.emit_full(builder, 0, out) for out in others], rows]
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -76,10 +76,10 @@ class Lu(Kernel, Differentiable):
         assert not isinstance(t, Zero)
         found, pivots, permutation = bind(self, *primals)
         integers = [Zero(pivots.aval.tangent()), Zero(permutation.aval.tangent())]
-        return [found, pivots, permutation], [_pushed(found, permutation, t), *integers]
+        return [found, pivots, permutation], [_lu_jvp(found, permutation, t), *integers]
 
 
-def _pushed(found: Value, permutation: Value, t: Value) -> Array:
+def _lu_jvp(found: Value, permutation: Value, t: Value) -> Array:
     """The change of the factors: `l dl' + du' u`, both parts of `l^-1 P da u^-1`."""
     *stack, m, n = found.aval.shape
     rank, dtype = found.aval.ndim, found.aval.dtype
@@ -90,7 +90,7 @@ def _pushed(found: Value, permutation: Value, t: Value) -> Array:
     if n > k:
         edge[-2] = edge[-1] = (k, 0, 0)
         upper = add(upper, pad(eye(dtype, n - k, stack=tuple(stack)), zero(upper.aval.strong()), edge))
-    left = triangular_solve(lower, permuted(t, permutation), left_side=True, lower=True, unit_diagonal=True)
+    left = triangular_solve(lower, permute_rows(t, permutation), left_side=True, lower=True, unit_diagonal=True)
     both = triangular_solve(upper, left)
     return add(matmul(lower, tril(both, -1)), matmul(triu(both), upper))
 
@@ -128,14 +128,14 @@ def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
 
 @final
 @frozen(eq=False)
-class LuPivotsToPermutation(Kernel):
+class LuPivotsToPermutation(MatrixKernel):
     name = "lu_pivots_to_permutation"
     ranks: ClassVar[tuple[int, ...]] = (1,)
     domain = Domain("int32", lambda d: d == dtypes.int32)
     permutation_size: int
 
     @override
-    def types(self, dtype: DType, *shapes: Shape) -> Types:
+    def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         ((k,),) = shapes
         if k > self.permutation_size:
             raise ValueError(
@@ -145,11 +145,11 @@ class LuPivotsToPermutation(Kernel):
         return [((self.permutation_size,), dtype)]
 
     @override
-    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
         return [_emit_permutation(builder, outs[0], *operands)]
 
     @override
-    def emit_empty(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+    def emit_empty(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
         return [emit_iota(builder, out.shape, out.ndim - 1) for out in outs]
 
 
@@ -166,34 +166,34 @@ def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: SupportsIndex)
     return bind1(LuPivotsToPermutation(size), pivots)
 
 
-def _emit_permutation(builder: Builder, out: ShapedArray, swaps: Ir) -> Ir:
+def _emit_permutation(builder: Builder, out: ShapedArray, swaps: IrValue) -> IrValue:
     """One loop over all exchanges in all stacked matrices, on flat arrays: each step reads and writes two numbers.
 
     On a GPU, which starts a program for each step of a loop, a kernel.
     """
     if gpu.on_gpu(builder):
-        return gpu.call(builder, "_lu_pivots_to_permutation", [swaps], [out], by_rows=True, own=1)[0]
+        return gpu.call_gpu_solver(builder, "_lu_pivots_to_permutation", [swaps], [out], by_rows=True, own=1)[0]
     m, k = out.shape[-1], swaps.aval.shape[-1]
     index, one = ShapedArray((), dtypes.int32), ShapedArray((1,), dtypes.int32)
     flat, steps = ShapedArray((out.size,), dtypes.int32), ShapedArray((swaps.aval.size,), dtypes.int32)
     several = out.ndim > 1
 
-    def constant(b: Builder, value: int) -> Ir:
-        return stablehlo.scalar(b, value, dtypes.int32)
+    def constant(b: Builder, value: int) -> IrValue:
+        return stablehlo.emit_scalar(b, value, dtypes.int32)
 
-    def emit(b: Builder, name: str, x: Ir, y: Ir) -> Ir:
+    def emit(b: Builder, name: str, x: IrValue, y: IrValue) -> IrValue:
         return b.emit(f"stablehlo.{name}", [x, y], [index])[0]
 
-    def read(b: Builder, x: Ir, i: Ir) -> Ir:
-        return b.emit("stablehlo.dynamic_slice", [x, i], [one], {"slice_sizes": Dims((1,))})[0]
+    def read(b: Builder, x: IrValue, i: IrValue) -> IrValue:
+        return b.emit("stablehlo.dynamic_slice", [x, i], [one], {"slice_sizes": DenseI64Array((1,))})[0]
 
-    def write(b: Builder, x: Ir, y: Ir, i: Ir) -> Ir:
+    def write(b: Builder, x: IrValue, y: IrValue, i: IrValue) -> IrValue:
         return b.emit("stablehlo.dynamic_update_slice", [x, y, i], [flat])[0]
 
-    def more(b: Builder, carry: Sequence[Ir]) -> list[Ir]:
-        return [stablehlo.compare(b, "LT", carry[0], constant(b, steps.size))]
+    def more(b: Builder, carry: Sequence[IrValue]) -> list[IrValue]:
+        return [stablehlo.emit_compare(b, "LT", carry[0], constant(b, steps.size))]
 
-    def step(b: Builder, carry: Sequence[Ir]) -> list[Ir]:
+    def step(b: Builder, carry: Sequence[IrValue]) -> list[IrValue]:
         t, rows, exchanged = carry
         (there,) = b.emit("stablehlo.reshape", [read(b, exchanged, t)], [index])
         here = t
@@ -216,7 +216,7 @@ def _emit_permutation(builder: Builder, out: ShapedArray, swaps: Ir) -> Ir:
 # ------------------------------------------------------------------ permutations of rows and solutions
 
 
-def permuted(x: Value, permutation: Value) -> Array:
+def permute_rows(x: Value, permutation: Value) -> Array:
     """The rows of matrices in another order: row `i` is row `permutation[i]`."""
     if not x.aval.size:
         return as_array(x)
@@ -228,14 +228,14 @@ def permuted(x: Value, permutation: Value) -> Array:
     return gather(x, places, numbers, sizes, unique_indices=True, mode=GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
-def unpermuted(x: Value, permutation: Value) -> Array:
+def unpermute_rows(x: Value, permutation: Value) -> Array:
     """The rows of matrices back in their order: row `permutation[i]` is row `i`."""
     rank = x.aval.ndim
     stack = tuple(range(rank - 2))
     numbers = ScatterDimensionNumbers((rank - 1,), (rank - 2,), (rank - 2,), stack, stack)
     places = reshape(permutation, (*permutation.aval.shape, 1))
     mode = GatherScatterMode.PROMISE_IN_BOUNDS
-    return scatter_add(full(x.aval, 0), places, x, numbers, unique_indices=True, mode=mode)
+    return scatter_add(full_like_aval(x.aval, 0), places, x, numbers, unique_indices=True, mode=mode)
 
 
 def lu_solve(found: Value, permutation: Value, b: Value, trans: int = 0) -> Array:
@@ -244,14 +244,14 @@ def lu_solve(found: Value, permutation: Value, b: Value, trans: int = 0) -> Arra
     For `trans` 1 and 2, of the equation with the transpose and the conjugate transpose of `a`.
     """
     if trans == 0:
-        x = triangular_solve(found, permuted(b, permutation), left_side=True, lower=True, unit_diagonal=True)
+        x = triangular_solve(found, permute_rows(b, permutation), left_side=True, lower=True, unit_diagonal=True)
         return triangular_solve(found, x, left_side=True)
     conjugate = trans == 2
     x = triangular_solve(found, b, left_side=True, transpose_a=True, conjugate_a=conjugate)
     x = triangular_solve(
         *(found, x), left_side=True, lower=True, unit_diagonal=True, transpose_a=True, conjugate_a=conjugate
     )
-    return unpermuted(x, permutation)
+    return unpermute_rows(x, permutation)
 
 
 def solve(a: Value, b: Value) -> Array:

@@ -8,15 +8,15 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value
-from tracefx.ops.arithmetic import div, mul, sub
-from tracefx.ops.basis import broadcast_in_dim, convert, full, reduce_sum, transpose
-from tracefx.ops.comparison import eq, ge
-from tracefx.ops.complex import conj, real
-from tracefx.ops.contraction import dot_general
-from tracefx.ops.cutting import slice_axis
-from tracefx.ops.elementwise import add
-from tracefx.ops.filling import broadcasted_iota
-from tracefx.ops.selection import where
+from tracefx.ops.contractions.contraction import dot_general
+from tracefx.ops.elementwise.arithmetic import div, mul, sub
+from tracefx.ops.elementwise.comparison import eq, ge
+from tracefx.ops.elementwise.complex import conj, real
+from tracefx.ops.elementwise.elementwise import add
+from tracefx.ops.elementwise.selection import select_with_aval
+from tracefx.ops.shape.array_creation import broadcasted_iota
+from tracefx.ops.shape.slicing import slice_axis
+from tracefx.ops.structural import broadcast_in_dim, convert, full_like_aval, reduce_sum, transpose
 
 
 def rows_of(x: Value) -> int:
@@ -45,7 +45,7 @@ def matmul(x: Value, y: Value) -> Array:
     return dot_general(x, y, (((n - 1,), (n - 2,)), (stack, stack)), "highest")
 
 
-def symmetrized(x: Value) -> Array:
+def symmetrize(x: Value) -> Array:
     """The Hermitian part: the mean of `x` and its conjugate transpose."""
     return div(add(x, adjoint(x)), 2.0)
 
@@ -53,43 +53,45 @@ def symmetrized(x: Value) -> Array:
 # ------------------------------------------------------------------ triangles
 
 
-def mask_below(shape: tuple[int, ...], k: int = 0) -> Array:
+def lower_mask(shape: tuple[int, ...], k: int = 0) -> Array:
     """True on the diagonal `k` of matrices and below it."""
     sizes = shape[-2:]
     row = broadcasted_iota(dtypes.int32, sizes, 0)
     inside = ge(add(row, k) if k else row, broadcasted_iota(dtypes.int32, sizes, 1))
-    return _stacked(inside, shape)
+    return _broadcast_to_stack(inside, shape)
 
 
-def mask_on(shape: tuple[int, ...]) -> Array:
+def diagonal_mask(shape: tuple[int, ...]) -> Array:
     """True on the diagonal of matrices."""
     sizes = shape[-2:]
-    return _stacked(eq(broadcasted_iota(dtypes.int32, sizes, 0), broadcasted_iota(dtypes.int32, sizes, 1)), shape)
+    return _broadcast_to_stack(
+        eq(broadcasted_iota(dtypes.int32, sizes, 0), broadcasted_iota(dtypes.int32, sizes, 1)), shape
+    )
 
 
-def _stacked(matrix: Array, shape: tuple[int, ...]) -> Array:
+def _broadcast_to_stack(matrix: Array, shape: tuple[int, ...]) -> Array:
     return broadcast_in_dim(matrix, shape, (len(shape) - 2, len(shape) - 1))
 
 
 def tril(x: Value, k: int = 0) -> Array:
     """What is on the diagonal `k` and below it."""
-    return where(mask_below(x.aval.shape, k), x, 0, x.aval)
+    return select_with_aval(lower_mask(x.aval.shape, k), x, 0, x.aval)
 
 
 def triu(x: Value, k: int = 0) -> Array:
     """What is on the diagonal `k` and above it."""
-    return where(mask_below(x.aval.shape, k - 1), 0, x, x.aval)
+    return select_with_aval(lower_mask(x.aval.shape, k - 1), 0, x, x.aval)
 
 
-def lower_half(x: Value) -> Array:
+def tril_half_diagonal(x: Value) -> Array:
     """The lower triangle, with half of the diagonal: plus its adjoint, the Hermitian matrix of that triangle."""
-    weights = where(mask_on(x.aval.shape), 0.5, 1.0, x.aval)
+    weights = select_with_aval(diagonal_mask(x.aval.shape), 0.5, 1.0, x.aval)
     return mul(tril(x), weights)
 
 
-def of_triangle(x: Value, lower: bool) -> Array:
+def hermitian_from_triangle(x: Value, lower: bool) -> Array:
     """The Hermitian matrix that has this triangle."""
-    half = lower_half(x if lower else adjoint(x))
+    half = tril_half_diagonal(x if lower else adjoint(x))
     return add(half, adjoint(half))
 
 
@@ -98,7 +100,7 @@ def of_triangle(x: Value, lower: bool) -> Array:
 
 def eye(dtype: DType, n: int, m: int | None = None, stack: tuple[int, ...] = ()) -> Array:
     aval = ShapedArray((*stack, n, n if m is None else m), dtype)
-    return where(mask_on(aval.shape), 1.0, 0.0, aval)
+    return select_with_aval(diagonal_mask(aval.shape), 1.0, 0.0, aval)
 
 
 def diagonal(x: Value) -> Array:
@@ -109,24 +111,24 @@ def diagonal(x: Value) -> Array:
         x = slice_axis(x, 0, k, x.aval.ndim - 2)
     if n > k:
         x = slice_axis(x, 0, k, x.aval.ndim - 1)
-    return reduce_sum(where(mask_on(x.aval.shape), x, 0, x.aval), (x.aval.ndim - 1,))
+    return reduce_sum(select_with_aval(diagonal_mask(x.aval.shape), x, 0, x.aval), (x.aval.ndim - 1,))
 
 
-def as_columns(v: Value, count: int) -> Array:
+def broadcast_columns(v: Value, count: int) -> Array:
     """Matrices whose columns are all `v`."""
     return broadcast_in_dim(v, (*v.aval.shape, count), range(v.aval.ndim))
 
 
-def as_rows(v: Value, count: int) -> Array:
+def broadcast_rows(v: Value, count: int) -> Array:
     """Matrices whose rows are all `v`."""
     n = v.aval.ndim
     return broadcast_in_dim(v, (*v.aval.shape[:-1], count, v.aval.shape[-1]), (*range(n - 1), n))
 
 
-def differences(v: Value) -> Array:
+def pairwise_differences(v: Value) -> Array:
     """`v[j] - v[i]` at row `i`, column `j`."""
     n = v.aval.shape[-1]
-    return sub(as_rows(v, n), as_columns(v, n))
+    return sub(broadcast_rows(v, n), broadcast_columns(v, n))
 
 
 def real_part(x: Value) -> Array:
@@ -138,4 +140,4 @@ def as_dtype(x: Value, dtype: DType) -> Array:
 
 
 def zeros(aval: ShapedArray) -> Array:
-    return full(aval, 0)
+    return full_like_aval(aval, 0)

@@ -11,50 +11,50 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Builder, Ir
+from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.primitive import Differentiable, Expandable, Tangent, Zero
 from tracefx.core.values import Value, as_value
-from tracefx.ops.arithmetic import sub
-from tracefx.ops.basis import full
-from tracefx.ops.complex import complex, imag
-from tracefx.ops.cutting import pad, slice_axis
-from tracefx.ops.elementwise import add
-from tracefx.ops.filling import zero
+from tracefx.ops.elementwise.arithmetic import sub
+from tracefx.ops.elementwise.complex import complex, imag
+from tracefx.ops.elementwise.elementwise import add
+from tracefx.ops.elementwise.selection import select_with_aval
 from tracefx.ops.linalg import gpu, lapack
-from tracefx.ops.linalg.lapack import Kernel, MatrixOperation, Types
-from tracefx.ops.linalg.lu import lu, lu_solve, permuted
-from tracefx.ops.linalg.matrices import adjoint, eye, mask_on, matmul, matrix_transpose, tril, triu
-from tracefx.ops.linalg.triangular import triangular_solve
-from tracefx.ops.selection import where
-from tracefx.ops.shape import concatenate
-from tracefx.ops.static import ShapeError
+from tracefx.ops.linalg.lapack import MatrixKernel, MatrixOperation, ResultTypes
+from tracefx.ops.linalg.lu import lu, lu_solve, permute_rows
+from tracefx.ops.linalg.matrices import adjoint, diagonal_mask, eye, matmul, matrix_transpose, tril, triu
+from tracefx.ops.linalg.triangular_solve import triangular_solve
+from tracefx.ops.shape.array_creation import zero
+from tracefx.ops.shape.shape import concatenate
+from tracefx.ops.shape.slicing import pad, slice_axis
+from tracefx.ops.static_integers import ShapeError
+from tracefx.ops.structural import full_like_aval
 
 # ------------------------------------------------------------------ reflections
 
 
 @final
-class Geqrf(Kernel):
+class Geqrf(MatrixKernel):
     """`r` in the upper triangle, below it the reflections whose product is `q`, and their factors."""
 
     __slots__ = ()
     name = "geqrf"
 
     @override
-    def types(self, dtype: DType, *shapes: Shape) -> Types:
+    def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         return [(shapes[0], dtype), ((min(shapes[0]),), dtype)]
 
     @override
-    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
         if gpu.on_gpu(builder):
-            return gpu.call(builder, "solver_geqrf_ffi", operands, outs, aliases=[(0, 0)])
-        return lapack.call(self, builder, "geqrf_ffi", operands, outs, aliases=[(0, 0)])
+            return gpu.call_gpu_solver(builder, "solver_geqrf_ffi", operands, outs, aliases=[(0, 0)])
+        return lapack.call_lapack(self, builder, "geqrf_ffi", operands, outs, aliases=[(0, 0)])
 
 
 @final
 @frozen(eq=False)
-class Geqp3(Kernel):
+class Geqp3(MatrixKernel):
     """`geqrf` of a matrix whose columns are permuted so that the diagonal of `r` decreases, and the permutation.
 
     It is counted from 1. The second operand says by numbers that are not 0 which columns come first.
@@ -72,29 +72,29 @@ class Geqp3(Kernel):
             raise TypeError(f"geqp3: which columns come first is said by int32 numbers, got {first}")
 
     @override
-    def types(self, dtype: DType, *shapes: Shape) -> Types:
+    def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         a, first = shapes
         if first[0] != a[1]:
             raise ShapeError(f"geqp3: there must be a number for each of the {a[1]} columns, got {first[0]}")
         return [(a, dtype), (first, dtypes.int32), ((min(a),), dtype)]
 
     @override
-    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
         same = [(0, 0), (1, 1)]
         if gpu.on_gpu(builder):
-            config = {"magma": gpu.magma(self.use_magma)}
-            return gpu.call(builder, "hybrid_geqp3", operands, outs, config, same)
-        return lapack.call(self, builder, "geqp3_ffi", operands, outs, aliases=same)
+            config = {"magma": gpu.magma_attr(self.use_magma)}
+            return gpu.call_gpu_solver(builder, "hybrid_geqp3", operands, outs, config, same)
+        return lapack.call_lapack(self, builder, "geqp3_ffi", operands, outs, aliases=same)
 
 
 @final
-class HouseholderProduct(Kernel):
+class HouseholderProduct(MatrixKernel):
     __slots__ = ()
     name = "householder_product"
     ranks: ClassVar[tuple[int, ...]] = (2, 1)
 
     @override
-    def types(self, dtype: DType, *shapes: Shape) -> Types:
+    def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         (m, n), (k,) = shapes
         if m < n or k > n:
             raise ValueError(
@@ -104,21 +104,21 @@ class HouseholderProduct(Kernel):
         return [((m, n), dtype)]
 
     @override
-    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
         if gpu.on_gpu(builder):
-            return gpu.call(builder, "solver_orgqr_ffi", operands, outs, aliases=[(0, 0)])
+            return gpu.call_gpu_solver(builder, "solver_orgqr_ffi", operands, outs, aliases=[(0, 0)])
         kernel = "ungqr_ffi" if dtypes.is_complex(outs[0].dtype) else "orgqr_ffi"
-        return lapack.call(self, builder, kernel, operands, outs, aliases=[(0, 0)])
+        return lapack.call_lapack(self, builder, kernel, operands, outs, aliases=[(0, 0)])
 
     @override
-    def emit_empty(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+    def emit_empty(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
         """No reflections are the identity."""
         return [lapack.emit_identity(builder, outs[0])]
 
 
 @final
 @frozen(eq=False)
-class Ormqr(Kernel):
+class Ormqr(MatrixKernel):
     """The product of `c` and the orthogonal matrix that reflections make, without making it."""
 
     name = "ormqr"
@@ -127,7 +127,7 @@ class Ormqr(Kernel):
     transpose: bool
 
     @override
-    def types(self, dtype: DType, *shapes: Shape) -> Types:
+    def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         (m, n), (k,), c = shapes
         if c[0 if self.left else 1] != m:
             side = "rows" if self.left else "columns"
@@ -137,15 +137,15 @@ class Ormqr(Kernel):
         return [(c, dtype)]
 
     @override
-    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
         config = {"left": self.left, "transpose": self.transpose}
         if gpu.on_gpu(builder):
-            return gpu.call(builder, "solver_ormqr_ffi", operands, outs, config, [(2, 0)])
+            return gpu.call_gpu_solver(builder, "solver_ormqr_ffi", operands, outs, config, [(2, 0)])
         kernel = "unmqr_ffi" if dtypes.is_complex(outs[0].dtype) else "ormqr_ffi"
-        return lapack.call(self, builder, kernel, operands, outs, config, [(2, 0)])
+        return lapack.call_lapack(self, builder, kernel, operands, outs, config, [(2, 0)])
 
     @override
-    def emit_empty(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+    def emit_empty(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
         return [operands[2]]
 
 
@@ -201,7 +201,7 @@ class Qr(MatrixOperation, Differentiable, Expandable):
     use_magma: bool | None = None
 
     @override
-    def types(self, dtype: DType, *shapes: Shape) -> Types:
+    def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         m, n = shapes[0]
         k = m if self.full_matrices else min(m, n)
         return [((m, k), dtype), ((k, n), dtype), *[((n,), dtypes.int32)] * self.pivoting]
@@ -214,11 +214,11 @@ class Qr(MatrixOperation, Differentiable, Expandable):
         columns = ShapedArray((*stack, n), dtypes.int32)
         if not x.aval.size:
             k = m if self.full_matrices else min(m, n)
-            q, r = eye(dtype, m, k, tuple(stack)), full(ShapedArray((*stack, k, n), dtype), 0)
-            return [q, r, *[full(columns, 0)] * self.pivoting]
+            q, r = eye(dtype, m, k, tuple(stack)), full_like_aval(ShapedArray((*stack, k, n), dtype), 0)
+            return [q, r, *[full_like_aval(columns, 0)] * self.pivoting]
         places: list[Value] = []
         if self.pivoting:
-            both, found, taus = geqp3(x, full(columns, 0), self.use_magma)
+            both, found, taus = geqp3(x, full_like_aval(columns, 0), self.use_magma)
             places = [sub(found, 1)]
         else:
             both, taus = geqrf(x)
@@ -238,21 +238,21 @@ class Qr(MatrixOperation, Differentiable, Expandable):
         outs = bind(self, x)
         q, r, *places = outs
         if places:
-            x, t = [matrix_transpose(permuted(matrix_transpose(v), places[0])) for v in (x, t)]
+            x, t = [matrix_transpose(permute_rows(matrix_transpose(v), places[0])) for v in (x, t)]
         m, n = x.aval.shape[-2:]
         last = x.aval.ndim - 1
         if m < n:  # the first columns determine q
-            dq, first = _thin(q, slice_axis(r, 0, m, last), slice_axis(t, 0, m, last))
+            dq, first = _reduced_jvp(q, slice_axis(r, 0, m, last), slice_axis(t, 0, m, last))
             rest = add(matmul(adjoint(dq), slice_axis(x, m, n, last)), matmul(adjoint(q), slice_axis(t, m, n, last)))
             dr = concatenate([first, rest], last)
         elif m == n or not self.full_matrices:
-            dq, dr = _thin(q, r, t)
+            dq, dr = _reduced_jvp(q, r, t)
         else:
-            dq, dr = _full(q, r, t)
+            dq, dr = _full_jvp(q, r, t)
         return outs, [dq, dr, *[Zero(p.aval.tangent()) for p in places]]
 
 
-def _thin(q: Value, r: Value, t: Value) -> tuple[Array, Array]:
+def _reduced_jvp(q: Value, r: Value, t: Value) -> tuple[Array, Array]:
     """The changes of the factors of matrices with no more columns than rows, where `q` has as many columns."""
     right = triangular_solve(r, t)
     inner = matmul(adjoint(q), right)
@@ -260,11 +260,16 @@ def _thin(q: Value, r: Value, t: Value) -> tuple[Array, Array]:
     turned = sub(below, adjoint(below))
     if dtypes.is_complex(inner.aval.dtype):
         part = imag(inner)
-        turned = add(turned, where(mask_on(inner.aval.shape), complex(full(part.aval, 0), part), 0, inner.aval))
+        turned = add(
+            turned,
+            select_with_aval(
+                diagonal_mask(inner.aval.shape), complex(full_like_aval(part.aval, 0), part), 0, inner.aval
+            ),
+        )
     return add(matmul(q, sub(turned, inner)), right), matmul(sub(inner, turned), r)
 
 
-def _full(q: Value, r: Value, t: Value) -> tuple[Array, Array]:
+def _full_jvp(q: Value, r: Value, t: Value) -> tuple[Array, Array]:
     """The changes where `q` is square and has more columns than `r`.
 
     LAPACK's `q` is a product of as many reflections as `r` has columns, so `q - 1` has their rank. What the other
@@ -273,7 +278,7 @@ def _full(q: Value, r: Value, t: Value) -> tuple[Array, Array]:
     *_, m, n = t.aval.shape
     rank = q.aval.ndim
     first, others = slice_axis(q, 0, n, rank - 1), slice_axis(q, n, m, rank - 1)
-    dq, dr = _thin(first, slice_axis(r, 0, n, rank - 2), t)
+    dq, dr = _reduced_jvp(first, slice_axis(r, 0, n, rank - 2), t)
     top, bottom = slice_axis(first, 0, n, rank - 2), slice_axis(first, n, m, rank - 2)
     d_top, d_bottom = slice_axis(dq, 0, n, rank - 2), slice_axis(dq, n, m, rank - 2)
     found, _, permutation = lu(sub(top, eye(q.aval.dtype, n, stack=q.aval.shape[:-2])))
@@ -281,7 +286,7 @@ def _full(q: Value, r: Value, t: Value) -> tuple[Array, Array]:
     z = adjoint(z_adjoint)
     moved = matmul(add(first, matmul(others, z)), adjoint(sub(d_bottom, matmul(z, d_top))))
     d_others = sub(matmul(dq, z_adjoint), moved)
-    below = full(dr.aval.update(shape=(*dr.aval.shape[:-2], m - n, n)), 0)
+    below = full_like_aval(dr.aval.update(shape=(*dr.aval.shape[:-2], m - n, n)), 0)
     return concatenate([dq, d_others], rank - 1), concatenate([dr, below], rank - 2)
 
 

@@ -11,38 +11,47 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Builder, Ir
+from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array, bind
 from tracefx.core.values import as_value
 from tracefx.ops.linalg import gpu, lapack
-from tracefx.ops.linalg.lapack import Kernel, Types, checked, info_of, letter, require_square, triangle, word
+from tracefx.ops.linalg.lapack import (
+    MatrixKernel,
+    ResultTypes,
+    char_attr,
+    info_aval,
+    nan_on_failure,
+    require_square,
+    uplo_attr,
+    word,
+)
 
 # ------------------------------------------------------------------ schur
 
 
 @final
 @frozen(eq=False)
-class Schur(Kernel):
+class Schur(MatrixKernel):
     name = "schur"
     compute_schur_vectors: bool
     select_callable: None = None
     sort_eig_vals: bool = False
 
     @override
-    def types(self, dtype: DType, *shapes: Shape) -> Types:
+    def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         require_square(self.name, shapes[0])
         return [(shapes[0], dtype)] * (2 if self.compute_schur_vectors else 1)
 
     @override
-    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
         (x,) = operands
-        info = info_of(x.aval)
+        info = info_aval(x.aval)
         values = [ShapedArray(x.aval.shape[:-1], x.aval.dtype)] * (1 if dtypes.is_complex(x.aval.dtype) else 2)
-        config = {"mode": letter("V" if self.compute_schur_vectors else "N"), "sort": letter("N")}
+        config = {"mode": char_attr("V" if self.compute_schur_vectors else "N"), "sort": char_attr("N")}
         results = [x.aval, x.aval, *values, info, info]
-        form, vectors, *_, said = lapack.call(self, builder, "gees_ffi", [x], results, config, [(0, 0)])
-        return checked(builder, said, [form, vectors][: len(outs)], outs)
+        form, vectors, *_, said = lapack.call_lapack(self, builder, "gees_ffi", [x], results, config, [(0, 0)])
+        return nan_on_failure(builder, said, [form, vectors][: len(outs)], outs)
 
 
 def schur(
@@ -71,12 +80,12 @@ def schur(
 
 
 @final
-class Hessenberg(Kernel):
+class Hessenberg(MatrixKernel):
     __slots__ = ()
     name = "hessenberg"
 
     @override
-    def types(self, dtype: DType, *shapes: Shape) -> Types:
+    def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         require_square(self.name, shapes[0])
         n = shapes[0][0]
         if not n:
@@ -84,11 +93,11 @@ class Hessenberg(Kernel):
         return [(shapes[0], dtype), ((n - 1,), dtype)]
 
     @override
-    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
         (x,) = operands
         config = {"low": word(1), "high": word(x.aval.shape[-1])}
-        *found, said = lapack.call(self, builder, "gehrd_ffi", [x], [*outs, info_of(x.aval)], config, [(0, 0)])
-        return checked(builder, said, found, outs)
+        *found, said = lapack.call_lapack(self, builder, "gehrd_ffi", [x], [*outs, info_aval(x.aval)], config, [(0, 0)])
+        return nan_on_failure(builder, said, found, outs)
 
 
 HESSENBERG: Final = Hessenberg()
@@ -112,12 +121,12 @@ def hessenberg(a: ArrayLike) -> tuple[Array, Array]:
 
 @final
 @frozen(eq=False)
-class Tridiagonal(Kernel):
+class Tridiagonal(MatrixKernel):
     name = "tridiagonal"
     is_lower: bool = field(alias="lower")
 
     @override
-    def types(self, dtype: DType, *shapes: Shape) -> Types:
+    def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         require_square(self.name, shapes[0])
         n, part = shapes[0][0], dtypes.real_dtype(dtype)
         if not n:
@@ -125,16 +134,18 @@ class Tridiagonal(Kernel):
         return [(shapes[0], dtype), ((n,), part), ((n - 1,), part), ((n - 1,), dtype)]
 
     @override
-    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
         (x,) = operands
-        results = [*outs, info_of(x.aval)]
+        results = [*outs, info_aval(x.aval)]
         if gpu.on_gpu(builder):
-            *found, said = gpu.call(builder, "solver_sytrd_ffi", [x], results, {"lower": self.is_lower}, [(0, 0)])
+            *found, said = gpu.call_gpu_solver(
+                builder, "solver_sytrd_ffi", [x], results, {"lower": self.is_lower}, [(0, 0)]
+            )
         else:
             kernel = "hetrd_ffi" if dtypes.is_complex(x.aval.dtype) else "sytrd_ffi"
-            config = {"uplo": triangle(self.is_lower)}
-            *found, said = lapack.call(self, builder, kernel, [x], results, config, [(0, 0)])
-        return checked(builder, said, found, outs)
+            config = {"uplo": uplo_attr(self.is_lower)}
+            *found, said = lapack.call_lapack(self, builder, kernel, [x], results, config, [(0, 0)])
+        return nan_on_failure(builder, said, found, outs)
 
 
 def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Array, Array, Array, Array]:

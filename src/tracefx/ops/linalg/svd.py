@@ -12,30 +12,30 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Builder, Ir
+from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array, bind
 from tracefx.core.primitive import Differentiable, Tangent, Zero
 from tracefx.core.values import Value, as_value
 from tracefx.ops import stablehlo
-from tracefx.ops.arithmetic import div, mul, sub
-from tracefx.ops.basis import convert
-from tracefx.ops.comparison import eq
-from tracefx.ops.cutting import slice_axis
-from tracefx.ops.elementwise import add
+from tracefx.ops.elementwise.arithmetic import div, mul, sub
+from tracefx.ops.elementwise.comparison import eq
+from tracefx.ops.elementwise.elementwise import add
+from tracefx.ops.elementwise.selection import select_with_aval
 from tracefx.ops.linalg import gpu, lapack
-from tracefx.ops.linalg.eigen import subset_of
-from tracefx.ops.linalg.lapack import Kernel, Types, checked, info_of, letter
+from tracefx.ops.linalg.eigen import canonicalize_subset
+from tracefx.ops.linalg.lapack import MatrixKernel, ResultTypes, char_attr, info_aval, nan_on_failure
 from tracefx.ops.linalg.matrices import (
     adjoint,
-    as_columns,
-    as_rows,
+    broadcast_columns,
+    broadcast_rows,
     diagonal,
-    mask_on,
+    diagonal_mask,
     matmul,
     real_part,
 )
-from tracefx.ops.selection import where
+from tracefx.ops.shape.slicing import slice_axis
+from tracefx.ops.structural import convert
 
 
 class SvdAlgorithm(Enum):
@@ -66,15 +66,15 @@ _GPU_KERNELS: Final = {
     SvdAlgorithm.POLAR: "solver_gesvdp_ffi",
     SvdAlgorithm.DIVIDE_AND_CONQUER: "solver_gesdd_ffi",
 }
-_MANY: Final = 1024
+_MAX_JACOBI_SIZE: Final = 1024
 """Rows or columns from which on bidiagonalization takes less time on a GPU than Jacobi's rotations."""
-_FEW: Final = 32
+_MAX_BATCHED_JACOBI_SIZE: Final = 32
 """Rows or columns up to which cuSOLVER decomposes a stack of matrices at once, and gives all their vectors."""
 
 
 @final
 @frozen(eq=False)
-class Svd(Kernel, Differentiable):
+class Svd(MatrixKernel, Differentiable):
     """The singular values, then the left singular vectors and the adjoint of the right ones."""
 
     name = "svd"
@@ -84,17 +84,17 @@ class Svd(Kernel, Differentiable):
     subset_by_index: tuple[int, int] | None = None
 
     @override
-    def types(self, dtype: DType, *shapes: Shape) -> Types:
+    def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         m, n = shapes[0]
         if self.subset_by_index is not None:
             raise NotImplementedError("svd finds all singular values: cut subset_by_index out of its results")
         k = min(m, n)
         rows, columns = (m, n) if self.full_matrices else (k, k)
-        vectors: Types = [((m, rows), dtype), ((columns, n), dtype)] if self.compute_uv else []
+        vectors: ResultTypes = [((m, rows), dtype), ((columns, n), dtype)] if self.compute_uv else []
         return [((k,), dtypes.real_dtype(dtype)), *vectors]
 
     @override
-    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
         (x,) = operands
         if gpu.on_gpu(builder):
             return self._emit_on_gpu(builder, outs, x)
@@ -102,15 +102,15 @@ class Svd(Kernel, Differentiable):
             raise NotImplementedError(f"svd: {self.algorithm} is not there on the CPU; leave algorithm out")
         mode = ("A" if self.full_matrices else "S") if self.compute_uv else "N"
         found = outs if self.compute_uv else evolve(self, compute_uv=True).abstract_eval(x.aval)
-        results = [x.aval, *found, info_of(x.aval)]
+        results = [x.aval, *found, info_aval(x.aval)]
         kernel = _KERNELS[self.algorithm]
-        _, *parts, said = lapack.call(self, builder, kernel, [x], results, {"mode": letter(mode)}, [(0, 0)])
-        return checked(builder, said, parts[: len(outs)], outs)
+        _, *parts, said = lapack.call_lapack(self, builder, kernel, [x], results, {"mode": char_attr(mode)}, [(0, 0)])
+        return nan_on_failure(builder, said, parts[: len(outs)], outs)
 
-    def _emit_on_gpu(self, builder: Builder, outs: Sequence[ShapedArray], x: Ir) -> Sequence[Ir]:
+    def _emit_on_gpu(self, builder: Builder, outs: Sequence[ShapedArray], x: IrValue) -> Sequence[IrValue]:
         algorithm, (m, n) = self.algorithm, x.aval.shape[-2:]
         if algorithm in (None, SvdAlgorithm.DEFAULT):
-            algorithm = SvdAlgorithm.JACOBI if max(m, n) <= _MANY else SvdAlgorithm.QR
+            algorithm = SvdAlgorithm.JACOBI if max(m, n) <= _MAX_JACOBI_SIZE else SvdAlgorithm.QR
         if algorithm is SvdAlgorithm.DIVIDE_AND_CONQUER and builder.platform != "rocm":
             raise NotImplementedError(
                 f"svd: {algorithm} is not there on {builder.platform!r}; leave algorithm out, or name another one"
@@ -121,25 +121,25 @@ class Svd(Kernel, Differentiable):
         across = m < n and algorithm is SvdAlgorithm.QR
         none = ShapedArray((), x.aval.dtype)
         u, vh = outs[1:] if self.compute_uv else (none, none)
-        results = [x.aval, outs[0], *((vh, u) if across else (u, vh)), info_of(x.aval)]
+        results = [x.aval, outs[0], *((vh, u) if across else (u, vh)), info_aval(x.aval)]
         config = {"full_matrices": self.full_matrices, "compute_uv": self.compute_uv, "transposed": across}
         kernel = _GPU_KERNELS[algorithm]
-        _, *parts, said = gpu.call(builder, kernel, [x], results, config, [(0, 0)], by_rows=across)
+        _, *parts, said = gpu.call_gpu_solver(builder, kernel, [x], results, config, [(0, 0)], by_rows=across)
         if across:
             parts[1:] = parts[:0:-1]
-        return checked(builder, said, parts[: len(outs)], outs)
+        return nan_on_failure(builder, said, parts[: len(outs)], outs)
 
-    def _emit_jacobi(self, builder: Builder, outs: Sequence[ShapedArray], x: Ir, kernel: str) -> Sequence[Ir]:
+    def _emit_jacobi(self, builder: Builder, outs: Sequence[ShapedArray], x: IrValue, kernel: str) -> Sequence[IrValue]:
         """By kernels that always give the vectors, and the right ones in columns."""
         *stack, m, n = x.aval.shape
         k = min(m, n)
-        whole = self.full_matrices or (kernel == _GPU_KERNELS[SvdAlgorithm.JACOBI] and k <= _FEW)
+        whole = self.full_matrices or (kernel == _GPU_KERNELS[SvdAlgorithm.JACOBI] and k <= _MAX_BATCHED_JACOBI_SIZE)
         left, right = [x.aval.update(shape=(*stack, r, r if whole else k)) for r in (m, n)]
-        results = [x.aval, outs[0], left, right, info_of(x.aval)]
+        results = [x.aval, outs[0], left, right, info_aval(x.aval)]
         config = {"full_matrices": whole, "compute_uv": self.compute_uv}
-        _, values, u, v, said = gpu.call(builder, kernel, [x], results, config, [(0, 0)])
+        _, values, u, v, said = gpu.call_gpu_solver(builder, kernel, [x], results, config, [(0, 0)])
         if not self.compute_uv:
-            return checked(builder, said, [values], outs)
+            return nan_on_failure(builder, said, [values], outs)
 
         def as_asked(u: Value, v: Value) -> list[Array]:
             last = len(stack) + 1
@@ -147,13 +147,13 @@ class Svd(Kernel, Differentiable):
                 return [as_array(u), adjoint(v)]
             return [slice_axis(u, 0, k, last), adjoint(slice_axis(v, 0, k, last))]
 
-        return checked(builder, said, [values, *builder.staged(as_asked, [u, v])], outs)
+        return nan_on_failure(builder, said, [values, *builder.lower_fun(as_asked, [u, v])], outs)
 
     @override
-    def emit_empty(self, builder: Builder, outs: Sequence[ShapedArray], *operands: Ir) -> Sequence[Ir]:
+    def emit_empty(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
         """There are no singular values; vectors, if any, are those of the identity."""
         values, *vectors = outs
-        return [stablehlo.full(builder, 0, values), *[lapack.emit_identity(builder, out) for out in vectors]]
+        return [stablehlo.emit_full(builder, 0, values), *[lapack.emit_identity(builder, out) for out in vectors]]
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -172,24 +172,26 @@ class Svd(Kernel, Differentiable):
         if not self.compute_uv:
             return [values], [moved]
         dtype, k = x.aval.dtype, values.aval.shape[-1]
-        on = mask_on(inner.aval.shape)
+        on = diagonal_mask(inner.aval.shape)
         s = convert(values, dtype)
-        rows, columns = as_rows(s, k), as_columns(s, k)
+        rows, columns = broadcast_rows(s, k), broadcast_columns(s, k)
         apart = mul(add(rows, columns), sub(rows, columns))
-        weights = where(on, 0.0, div(1.0, where(on, 1.0, apart, apart.aval)), apart.aval)
+        weights = select_with_aval(on, 0.0, div(1.0, select_with_aval(on, 1.0, apart, apart.aval)), apart.aval)
         right, left = mul(rows, inner), mul(columns, inner)
         # On the diagonal, where real matrices have zeros: the phase.
         none = eq(columns, 0.0)
-        inverse = where(none, 0.0, div(1.0, where(none, 1.0, columns, columns.aval)), columns.aval)
-        phase = where(on, mul(mul(0.5, sub(inner, adjoint(inner))), inverse), 0.0, inner.aval)
+        inverse = select_with_aval(
+            none, 0.0, div(1.0, select_with_aval(none, 1.0, columns, columns.aval)), columns.aval
+        )
+        phase = select_with_aval(on, mul(mul(0.5, sub(inner, adjoint(inner))), inverse), 0.0, inner.aval)
         du = matmul(u, add(mul(weights, add(right, adjoint(right))), phase))
         dv = matmul(v, mul(weights, add(left, adjoint(left))))
         if m > n:
             beyond = matmul(t, v)
-            du = add(du, div(sub(beyond, matmul(u, matmul(uh, beyond))), as_rows(s, m)))
+            du = add(du, div(sub(beyond, matmul(u, matmul(uh, beyond))), broadcast_rows(s, m)))
         if n > m:
             beyond = matmul(adjoint(t), u)
-            dv = add(dv, div(sub(beyond, matmul(v, matmul(vh, beyond))), as_rows(s, n)))
+            dv = add(dv, div(sub(beyond, matmul(v, matmul(vh, beyond))), broadcast_rows(s, n)))
         return [values, u, vh], [moved, du, adjoint(dv)]
 
 
@@ -243,7 +245,7 @@ def svd(
     outs = bind(Svd(algorithm, bool(compute_uv), bool(full_matrices)), as_value(x, "x"))
     s, *vectors = [as_array(o) for o in outs]
     if subset_by_index is not None:
-        start, stop = subset_of("svd", subset_by_index, s.shape[-1])
+        start, stop = canonicalize_subset("svd", subset_by_index, s.shape[-1])
         if full_matrices and compute_uv and stop - start != s.shape[-1]:
             raise ValueError("svd: subset_by_index leaves out vectors that full_matrices asks for: say which is meant")
         s = slice_axis(s, start, stop, s.ndim - 1)

@@ -6,7 +6,7 @@ from tracefx import numpy as fnp
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
-from tracefx.numpy.promoting import converted, inexact_dtype, retyped
+from tracefx.numpy.operand_promotion import convert_dtype, inexact_dtype, promote_dtypes
 
 __all__ = ["vq"]
 
@@ -22,9 +22,9 @@ def vq(obs: ArrayLike, code_book: ArrayLike, check_finite: bool = True) -> tuple
     ([0, 1], [1.0, 0.0])
     """
     del check_finite
-    given = converted("vq", obs, code_book)
+    given = promote_dtypes("vq", obs, code_book)
     dtype = inexact_dtype(given[0].aval.dtype)
-    x, codes = [as_array(retyped(value, dtype, value.aval.weak_type)) for value in given]
+    x, codes = [as_array(convert_dtype(value, dtype, value.aval.weak_type)) for value in given]
     if x.ndim != codes.ndim:
         raise ValueError(f"vq: obs {x.aval} and code_book {codes.aval} must have equally many axes")
     if x.ndim not in (1, 2):
@@ -32,7 +32,7 @@ def vq(obs: ArrayLike, code_book: ArrayLike, check_finite: bool = True) -> tuple
     if x.ndim == 1:
         x, codes = x[:, None], codes[:, None]
     if x.shape[1] != codes.shape[1]:
-        raise WidthError(f"vq: obs {x.aval} and code_book {codes.aval} must have equally long rows")
+        raise ColumnCountError(f"vq: obs {x.aval} and code_book {codes.aval} must have equally long rows")
     away = x[:, None] - codes
     squares = fnp.real(away * fnp.conj(away)) if dtypes.is_complex(dtype) else away * away
     distances = fnp.sqrt(fnp.sum(squares, -1))
@@ -41,5 +41,5 @@ def vq(obs: ArrayLike, code_book: ArrayLike, check_finite: bool = True) -> tuple
     return nearest, least
 
 
-class WidthError(TypeError, ValueError):
+class ColumnCountError(TypeError, ValueError):
     """Rows of different lengths: JAX raises a TypeError."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tracefx.scipy.linalg.equations import det, inv, solve, solve_sylvester, solve_triangular
-from tracefx.scipy.linalg.factors import (
+from tracefx.scipy.linalg.factorizations import (
     cho_factor,
     cho_solve,
     cholesky,
@@ -17,8 +17,8 @@ from tracefx.scipy.linalg.factors import (
     schur,
     svd,
 )
-from tracefx.scipy.linalg.functions import expm, expm_frechet, funm, polar, rsf2csf, sqrtm
-from tracefx.scipy.linalg.patterned import (
+from tracefx.scipy.linalg.matrix_functions import expm, expm_frechet, funm, polar, rsf2csf, sqrtm
+from tracefx.scipy.linalg.special_matrices import (
     block_diag,
     circulant,
     companion,

@@ -6,17 +6,17 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
 from tracefx.numpy import linalg
-from tracefx.numpy.linalg.solving import solved
-from tracefx.numpy.promoting import converted, inexact_dtype, retyped
+from tracefx.numpy.linalg.solving import solve_batched
+from tracefx.numpy.operand_promotion import convert_dtype, inexact_dtype, promote_dtypes
 from tracefx.numpy.reductions import any
 from tracefx.numpy.ufuncs import absolute, where
-from tracefx.ops.basis import convert, full
-from tracefx.ops.complex import complex_dtype
-from tracefx.ops.linalg.matrices import adjoint, as_columns, as_rows, eye, matmul
-from tracefx.ops.linalg.triangular import triangular_solve
-from tracefx.ops.selection import stop_gradient
-from tracefx.scipy.linalg.factors import _cho_solve, _cholesky, schur
-from tracefx.scipy.linalg.stacks import as_given, over_stack, system
+from tracefx.ops.elementwise.complex import complex_dtype
+from tracefx.ops.elementwise.selection import stop_gradient
+from tracefx.ops.linalg.matrices import adjoint, broadcast_columns, broadcast_rows, eye, matmul
+from tracefx.ops.linalg.triangular_solve import triangular_solve
+from tracefx.ops.structural import convert, full_like_aval
+from tracefx.scipy.linalg.batching import as_linear_system, map_over_batch, restore_vector
+from tracefx.scipy.linalg.factorizations import _cho_solve, _cholesky, schur
 from tracefx.transforms.at_once import at_once
 from tracefx.transforms.loops import fori_loop
 from tracefx.transforms.solvers import custom_linear_solve
@@ -63,12 +63,12 @@ def solve(
         raise ValueError(f'solve: assume_a must be "gen", "sym", "her" or "pos", got {assume_a!r}')
     if assume_a != "pos":
         return linalg.solve(a, b)
-    x, columns, is_vector = system("solve", a, b)
-    return as_given(_positive(x, columns, lower=bool(lower)), is_vector)
+    x, columns, is_vector = as_linear_system("solve", a, b)
+    return restore_vector(_solve_positive_definite(x, columns, lower=bool(lower)), is_vector)
 
 
 @at_once
-def _positive(a: Array, b: Array, *, lower: bool) -> Array:
+def _solve_positive_definite(a: Array, b: Array, *, lower: bool) -> Array:
     factor = _cholesky(stop_gradient(a), lower=lower)
 
     def product(x: Array) -> Array:
@@ -103,14 +103,14 @@ def solve_triangular(
     """
     if trans not in (0, 1, 2, "N", "T", "C"):
         raise ValueError(f'solve_triangular: trans must be 0, 1, 2, "N", "T" or "C", got {trans!r}')
-    x, columns, is_vector = system("solve_triangular", a, b)
+    x, columns, is_vector = as_linear_system("solve_triangular", a, b)
     how = "NTC"[trans] if isinstance(trans, int) else trans
-    out = _triangular(x, columns, how=how, lower=bool(lower), unit=bool(unit_diagonal))
-    return as_given(out, is_vector)
+    out = _solve_triangular(x, columns, how=how, lower=bool(lower), unit=bool(unit_diagonal))
+    return restore_vector(out, is_vector)
 
 
 @at_once
-def _triangular(a: Array, b: Array, *, how: str, lower: bool, unit: bool) -> Array:
+def _solve_triangular(a: Array, b: Array, *, how: str, lower: bool, unit: bool) -> Array:
     return triangular_solve(
         *(a, b), left_side=True, lower=lower, transpose_a=how != "N", conjugate_a=how == "C", unit_diagonal=unit
     )
@@ -131,9 +131,9 @@ def solve_sylvester(A: ArrayLike, B: ArrayLike, C: ArrayLike, *, method: str = "
     """
     if method not in ("schur", "eigen"):
         raise ValueError(f'solve_sylvester: method must be "schur" or "eigen", got {method!r}')
-    values = converted("solve_sylvester", A, B, C)
+    values = promote_dtypes("solve_sylvester", A, B, C)
     dtype = inexact_dtype(values[0].aval.dtype)
-    a, b, c = [as_array(retyped(v, dtype, v.aval.weak_type)) for v in values]
+    a, b, c = [as_array(convert_dtype(v, dtype, v.aval.weak_type)) for v in values]
     m, n = c.shape[-2:] if c.ndim > 1 else (-1, -1)
     if a.shape[-2:] != (m, m) or b.shape[-2:] != (n, n):
         raise ValueError(f"solve_sylvester: A and B must be square and fit C, got {a.aval}, {b.aval} and {c.aval}")
@@ -141,7 +141,7 @@ def solve_sylvester(A: ArrayLike, B: ArrayLike, C: ArrayLike, *, method: str = "
     def one(a: Array, b: Array, c: Array) -> Array:
         return _sylvester(a, b, c, method=method, tol=float(tol))
 
-    return over_stack("solve_sylvester", one, (a, b, c), (2, 2, 2))
+    return map_over_batch("solve_sylvester", one, (a, b, c), (2, 2, 2))
 
 
 @at_once
@@ -152,19 +152,19 @@ def _sylvester(a: Array, b: Array, c: Array, *, method: str, tol: float) -> Arra
         r, u = schur(a, "complex")
         s, v = schur(adjoint(b), "complex")
         inner = matmul(matmul(adjoint(u), convert(c, wide)), v)
-        x = matmul(matmul(u, _by_rows(r, adjoint(s), inner)), adjoint(v))
+        x = matmul(matmul(u, _solve_sylvester_by_rows(r, adjoint(s), inner)), adjoint(v))
     else:
         left, u = linalg.eig(a)
         right, v = linalg.eig(b)
-        inner = solved(u, matmul(convert(c, wide), v))
-        sums = as_columns(left, right.shape[0]) + as_rows(right, left.shape[0])
+        inner = solve_batched(u, matmul(convert(c, wide), v))
+        sums = broadcast_columns(left, right.shape[0]) + broadcast_rows(right, left.shape[0])
         x = matmul(matmul(u, inner / sums), linalg.inv(v))
     found = x if dtypes.is_complex(c.dtype) else x.real
-    sums = as_columns(of_a, of_b.shape[0]) + as_rows(of_b, of_a.shape[0])
+    sums = broadcast_columns(of_a, of_b.shape[0]) + broadcast_rows(of_b, of_a.shape[0])
     return where(any(absolute(sums) < tol), float("nan"), found)
 
 
-def _by_rows(r: Array, s: Array, c: Array) -> Array:
+def _solve_sylvester_by_rows(r: Array, s: Array, c: Array) -> Array:
     """The solution for upper triangular `r` and lower triangular `s`: from the last row up, each by an equation."""
     m, n = c.shape
 
@@ -174,5 +174,5 @@ def _by_rows(r: Array, s: Array, c: Array) -> Array:
         shifted = s + r[i, i] * eye(c.dtype, n)
         return x.at[i].set(triangular_solve(shifted, rest[None], lower=True)[0])
 
-    out: Array = fori_loop(0, m, row, full(c.aval, 0))
+    out: Array = fori_loop(0, m, row, full_like_aval(c.aval, 0))
     return out

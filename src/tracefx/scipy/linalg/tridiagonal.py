@@ -9,7 +9,7 @@ from tracefx.core.handler import as_array
 from tracefx.core.values import as_value
 from tracefx.ops.linalg import eigen
 from tracefx.ops.linalg.lapack import LAPACK_NUMBERS
-from tracefx.ops.static import static_int
+from tracefx.ops.static_integers import static_int
 from tracefx.transforms.at_once import at_once
 
 

@@ -45,7 +45,7 @@ def length(v: Array, order: float) -> Array:
     return fnp.sum(sizes**order) ** (1 / order)
 
 
-def evaluated(f: Objective, x: Array) -> tuple[Array, Array]:
+def evaluate_with_gradient(f: Objective, x: Array) -> tuple[Array, Array]:
     """The function and its gradient, as arrays whose types last."""
     value, g = value_and_grad(f)(x)
     out = fnp.asarray(value)
@@ -63,7 +63,7 @@ def minimize_bfgs(
     """Goes from `x` downwards."""
     most = 200 * x.size if maxiter is None else maxiter
     one = fnp.eye(x.size, dtype=x.dtype)
-    value, g = evaluated(f, x)
+    value, g = evaluate_with_gradient(f, x)
 
     def step(s: _State) -> _State:
         p = -fnp.dot(s.inverse, s.g, precision="highest")

@@ -11,13 +11,13 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape
 from tracefx.core.values import Value, as_value
 from tracefx.numpy import fft
-from tracefx.numpy.convolving import slid
-from tracefx.numpy.promoting import converted, inexact_dtype, retyped
+from tracefx.numpy.convolution import sliding_dot
+from tracefx.numpy.operand_promotion import convert_dtype, inexact_dtype, promote_dtypes
 from tracefx.numpy.shapes import flip
 from tracefx.numpy.ufuncs import conjugate, multiply
-from tracefx.ops import cutting
-from tracefx.ops.contraction import PrecisionLike
-from tracefx.ops.static import axes_of
+from tracefx.ops.contractions.contraction import PrecisionLike
+from tracefx.ops.shape import slicing
+from tracefx.ops.static_integers import canonicalize_axes
 
 _MODES = ("full", "same", "valid")
 
@@ -29,18 +29,18 @@ def _check_mode(name: str, mode: str) -> None:
 
 def _operands(name: str, in1: ArrayLike, in2: ArrayLike) -> tuple[Value, Value]:
     """The operands, of one dtype that has fractions and one number of axes."""
-    x, y = converted(name, in1, in2)
+    x, y = promote_dtypes(name, in1, in2)
     if x.aval.ndim != y.aval.ndim:
         raise ValueError(f"{name}: operands must have the same number of axes, got {x.aval} and {y.aval}")
     dtype, weak = inexact_dtype(x.aval.dtype), x.aval.weak_type
-    return retyped(x, dtype, weak), retyped(y, dtype, weak)
+    return convert_dtype(x, dtype, weak), convert_dtype(y, dtype, weak)
 
 
 def _all_at_least(left: Shape, right: Shape) -> bool:
     return builtins.all(n >= m for n, m in zip(left, right, strict=True))
 
 
-def _direct(name: str, in1: ArrayLike, in2: ArrayLike, mode: str, precision: PrecisionLike) -> Array:
+def _convolve_direct(name: str, in1: ArrayLike, in2: ArrayLike, mode: str, precision: PrecisionLike) -> Array:
     _check_mode(name, mode)
     x, y = _operands(name, in1, in2)
     if not (x.aval.size and y.aval.size):
@@ -60,7 +60,7 @@ def _direct(name: str, in1: ArrayLike, in2: ArrayLike, mode: str, precision: Pre
             padding = [(n - 1 - (m - 1) // 2, n - m + (m - 1) // 2) for n, m in zip(window, second, strict=True)]
         case _:
             padding = [(n - 1, n - 1) for n in window]
-    return slid(x, cutting.rev(y, tuple(range(len(window)))), padding, precision)
+    return sliding_dot(x, slicing.rev(y, tuple(range(len(window)))), padding, precision)
 
 
 def convolve(
@@ -82,7 +82,7 @@ def convolve(
         case "fft":
             return fftconvolve(in1, in2, mode)
         case "direct" | "auto":
-            return _direct("convolve", in1, in2, mode, precision)
+            return _convolve_direct("convolve", in1, in2, mode, precision)
         case _:
             raise ValueError(f"convolve: method must be 'auto', 'direct' or 'fft', got {method!r}")
 
@@ -116,7 +116,7 @@ def convolve2d(
     [[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]
     """
     x, y = _check_2d("convolve2d", in1, in2, boundary, fillvalue)
-    return _direct("convolve2d", x, y, mode, precision)
+    return _convolve_direct("convolve2d", x, y, mode, precision)
 
 
 def correlate(
@@ -128,10 +128,10 @@ def correlate(
     >>> correlate(np.array([1, 2, 3]), np.array([1, 0]), mode="valid")
     Array([1., 2.], dtype=float32)
     """
-    return convolve(in1, flip(_conjugated(as_value(in2, "in2"))), mode, method, precision)
+    return convolve(in1, flip(_conjugate_if_complex(as_value(in2, "in2"))), mode, method, precision)
 
 
-def _conjugated(x: Value) -> Value:
+def _conjugate_if_complex(x: Value) -> Value:
     return conjugate(x) if dtypes.is_complex(x.aval.dtype) else x
 
 
@@ -153,11 +153,11 @@ def correlate2d(
     name = "correlate2d"
     x, y = _check_2d(name, in1, in2, boundary, fillvalue)
     if mode == "same":
-        return flip(_direct(name, flip(x), _conjugated(y), mode, precision))
+        return flip(_convolve_direct(name, flip(x), _conjugate_if_complex(y), mode, precision))
     larger = _all_at_least(y.aval.shape, x.aval.shape) and x.aval.shape != y.aval.shape
     if mode == "valid" and larger:
-        return _direct(name, flip(y), _conjugated(x), mode, precision)
-    return _direct(name, x, flip(_conjugated(y)), mode, precision)
+        return _convolve_direct(name, flip(y), _conjugate_if_complex(x), mode, precision)
+    return _convolve_direct(name, x, flip(_conjugate_if_complex(y)), mode, precision)
 
 
 def fftconvolve(
@@ -177,7 +177,7 @@ def fftconvolve(
     along = tuple(range(ndim))
     if axes is not None:
         given = (axes,) if isinstance(axes, SupportsIndex) else tuple(axes)
-        along = tuple(sorted(axes_of("fftconvolve", given, ndim, "axes")))
+        along = tuple(sorted(canonicalize_axes("fftconvolve", given, ndim, "axes")))
     if builtins.any(x.aval.shape[d] != y.aval.shape[d] for d in range(ndim) if d not in along):
         raise ValueError(f"fftconvolve: along axes other than {along} the sizes must agree, got {x.aval} and {y.aval}")
     left, right = [tuple([v.aval.shape[d] for d in along]) for v in (x, y)]
@@ -202,4 +202,4 @@ def fftconvolve(
     for d, n, size in zip(along, whole, sizes, strict=True):
         start[d] = (n - size) // 2
         limit[d] = start[d] + size
-    return cutting.slice(out, start, limit)
+    return slicing.slice(out, start, limit)

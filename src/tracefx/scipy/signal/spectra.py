@@ -11,20 +11,20 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array
-from tracefx.numpy.promoting import broadcast_shapes, converted, inexact_dtype, retyped
-from tracefx.ops.complex import complex_dtype
-from tracefx.ops.static import axis_of, static_int
+from tracefx.numpy.operand_promotion import broadcast_operand_shapes, convert_dtype, inexact_dtype, promote_dtypes
+from tracefx.ops.elementwise.complex import complex_dtype
+from tracefx.ops.static_integers import canonicalize_axis, static_int
 from tracefx.scipy.signal.trends import detrend
-from tracefx.scipy.signal.window_shapes import window_of
+from tracefx.scipy.signal.window_functions import get_window
 
-Window: TypeAlias = "str | tuple[Any, ...] | ArrayLike"
+WindowLike: TypeAlias = "str | tuple[Any, ...] | ArrayLike"
 Detrend: TypeAlias = "bool | str | Callable[[Array], Array]"
 
 
 def stft(
     x: ArrayLike,
     fs: ArrayLike = 1.0,
-    window: Window = "hann",
+    window: WindowLike = "hann",
     nperseg: int = 256,
     noverlap: int | None = None,
     nfft: int | None = None,
@@ -50,7 +50,7 @@ def stft(
     >>> spectra.shape, times.tolist()
     ((3, 5), [0.0, 2.0, 4.0, 6.0, 8.0])
     """
-    parts = _Parts("stft", [x], fs, window, nperseg, noverlap, nfft, detrend, return_onesided, axis)
+    parts = _SegmentedSignals("stft", [x], fs, window, nperseg, noverlap, nfft, detrend, return_onesided, axis)
     return parts.spectra("spectrum", "stft", boundary, padded)
 
 
@@ -58,7 +58,7 @@ def csd(
     x: ArrayLike,
     y: ArrayLike | None,
     fs: ArrayLike = 1.0,
-    window: Window = "hann",
+    window: WindowLike = "hann",
     nperseg: int | None = None,
     noverlap: int | None = None,
     nfft: int | None = None,
@@ -79,7 +79,7 @@ def csd(
     (3,)
     """
     signals = [x] if y is None else [x, y]
-    parts = _Parts("csd", signals, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, axis)
+    parts = _SegmentedSignals("csd", signals, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, axis)
     frequencies, _, density = parts.spectra(scaling, "psd", None, False)
     if y is not None:
         density = density + 0j
@@ -102,7 +102,7 @@ def csd(
 def welch(
     x: ArrayLike,
     fs: ArrayLike = 1.0,
-    window: Window = "hann",
+    window: WindowLike = "hann",
     nperseg: int | None = None,
     noverlap: int | None = None,
     nfft: int | None = None,
@@ -123,7 +123,7 @@ def welch(
     return frequencies, density.real
 
 
-class _Parts:
+class _SegmentedSignals:
     """One signal or two, and what their segments are."""
 
     def __init__(
@@ -131,7 +131,7 @@ class _Parts:
         name: str,
         signals: list[ArrayLike],
         fs: ArrayLike,
-        window: Window,
+        window: WindowLike,
         nperseg: SupportsIndex | None,
         noverlap: SupportsIndex | None,
         nfft: SupportsIndex | None,
@@ -141,28 +141,28 @@ class _Parts:
     ) -> None:
         self.name = name
         self.fs: Array | float = fs if isinstance(fs, int | float) else fnp.asarray(fs)
-        given = converted(name, *signals)
+        given = promote_dtypes(name, *signals)
         dtype = inexact_dtype(given[0].aval.dtype)
-        arrays = [as_array(retyped(value, dtype, value.aval.weak_type)) for value in given]
-        self.axis = axis_of(name, axis, arrays[0].ndim)
+        arrays = [as_array(convert_dtype(value, dtype, value.aval.weak_type)) for value in given]
+        self.axis = canonicalize_axis(name, axis, arrays[0].ndim)
         if any(a.ndim != arrays[0].ndim for a in arrays):
             raise ValueError(
                 f"{name}: x and y must have equally many axes, got {' and '.join(str(a.aval) for a in arrays)}"
             )
         self.signals = [fnp.moveaxis(a, self.axis, -1) for a in arrays]
-        self.batch = broadcast_shapes(name, *[a.shape[:-1] for a in self.signals])
+        self.batch = broadcast_operand_shapes(name, *[a.shape[:-1] for a in self.signals])
         self.dtype = dtype
         length = self.signals[0].shape[-1]
         size = None if nperseg is None else static_int(name, nperseg, "nperseg")
         if size is not None and size < 1:
             raise ValueError(f"{name}: nperseg must be positive, got {size}")
-        self.window, self.size = _window(name, window, size, length, dtype)
+        self.window, self.size = _window_and_size(name, window, size, length, dtype)
         self.overlap = self.size // 2 if noverlap is None else static_int(name, noverlap, "noverlap")
         self.nfft = self.size if nfft is None else static_int(name, nfft, "nfft")
         self.one_sided = one_sided and not dtypes.is_complex(dtype)
-        self.trend = self._trend(trend)
+        self.trend = self._detrend_function(trend)
 
-    def _trend(self, trend: Detrend) -> Callable[[Array], Array]:
+    def _detrend_function(self, trend: Detrend) -> Callable[[Array], Array]:
         if isinstance(trend, str):
             return lambda parts: detrend(parts, -1, trend)
         if callable(trend):
@@ -190,14 +190,14 @@ class _Parts:
         if self.overlap >= self.size:
             raise ValueError(f"{self.name}: noverlap {self.overlap} must be less than nperseg {self.size}")
         longest = max(s.shape[-1] for s in self.signals)
-        signals = [_lengthened(s, longest - s.shape[-1]) for s in self.signals]
+        signals = [_zero_pad(s, longest - s.shape[-1]) for s in self.signals]
         if boundary is not None:
-            signals = [_extended(self.name, s, self.size // 2, boundary) for s in signals]
+            signals = [_extend_boundary(self.name, s, self.size // 2, boundary) for s in signals]
         step = self.size - self.overlap
         if padded:
             more = -(signals[0].shape[-1] - self.size) % step % self.size
-            signals = [_lengthened(s, more) for s in signals]
-        transforms = [self._transforms(s, step) for s in signals]
+            signals = [_zero_pad(s, more) for s in signals]
+        transforms = [self._segment_transforms(s, step) for s in signals]
         out = transforms[0]
         if mode == "psd":
             out = fnp.conj(out) * transforms[-1]
@@ -217,7 +217,7 @@ class _Parts:
             out = out.real
         return frequencies, fnp.asarray(times, part), fnp.moveaxis(out, -1, self.axis)
 
-    def _transforms(self, x: Array, step: int) -> Array:
+    def _segment_transforms(self, x: Array, step: int) -> Array:
         """Of each segment, `c64[..., segments, frequencies]`."""
         count = (x.shape[-1] - self.size) // step + 1
         places = step * fnp.arange(count)[:, None] + fnp.arange(self.size)
@@ -227,11 +227,11 @@ class _Parts:
         return fnp.fft.fft(parts, self.nfft)
 
 
-def _window(name: str, window: Window, size: int | None, length: int, dtype: DType) -> tuple[Array, int]:
+def _window_and_size(name: str, window: WindowLike, size: int | None, length: int, dtype: DType) -> tuple[Array, int]:
     """The window, and how long segments are."""
     if isinstance(window, str | tuple):
         size = length if size is None else min(size, length)
-        return fnp.asarray(window_of(window, size), dtype), size
+        return fnp.asarray(get_window(window, size), dtype), size
     out = fnp.asarray(window, dtype)
     if out.ndim != 1:
         raise ValueError(f"{name}: window must have one axis, got {out.aval}")
@@ -242,12 +242,12 @@ def _window(name: str, window: Window, size: int | None, length: int, dtype: DTy
     return out, out.size
 
 
-def _lengthened(x: Array, count: int) -> Array:
+def _zero_pad(x: Array, count: int) -> Array:
     """With so many zeros behind."""
     return fnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, count)]) if count else x
 
 
-def _extended(name: str, x: Array, count: int, boundary: str) -> Array:
+def _extend_boundary(name: str, x: Array, count: int, boundary: str) -> Array:
     """With so many numbers at both ends."""
     if not count:
         return x

@@ -11,8 +11,8 @@ from tracefx import numpy as fnp
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
-from tracefx.numpy.promoting import inexact
-from tracefx.ops.static import static_int
+from tracefx.numpy.operand_promotion import to_inexact
+from tracefx.ops.static_integers import static_int
 
 
 def detrend(
@@ -36,7 +36,7 @@ def detrend(
         raise NotImplementedError("detrend: overwrite_data must be None, since arrays never change")
     if type not in ("constant", "linear"):
         raise ValueError(f"detrend: type must be 'linear' or 'constant', got {type!r}")
-    x = as_array(inexact(fnp.asarray(data), "detrend: data"))
+    x = as_array(to_inexact(fnp.asarray(data), "detrend: data"))
     if type == "constant":
         return x - fnp.mean(x, axis, keepdims=True)
     x = fnp.moveaxis(x, axis, -1)
@@ -44,12 +44,12 @@ def detrend(
     places = [0, n, *[static_int("detrend", b, "bp") for b in np.ravel(np.asarray(bp)).tolist()]]
     if min(places) < 0 or max(places) > n:
         raise ValueError(f"detrend: bp must be places from 0 to {n}, got {bp!r}")
-    lines = [_less_line(x[..., start:stop]) for start, stop in itertools.pairwise(sorted({*places}))]
+    lines = [_subtract_line(x[..., start:stop]) for start, stop in itertools.pairwise(sorted({*places}))]
     out = lines[0] if len(lines) == 1 else fnp.concatenate(lines, -1) if lines else x
     return fnp.moveaxis(out, -1, axis)
 
 
-def _less_line(x: Array) -> Array:
+def _subtract_line(x: Array) -> Array:
     """By least squares. Places are counted from the middle: then the line's mean is the mean."""
     n = x.shape[-1]
     level = x - fnp.mean(x, -1, keepdims=True)

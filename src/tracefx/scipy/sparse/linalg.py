@@ -22,17 +22,17 @@ from tracefx.core.dtypes import DType
 from tracefx.core.trees import PyTree, TreeDef
 from tracefx.lax import custom_linear_solve, while_loop
 from tracefx.ops.linalg.qr import qr
-from tracefx.ops.linalg.triangular import triangular_solve
+from tracefx.ops.linalg.triangular_solve import triangular_solve
 
 __all__ = ["bicgstab", "cg", "gmres"]
 
-Product: TypeAlias = Callable[[Any], Any]
+LinearOperator: TypeAlias = Callable[[Any], Any]
 """A matrix times vectors: trees, or as the methods see them, arrays of one axis."""
-Method: TypeAlias = Callable[[Product, Array, Array, Product, "Limits"], Array]
+IterativeSolver: TypeAlias = Callable[[LinearOperator, Array, Array, LinearOperator, "StoppingCriterion"], Array]
 """From a matrix, the right side, a guess and the inverse's stand-in to a solution."""
 
 
-class Limits(NamedTuple):
+class StoppingCriterion(NamedTuple):
     """When a method has done enough: with an error of this size, or after so many steps."""
 
     error: Array
@@ -40,14 +40,14 @@ class Limits(NamedTuple):
 
 
 def cg(
-    A: Product | ArrayLike,
+    A: LinearOperator | ArrayLike,
     b: PyTree,
     x0: PyTree | None = None,
     *,
     tol: float = 1e-5,
     atol: float = 0.0,
     maxiter: int | None = None,
-    M: Product | ArrayLike | None = None,
+    M: LinearOperator | ArrayLike | None = None,
 ) -> tuple[Any, None]:
     """The `x` with `A x = b` for a Hermitian, positive definite `A`, by conjugate gradients from `x0` on.
 
@@ -62,18 +62,18 @@ def cg(
     >>> fnp.round(x, 3).tolist()
     [1.0, 1.0]
     """
-    return _solved("cg", _conjugate_gradients, A, b, x0, tol, atol, maxiter, M, is_hermitian=True), None
+    return _solve_iteratively("cg", _conjugate_gradients, A, b, x0, tol, atol, maxiter, M, is_hermitian=True), None
 
 
 def bicgstab(
-    A: Product | ArrayLike,
+    A: LinearOperator | ArrayLike,
     b: PyTree,
     x0: PyTree | None = None,
     *,
     tol: float = 1e-5,
     atol: float = 0.0,
     maxiter: int | None = None,
-    M: Product | ArrayLike | None = None,
+    M: LinearOperator | ArrayLike | None = None,
 ) -> tuple[Any, None]:
     """The `x` with `A x = b`, by stabilized biconjugate gradients; arguments as of `cg`, but for any `A`.
 
@@ -81,11 +81,11 @@ def bicgstab(
     >>> fnp.round(x, 3).tolist()
     [1.0, 1.0]
     """
-    return _solved("bicgstab", _biconjugate_gradients, A, b, x0, tol, atol, maxiter, M), None
+    return _solve_iteratively("bicgstab", _biconjugate_gradients, A, b, x0, tol, atol, maxiter, M), None
 
 
 def gmres(
-    A: Product | ArrayLike,
+    A: LinearOperator | ArrayLike,
     b: PyTree,
     x0: PyTree | None = None,
     *,
@@ -93,7 +93,7 @@ def gmres(
     atol: float = 0.0,
     restart: int = 20,
     maxiter: int | None = None,
-    M: Product | ArrayLike | None = None,
+    M: LinearOperator | ArrayLike | None = None,
     solve_method: str = "batched",
 ) -> tuple[Any, Array]:
     """The `x` with `A x = b`, and -1 if there is none, else 0, by generalized minimal residuals; arguments as of `cg`,
@@ -109,7 +109,7 @@ def gmres(
     """
     if solve_method not in ("batched", "incremental"):
         raise ValueError(f"gmres: solve_method must be 'batched' or 'incremental', got {solve_method!r}")
-    x = _solved("gmres", _Residuals(restart, solve_method == "incremental"), A, b, x0, tol, atol, maxiter, M)
+    x = _solve_iteratively("gmres", _GMRES(restart, solve_method == "incremental"), A, b, x0, tol, atol, maxiter, M)
     missing = [fnp.any(~fnp.isfinite(leaf)) for leaf in _arrays(x)]
     return x, fnp.where(fnp.any(fnp.stack(missing)), -1, 0)
 
@@ -123,7 +123,7 @@ def _arrays(tree: PyTree) -> list[Array]:
 
 @final
 @frozen(eq=False)
-class _Vectors:
+class _TreeRaveler:
     """How trees are vectors: their leaves one after the other, in the dtype in which these meet."""
 
     structure: TreeDef
@@ -132,12 +132,12 @@ class _Vectors:
     dtype: DType
 
     @staticmethod
-    def like(tree: PyTree) -> _Vectors:
+    def like(tree: PyTree) -> _TreeRaveler:
         leaves = _arrays(tree)
         dtype = fnp.result_type(
             *leaves, np.float32 if not any(dtypes.is_inexact(x.dtype) for x in leaves) else leaves[0]
         )
-        return _Vectors(trees.structure(tree), [x.shape for x in leaves], [x.dtype for x in leaves], dtype)
+        return _TreeRaveler(trees.structure(tree), [x.shape for x in leaves], [x.dtype for x in leaves], dtype)
 
     def flat(self, tree: PyTree) -> Array:
         parts = [fnp.asarray(fnp.ravel(x), self.dtype) for x in _arrays(tree)]
@@ -152,7 +152,7 @@ class _Vectors:
         return trees.unflatten(self.structure, leaves)
 
 
-def _product(name: str, argument: str, f: Product | ArrayLike) -> Product:
+def _as_linear_operator(name: str, argument: str, f: LinearOperator | ArrayLike) -> LinearOperator:
     if isinstance(f, Array | np.ndarray) or hasattr(f, "__matmul__"):
         shape = getattr(f, "shape", None)
         if shape is not None and (len(shape) != 2 or shape[0] != shape[1]):
@@ -165,20 +165,20 @@ def _product(name: str, argument: str, f: Product | ArrayLike) -> Product:
     return f
 
 
-def _solved(
+def _solve_iteratively(
     name: str,
-    method: Method,
-    A: Product | ArrayLike,
+    method: IterativeSolver,
+    A: LinearOperator | ArrayLike,
     b: PyTree,
     x0: PyTree | None,
     tol: float,
     atol: float,
     maxiter: int | None,
-    M: Product | ArrayLike | None,
+    M: LinearOperator | ArrayLike | None,
     is_hermitian: bool = False,
 ) -> Any:
     right = trees.map(fnp.asarray, b)
-    vectors = _Vectors.like(right)
+    vectors = _TreeRaveler.like(right)
     guess = trees.map(fnp.zeros_like, right) if x0 is None else trees.map(fnp.asarray, x0)
     if trees.structure(guess) != vectors.structure:
         raise ValueError(
@@ -187,12 +187,12 @@ def _solved(
     shapes = [x.shape for x in _arrays(guess)]
     if shapes != vectors.shapes:
         raise ValueError(f"{name}: x0 and b must have the same shapes, got {shapes} and {list(vectors.shapes)}")
-    product = _product(name, "A", A)
-    stand_in = None if M is None else _product(name, "M", M)
+    product = _as_linear_operator(name, "A", A)
+    stand_in = None if M is None else _as_linear_operator(name, "M", M)
     start = vectors.flat(guess)
     steps = 10 * start.size if maxiter is None else maxiter
 
-    def solve(matvec: Product, rhs: PyTree) -> Any:
+    def solve(matvec: LinearOperator, rhs: PyTree) -> Any:
         side = vectors.flat(rhs)
 
         def times(x: Array) -> Array:
@@ -201,7 +201,7 @@ def _solved(
         def preconditioned(x: Array) -> Array:
             return x if stand_in is None else vectors.flat(stand_in(vectors.tree(x)))
 
-        limits = Limits(fnp.maximum(tol * _length(side), atol), steps)
+        limits = StoppingCriterion(fnp.maximum(tol * _norm(side), atol), steps)
         return vectors.tree(method(times, side, start, preconditioned, limits))
 
     is_symmetric = is_hermitian and not dtypes.is_complex(vectors.dtype)
@@ -212,14 +212,14 @@ def _inner(x: Array, y: Array) -> Array:
     return fnp.vdot(x, y, precision="highest")
 
 
-def _length(x: Array) -> Array:
+def _norm(x: Array) -> Array:
     return fnp.sqrt(fnp.real(_inner(x, x)))
 
 
 # ------------------------------------------------------------------ conjugate gradients
 
 
-class _Conjugate(NamedTuple):
+class _CGState(NamedTuple):
     x: Array
     error: Array
     """What `b` is beyond the product."""
@@ -229,28 +229,28 @@ class _Conjugate(NamedTuple):
     steps: Array
 
 
-def _conjugate_gradients(A: Product, b: Array, x: Array, M: Product, limits: Limits) -> Array:
+def _conjugate_gradients(A: LinearOperator, b: Array, x: Array, M: LinearOperator, limits: StoppingCriterion) -> Array:
     def size(r: Array, z: Array) -> Array:
         return fnp.real(_inner(r, z))
 
-    def goes_on(s: _Conjugate) -> Array:
+    def goes_on(s: _CGState) -> Array:
         return (size(s.error, s.error) > limits.error**2) & (s.steps < limits.steps)
 
-    def step(s: _Conjugate) -> _Conjugate:
+    def step(s: _CGState) -> _CGState:
         along = A(s.direction)
         far = fnp.asarray(s.size / size(s.direction, along), b.dtype)
         error = s.error - far * along
         z = M(error)
         new = size(error, z)
         direction = z + fnp.asarray(new / s.size, b.dtype) * s.direction
-        return _Conjugate(s.x + far * s.direction, error, new, direction, s.steps + 1)
+        return _CGState(s.x + far * s.direction, error, new, direction, s.steps + 1)
 
     error = b - A(x)
     z = M(error)
-    return while_loop(goes_on, step, _Conjugate(x, error, size(error, z), z, fnp.array(0, dtype="int32"))).x
+    return while_loop(goes_on, step, _CGState(x, error, size(error, z), z, fnp.array(0, dtype="int32"))).x
 
 
-class _Biconjugate(NamedTuple):
+class _BiCGSTABState(NamedTuple):
     x: Array
     error: Array
     direction: Array
@@ -262,13 +262,15 @@ class _Biconjugate(NamedTuple):
     """Negative where a division by zero ended it."""
 
 
-def _biconjugate_gradients(A: Product, b: Array, x: Array, M: Product, limits: Limits) -> Array:
+def _biconjugate_gradients(
+    A: LinearOperator, b: Array, x: Array, M: LinearOperator, limits: StoppingCriterion
+) -> Array:
     """Van der Vorst, Bi-CGSTAB (1992)."""
 
-    def goes_on(s: _Biconjugate) -> Array:
-        return (_length(s.error) > limits.error) & (s.steps < limits.steps) & (s.steps >= 0)
+    def goes_on(s: _BiCGSTABState) -> Array:
+        return (_norm(s.error) > limits.error) & (s.steps < limits.steps) & (s.steps >= 0)
 
-    def step(s: _Biconjugate) -> _Biconjugate:
+    def step(s: _BiCGSTABState) -> _BiCGSTABState:
         rho = _inner(first, s.error)
         beta = rho / s.rho * s.alpha / s.omega
         direction = s.error + beta * (s.direction - s.omega * s.along)
@@ -276,13 +278,13 @@ def _biconjugate_gradients(A: Product, b: Array, x: Array, M: Product, limits: L
         along = A(p)
         alpha = rho / _inner(first, along)
         half = s.error - alpha * along
-        ends = _length(half) < limits.error
+        ends = _norm(half) < limits.error
         z = M(half)
         t = A(z)
         omega = _inner(t, half) / _inner(t, t)
         x = s.x + alpha * p
         steps = fnp.where((omega == 0) | (alpha == 0) | (rho == 0), -1, s.steps + 1)
-        return _Biconjugate(
+        return _BiCGSTABState(
             fnp.where(ends, x, x + omega * z),
             fnp.where(ends, half, half - omega * t),
             direction,
@@ -295,21 +297,21 @@ def _biconjugate_gradients(A: Product, b: Array, x: Array, M: Product, limits: L
 
     first = b - A(x)
     one, none = fnp.ones((), b.dtype), fnp.zeros_like(b)
-    start = _Biconjugate(x, first, none, none, one, one, one, fnp.array(0, dtype="int32"))
+    start = _BiCGSTABState(x, first, none, none, one, one, one, fnp.array(0, dtype="int32"))
     return while_loop(goes_on, step, start).x
 
 
 # ------------------------------------------------------------------ minimal residuals
 
 
-class _Round(NamedTuple):
+class _RestartState(NamedTuple):
     x: Array
     error: Array
     """As the inverse's stand-in sees it."""
     rounds: Array
 
 
-class _Basis(NamedTuple):
+class _ArnoldiState(NamedTuple):
     """Vectors at right angles, in rows, and what the matrix makes of each: a row of numbers, one for each vector."""
 
     vectors: Array
@@ -321,67 +323,72 @@ class _Basis(NamedTuple):
 
 @final
 @frozen(eq=False)
-class _Residuals:
+class _GMRES:
     """Saad and Schultz, GMRES (1986)."""
 
     restart: int
-    looks: bool
+    checks_residual: bool
     """Whether the error is looked at after every product."""
 
-    def __call__(self, A: Product, b: Array, x: Array, M: Product, limits: Limits) -> Array:
+    def __call__(self, A: LinearOperator, b: Array, x: Array, M: LinearOperator, limits: StoppingCriterion) -> Array:
         most = min(self.restart, b.size)
-        whole = _length(M(b))
-        enough = whole * fnp.minimum(1.0, limits.error / _length(b))
+        whole = _norm(M(b))
+        enough = whole * fnp.minimum(1.0, limits.error / _norm(b))
 
-        def again(s: _Round) -> _Round:
+        def again(s: _RestartState) -> _RestartState:
             basis = while_loop(
                 lambda v: (v.done < most) & ~v.ended,
-                lambda v: self._longer(v, A, M, _length(s.error), enough),
-                _start(s.error, most),
+                lambda v: self._arnoldi_step(v, A, M, _norm(s.error), enough),
+                _initial_arnoldi_state(s.error, most),
             )
-            weights = _least(basis.products, _length(s.error))
+            weights = _least_squares_weights(basis.products, _norm(s.error))
             x = s.x + fnp.dot(weights, basis.vectors[:-1], precision="highest")
-            return _Round(x, M(b - A(x)), s.rounds + 1)
+            return _RestartState(x, M(b - A(x)), s.rounds + 1)
 
-        def goes_on(s: _Round) -> Array:
-            return (_length(s.error) > limits.error) & (s.rounds < limits.steps)
+        def goes_on(s: _RestartState) -> Array:
+            return (_norm(s.error) > limits.error) & (s.rounds < limits.steps)
 
-        return while_loop(goes_on, again, _Round(x, M(b - A(x)), fnp.array(0, dtype="int32"))).x
+        return while_loop(goes_on, again, _RestartState(x, M(b - A(x)), fnp.array(0, dtype="int32"))).x
 
-    def _longer(self, basis: _Basis, A: Product, M: Product, error: Array, enough: Array) -> _Basis:
+    def _arnoldi_step(
+        self, basis: _ArnoldiState, A: LinearOperator, M: LinearOperator, error: Array, enough: Array
+    ) -> _ArnoldiState:
         vectors = basis.vectors
         new = M(A(vectors[basis.done]))
-        size = _length(new)
+        size = _norm(new)
         weights = fnp.zeros(vectors.shape[:1], vectors.dtype)
         for _ in range(2):  # what rounding leaves of the others the first time
             along = fnp.dot(fnp.conj(vectors), new, precision="highest")
             new, weights = new - fnp.dot(along, vectors, precision="highest"), weights + along
-        rest = _length(new)
+        rest = _norm(new)
         ended = rest <= float(dtypes.finfo(vectors.dtype).eps) * size
         unit = fnp.where(ended, 0, new / fnp.where(ended, 1, rest))
         weights = weights.at[basis.done + 1].set(fnp.where(ended, 0, rest))
         products = basis.products.at[basis.done].set(weights)
-        if self.looks:
-            left = _length(_first(products, error) - fnp.dot(_least(products, error), products, precision="highest"))
+        if self.checks_residual:
+            left = _norm(
+                _scaled_first_unit(products, error)
+                - fnp.dot(_least_squares_weights(products, error), products, precision="highest")
+            )
             ended = ended | (left <= enough)
-        return _Basis(vectors.at[basis.done + 1].set(unit), products, basis.done + 1, ended)
+        return _ArnoldiState(vectors.at[basis.done + 1].set(unit), products, basis.done + 1, ended)
 
 
-def _start(error: Array, most: int) -> _Basis:
-    size = _length(error)
+def _initial_arnoldi_state(error: Array, most: int) -> _ArnoldiState:
+    size = _norm(error)
     unit = error / fnp.where(size > 0, size, 1)
     vectors = fnp.zeros((most + 1, error.size), error.dtype).at[0].set(unit)
     # Rows that aren't there yet are such that their vectors, which are zero, have no part in anything.
     products = fnp.eye(most, most + 1, k=1, dtype=error.dtype)
-    return _Basis(vectors, products, fnp.array(0, dtype="int32"), fnp.array(False))
+    return _ArnoldiState(vectors, products, fnp.array(0, dtype="int32"), fnp.array(False))
 
 
-def _first(products: Array, error: Array) -> Array:
+def _scaled_first_unit(products: Array, error: Array) -> Array:
     return fnp.zeros(products.shape[1:], products.dtype).at[0].set(error)
 
 
-def _least(products: Array, error: Array) -> Array:
+def _least_squares_weights(products: Array, error: Array) -> Array:
     """The weights of the rows whose sum is nearest to the error, which is along the first vector."""
     q, r = qr(products.T, full_matrices=False)
-    side = fnp.dot(fnp.conj(q.T), _first(products, error), precision="highest")
+    side = fnp.dot(fnp.conj(q.T), _scaled_first_unit(products, error), precision="highest")
     return triangular_solve(r, side[:, None], left_side=True)[:, 0]

@@ -21,7 +21,7 @@ from tracefx.random import normal
 
 __all__ = ["Rotation", "Slerp"]
 
-SMALL: Final = 1e-3
+SMALL_ANGLE: Final = 1e-3
 """Up to this angle what divides by an angle is replaced by the first terms of its series."""
 
 
@@ -53,7 +53,7 @@ class Rotation:
 
         The axes are those of space, as in "xyz", or those turned before, as in "XYZ".
         """
-        moving = _moves_axes(seq, range(1, 4))
+        moving = _is_intrinsic(seq, range(1, 4))
         turns = fnp.atleast_1d(fnp.asarray(angles))
         if turns.shape[-1] != len(seq):
             raise ValueError(f"from_euler: of {seq!r} there must be {len(seq)} angles, got {turns.aval}")
@@ -65,7 +65,7 @@ class Rotation:
             parts = [fnp.zeros_like(half)] * 3
             parts["xyz".index(axis)] = fnp.sin(half)
             turn = fnp.stack([*parts, fnp.cos(half)], -1)
-            out = turn if out is None else _product(out, turn) if moving else _product(turn, out)
+            out = turn if out is None else _quaternion_product(out, turn) if moving else _quaternion_product(turn, out)
         assert out is not None  # there is an axis
         return cls(out)
 
@@ -88,7 +88,7 @@ class Rotation:
         choice = fnp.argmax(fnp.stack([m[..., 0, 0], m[..., 1, 1], m[..., 2, 2], trace], -1), -1)[..., None]
         for i, candidate in enumerate(candidates):
             out = fnp.where(choice == i, candidate, out)
-        return cls(_normalized(out))
+        return cls(_normalize(out))
 
     @classmethod
     def from_mrp(cls, mrp: ArrayLike) -> Rotation:
@@ -100,7 +100,7 @@ class Rotation:
     @classmethod
     def from_quat(cls, quat: ArrayLike) -> Rotation:
         """From quaternions, `f32[..., 4]`, of any length but 0."""
-        return cls(_normalized(fnp.asarray(quat)))
+        return cls(_normalize(fnp.asarray(quat)))
 
     @classmethod
     def from_rotvec(cls, rotvec: ArrayLike, degrees: bool = False) -> Rotation:
@@ -109,7 +109,7 @@ class Rotation:
         if degrees:
             v = fnp.deg2rad(v)
         square = fnp.sum(v * v, -1, keepdims=True)
-        is_small = square <= SMALL**2
+        is_small = square <= SMALL_ANGLE**2
         half = fnp.sqrt(fnp.where(is_small, 1.0, square)) / 2
         scale = fnp.where(is_small, 0.5 - square / 48 + square * square / 3840, fnp.sin(half) / (2 * half))
         cosine = fnp.where(is_small, 1 - square / 8 + square * square / 384, fnp.cos(half))
@@ -124,7 +124,7 @@ class Rotation:
     @classmethod
     def random(cls, random_key: ArrayLike, num: int | None = None) -> Rotation:
         """A rotation, each as likely as any other; `num` of them, if that is given. (JAX has none.)"""
-        return cls(_normalized(normal(random_key, (4,) if num is None else (num, 4))))
+        return cls(_normalize(normal(random_key, (4,) if num is None else (num, 4))))
 
     # -------------------------------------------------------------- arrays of rotations
 
@@ -150,7 +150,7 @@ class Rotation:
 
     def __mul__(self, other: Rotation) -> Rotation:
         """First the other rotation, then this one."""
-        return Rotation(_normalized(_product(self.quat, other.quat)))
+        return Rotation(_normalize(_quaternion_product(self.quat, other.quat)))
 
     def apply(self, vectors: ArrayLike | Sequence[Any], inverse: bool = False) -> Array:
         """Vectors, `f32[..., 3]`, rotated; backwards with `inverse`."""
@@ -164,7 +164,7 @@ class Rotation:
 
     def magnitude(self) -> Array:
         """The angle, from 0 to pi."""
-        return 2 * fnp.arctan2(_length(self.quat[..., :3]), fnp.abs(self.quat[..., 3]))
+        return 2 * fnp.arctan2(_safe_norm(self.quat[..., :3]), fnp.abs(self.quat[..., 3]))
 
     def mean(self, weights: ArrayLike | None = None) -> Rotation:
         """The rotation whose distances to those of this array, squared, are least in the sum, each with its weight."""
@@ -184,7 +184,7 @@ class Rotation:
 
         Where they aren't determined, as two axes have become one, the last one is 0.
         """
-        moving = _moves_axes(seq, range(3, 4))
+        moving = _is_intrinsic(seq, range(3, 4))
         i, j, k = ["xyz".index(axis) for axis in (seq.lower()[::-1] if moving else seq)]
         is_symmetric = i == k
         k = 3 - i - j if is_symmetric else k
@@ -228,8 +228,8 @@ class Rotation:
         """Axes as long as the angle, which is no more than pi, `f32[..., 3]`."""
         q = fnp.where(self.quat[..., 3:] < 0, -self.quat, self.quat)
         v, w = q[..., :3], q[..., 3:]
-        angle = 2 * fnp.arctan2(_length(v)[..., None], w)
-        square, is_small = angle * angle, angle <= SMALL
+        angle = 2 * fnp.arctan2(_safe_norm(v)[..., None], w)
+        square, is_small = angle * angle, angle <= SMALL_ANGLE
         sine = fnp.sin(fnp.where(is_small, 1.0, angle) / 2)
         scale = fnp.where(is_small, 2 + square / 12 + 7 * square * square / 2880, angle / sine)
         return (fnp.rad2deg(scale) if degrees else scale) * v
@@ -291,7 +291,7 @@ class Slerp:
         return out if at.ndim else out[0]
 
 
-def _moves_axes(seq: str, counts: range) -> bool:
+def _is_intrinsic(seq: str, counts: range) -> bool:
     """Whether the axes are those turned before. Raises ValueError for what names no axes."""
     if len(seq) not in counts:
         raise ValueError(f"seq must name {' or '.join(map(str, counts))} axes, got {seq!r}")
@@ -304,19 +304,19 @@ def _moves_axes(seq: str, counts: range) -> bool:
     raise ValueError(f"seq must be made of 'x', 'y' and 'z', or of 'X', 'Y' and 'Z', got {seq!r}")
 
 
-def _product(p: Array, q: Array) -> Array:
+def _quaternion_product(p: Array, q: Array) -> Array:
     """Of quaternions."""
     u, a, v, b = p[..., :3], p[..., 3:], q[..., :3], q[..., 3:]
     vector = a * v + b * u + fnp.cross(u, v)
     return fnp.concatenate([vector, a * b - fnp.sum(u * v, -1, keepdims=True)], -1)
 
 
-def _length(v: Array) -> Array:
+def _safe_norm(v: Array) -> Array:
     """With derivative 0 where it is 0."""
     square = fnp.sum(v * v, -1)
     is_zero = square == 0
     return fnp.where(is_zero, 0.0, fnp.sqrt(fnp.where(is_zero, 1.0, square)))
 
 
-def _normalized(q: Array) -> Array:
+def _normalize(q: Array) -> Array:
     return q / fnp.sqrt(fnp.sum(q * q, -1, keepdims=True))

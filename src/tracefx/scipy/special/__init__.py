@@ -7,20 +7,6 @@ They take arrays and numbers that broadcast together, promote as `tracefx.numpy`
 from __future__ import annotations
 
 from tracefx.scipy.special.bessel_functions import bessel_jn, i0, i0e, i1, i1e
-from tracefx.scipy.special.entropies import (
-    boxcox,
-    boxcox1p,
-    entr,
-    expit,
-    kl_div,
-    log_softmax,
-    logit,
-    logsumexp,
-    rel_entr,
-    softmax,
-    xlog1py,
-    xlogy,
-)
 from tracefx.scipy.special.error_functions import (
     dawsn,
     erf,
@@ -50,9 +36,23 @@ from tracefx.scipy.special.gammas import (
     poch,
     polygamma,
 )
-from tracefx.scipy.special.harmonics import sph_harm_y
 from tracefx.scipy.special.hypergeometric import hyp1f1, hyp2f1
 from tracefx.scipy.special.integrals import exp1, expi, expn, fresnel, sici, spence
+from tracefx.scipy.special.logistic_and_entropy import (
+    boxcox,
+    boxcox1p,
+    entr,
+    expit,
+    kl_div,
+    log_softmax,
+    logit,
+    logsumexp,
+    rel_entr,
+    softmax,
+    xlog1py,
+    xlogy,
+)
+from tracefx.scipy.special.spherical_harmonics import sph_harm_y
 from tracefx.scipy.special.zetas import bernoulli, zeta
 
 __all__ = [

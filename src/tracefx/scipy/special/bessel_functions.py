@@ -7,12 +7,12 @@ from typing import SupportsIndex
 
 import tracefx.numpy as fnp
 from tracefx.control.special import bessel
-from tracefx.control.special.defined import working
+from tracefx.control.special.formula import compute_dtype
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.numpy.promoting import retyped
-from tracefx.ops.static import static_int
-from tracefx.scipy.special.computing import real
+from tracefx.numpy.operand_promotion import convert_dtype
+from tracefx.ops.static_integers import static_int
+from tracefx.scipy.special.argument_promotion import promote_real
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.jit import jit
 from tracefx.transforms.loops import fori_loop
@@ -25,7 +25,7 @@ def i0e(x: ArrayLike) -> Array:
     >>> round(float(i0e(1.0)), 5)
     0.46576
     """
-    return bessel.bessel_i0e(*real("i0e", x))
+    return bessel.bessel_i0e(*promote_real("i0e", x))
 
 
 def i0(x: ArrayLike) -> Array:
@@ -34,7 +34,7 @@ def i0(x: ArrayLike) -> Array:
     >>> round(float(i0(1.0)), 5)
     1.26607
     """
-    return _i0(*real("i0", x))
+    return _i0(*promote_real("i0", x))
 
 
 def i1e(x: ArrayLike) -> Array:
@@ -43,7 +43,7 @@ def i1e(x: ArrayLike) -> Array:
     >>> round(float(i1e(1.0)), 5)
     0.20791
     """
-    return bessel.bessel_i1e(*real("i1e", x))
+    return bessel.bessel_i1e(*promote_real("i1e", x))
 
 
 def i1(x: ArrayLike) -> Array:
@@ -52,7 +52,7 @@ def i1(x: ArrayLike) -> Array:
     >>> round(float(i1(1.0)), 5)
     0.56516
     """
-    return _i1(*real("i1", x))
+    return _i1(*promote_real("i1", x))
 
 
 @custom_jvp
@@ -86,10 +86,10 @@ def bessel_jn(z: ArrayLike, *, v: SupportsIndex, n_iter: SupportsIndex = 50) -> 
     most, least = static_int("bessel_jn", v, "v"), static_int("bessel_jn", n_iter, "n_iter")
     if most < 0:
         raise ValueError(f"bessel_jn: v must not be negative, got {most}")
-    (value,) = real("bessel_jn", z)
+    (value,) = promote_real("bessel_jn", z)
     aval = value.aval
-    out = _bessel_jn(most, max(least, most + 40, 60), value.astype(working(aval.dtype)))
-    return fnp.asarray(retyped(out, aval.dtype, aval.weak_type))
+    out = _bessel_jn(most, max(least, most + 40, 60), value.astype(compute_dtype(aval.dtype)))
+    return fnp.asarray(convert_dtype(out, aval.dtype, aval.weak_type))
 
 
 def _orders(most: int, start: int, z: Array) -> Array:

@@ -13,12 +13,19 @@ from tracefx.control.special.polynomials import chebyshev, chebyshev_on
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import NDArray
-from tracefx.numpy.promoting import inexact, retyped
-from tracefx.ops import complex as complex_numbers
-from tracefx.ops import special
-from tracefx.ops.static import static_int
-from tracefx.scipy.special.coefficients import DAWSN_FAR, DAWSN_NEAR, ERFCX, NDTRI_CENTRE, NDTRI_FAR, NDTRI_TAIL
-from tracefx.scipy.special.computing import computed, real
+from tracefx.numpy.operand_promotion import convert_dtype, to_inexact
+from tracefx.ops.elementwise import complex as complex_numbers
+from tracefx.ops.elementwise import special
+from tracefx.ops.static_integers import static_int
+from tracefx.scipy.special.argument_promotion import call_promoted, promote_real
+from tracefx.scipy.special.chebyshev_coefficients import (
+    DAWSN_FAR,
+    DAWSN_NEAR,
+    ERFCX,
+    NDTRI_CENTRE,
+    NDTRI_FAR,
+    NDTRI_TAIL,
+)
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.jit import jit
 
@@ -34,7 +41,7 @@ def erf(x: ArrayLike) -> Array:
     >>> float(erf(0.0))
     0.0
     """
-    return special.erf(*real("erf", x))
+    return special.erf(*promote_real("erf", x))
 
 
 def erfc(x: ArrayLike) -> Array:
@@ -43,7 +50,7 @@ def erfc(x: ArrayLike) -> Array:
     >>> float(erfc(0.0))
     1.0
     """
-    return special.erfc(*real("erfc", x))
+    return special.erfc(*promote_real("erfc", x))
 
 
 def erfinv(x: ArrayLike) -> Array:
@@ -52,7 +59,7 @@ def erfinv(x: ArrayLike) -> Array:
     >>> float(erfinv(0.0))
     0.0
     """
-    return special.erf_inv(*real("erfinv", x))
+    return special.erf_inv(*promote_real("erfinv", x))
 
 
 def erfcx(x: ArrayLike) -> Array:
@@ -61,7 +68,7 @@ def erfcx(x: ArrayLike) -> Array:
     >>> round(float(erfcx(100.0)), 7)
     0.0056416
     """
-    return computed("erfcx", _erfcx, x)
+    return call_promoted("erfcx", _erfcx, x)
 
 
 @custom_jvp
@@ -88,7 +95,7 @@ def dawsn(x: ArrayLike) -> Array:
     >>> round(float(dawsn(1.0)), 5)
     0.53808
     """
-    return computed("dawsn", _dawsn, x)
+    return call_promoted("dawsn", _dawsn, x)
 
 
 @custom_jvp
@@ -113,10 +120,10 @@ def wofz(z: ArrayLike) -> Array:
     >>> round(complex(wofz(1j)).real, 5)
     0.42758
     """
-    value = inexact(z, "wofz: z")
+    value = to_inexact(z, "wofz: z")
     dtype = value.aval.dtype
     wide = np.result_type(dtype, np.complex64) if dtype.itemsize > 2 else dtypes.complex64
-    return _wofz(fnp.asarray(retyped(value, dtypes.as_dtype(wide, "wofz"), value.aval.weak_type)))
+    return _wofz(fnp.asarray(convert_dtype(value, dtypes.as_dtype(wide, "wofz"), value.aval.weak_type)))
 
 
 @custom_jvp
@@ -167,7 +174,7 @@ def ndtr(x: ArrayLike) -> Array:
     >>> float(ndtr(0.0))
     0.5
     """
-    return computed("ndtr", lambda x: 0.5 * special.erfc(x * -math.sqrt(0.5)), x)
+    return call_promoted("ndtr", lambda x: 0.5 * special.erfc(x * -math.sqrt(0.5)), x)
 
 
 def ndtri(p: ArrayLike) -> Array:
@@ -176,7 +183,7 @@ def ndtri(p: ArrayLike) -> Array:
     >>> float(ndtri(0.5))
     0.0
     """
-    return computed("ndtri", _ndtri, p)
+    return call_promoted("ndtri", _ndtri, p)
 
 
 @custom_jvp
@@ -211,7 +218,7 @@ def log_ndtr(x: ArrayLike, series_order: SupportsIndex = 3) -> Array:
     order = static_int("log_ndtr", series_order, "series_order")
     if not 0 <= order <= 30:
         raise ValueError(f"log_ndtr: series_order must be between 0 and 30, got {order}")
-    return computed("log_ndtr", _log_ndtr, x)
+    return call_promoted("log_ndtr", _log_ndtr, x)
 
 
 @custom_jvp
@@ -243,7 +250,7 @@ def owens_t(h: ArrayLike, a: ArrayLike) -> Array:
     >>> round(float(owens_t(0.0, 1.0)), 5)
     0.125
     """
-    return computed("owens_t", _owens_t, h, a)
+    return call_promoted("owens_t", _owens_t, h, a)
 
 
 @custom_jvp

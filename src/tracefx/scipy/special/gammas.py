@@ -7,16 +7,16 @@ from typing import Final
 
 import tracefx.numpy as fnp
 from tracefx.control.special import incomplete_beta, incomplete_gamma
-from tracefx.control.special.gamma_parts import log_beta, log_gamma, log_gamma_ratio, stirling
+from tracefx.control.special.log_gamma import log_beta, log_gamma, log_gamma_ratio, stirling_remainder
 from tracefx.control.special.polynomials import chebyshev, chebyshev_on
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.numpy.promoting import inexact, retyped
-from tracefx.ops import complex as complex_numbers
-from tracefx.ops import special
-from tracefx.ops.static import static_int
-from tracefx.scipy.special.coefficients import DIGAMMA, GAMMA
-from tracefx.scipy.special.computing import computed, real
+from tracefx.numpy.operand_promotion import convert_dtype, to_inexact
+from tracefx.ops.elementwise import complex as complex_numbers
+from tracefx.ops.elementwise import special
+from tracefx.ops.static_integers import static_int
+from tracefx.scipy.special.argument_promotion import call_promoted, promote_real
+from tracefx.scipy.special.chebyshev_coefficients import DIGAMMA_ROOT, GAMMA_UNIT
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.jit import jit
 
@@ -29,7 +29,7 @@ def gammaln(x: ArrayLike) -> Array:
     >>> float(gammaln(1.0))
     0.0
     """
-    return computed("gammaln", _gammaln, x)
+    return call_promoted("gammaln", _gammaln, x)
 
 
 @custom_jvp
@@ -52,7 +52,7 @@ def gammasgn(x: ArrayLike) -> Array:
     >>> float(gammasgn(-0.5))
     -1.0
     """
-    (value,) = real("gammasgn", x)
+    (value,) = promote_real("gammasgn", x)
     floor = fnp.floor(value)
     below = value < 0
     negative = (below & (fnp.remainder(floor, 2) != 0)) | ((value == 0) & fnp.signbit(value))
@@ -67,10 +67,10 @@ def gamma(x: ArrayLike) -> Array:
     >>> float(gamma(5.0))
     24.0
     """
-    value = inexact(x, "gamma: x")
+    value = to_inexact(x, "gamma: x")
     if dtypes.is_complex(value.aval.dtype):
         return fnp.exp(loggamma(x))
-    return computed("gamma", _gamma, x)
+    return call_promoted("gamma", _gamma, x)
 
 
 @custom_jvp
@@ -90,11 +90,11 @@ def _gamma(x: Array) -> Array:
     for k in range(most - 2):
         product = product * fnp.where(k < shift, small - 1 - k, 1.0)
     s = start - 1
-    value = (1 + s * (s - 1) * chebyshev(GAMMA, 4 * s - 2)) * product
+    value = (1 + s * (s - 1) * chebyshev(GAMMA_UNIT, 4 * s - 2)) * product
     value = fnp.where(shift < 0, value / small, value)
     large = fnp.where(reflected < most, float(most), reflected)
     half = large ** (0.5 * large - 0.25)
-    far = math.sqrt(2 * math.pi) * (half * fnp.exp(-large)) * half * fnp.exp(stirling(large))
+    far = math.sqrt(2 * math.pi) * (half * fnp.exp(-large)) * half * fnp.exp(stirling_remainder(large))
     far = fnp.where(large > 200, math.inf, far)
     value = fnp.where(reflected < most, value, far)
     whole = fnp.round(x)
@@ -113,12 +113,12 @@ def loggamma(x: ArrayLike) -> Array:
     >>> round(complex(loggamma(1j)).real, 5)
     -0.65092
     """
-    value = inexact(x, "loggamma: x")
+    value = to_inexact(x, "loggamma: x")
     aval = value.aval
     if not dtypes.is_complex(aval.dtype):
-        (number,) = real("loggamma", x)
+        (number,) = promote_real("loggamma", x)
         return fnp.where(number >= 0, gammaln(number), math.nan)
-    return _loggamma(fnp.asarray(retyped(value, aval.dtype, aval.weak_type)))
+    return _loggamma(fnp.asarray(convert_dtype(value, aval.dtype, aval.weak_type)))
 
 
 @custom_jvp
@@ -195,7 +195,7 @@ def factorial(n: ArrayLike, exact: bool = False) -> Array:
     """
     if exact:
         raise NotImplementedError("factorial: exact=True is not supported; use math.factorial")
-    (number,) = real("factorial", n)
+    (number,) = promote_real("factorial", n)
     below = number < 0
     return fnp.where(below, 0.0, gamma(fnp.where(below, 0.0, number) + 1))
 
@@ -206,11 +206,11 @@ def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
     >>> float(comb(5, 2))
     10.0
     """
-    n, count = real("comb", N, k)
+    n, count = promote_real("comb", N, k)
     if repetition:
         return fnp.where((count == 0) & (n >= 0), 1.0, comb(n + count - 1, count))
     possible = (count <= n) & (n >= 0) & (count >= 0)
-    value = computed("comb", _comb, fnp.where(possible, n, 0.0), fnp.where(possible, count, 0.0))
+    value = call_promoted("comb", _comb, fnp.where(possible, n, 0.0), fnp.where(possible, count, 0.0))
     return fnp.where(possible, value, 0.0)
 
 
@@ -243,7 +243,7 @@ def poch(z: ArrayLike, m: ArrayLike) -> Array:
     >>> float(poch(2.0, 3.0))
     24.0
     """
-    return computed("poch", _poch, z, m)
+    return call_promoted("poch", _poch, z, m)
 
 
 @custom_jvp
@@ -279,7 +279,7 @@ def multigammaln(a: ArrayLike, d: ArrayLike) -> Array:
     True
     """
     count = static_int("multigammaln", d, "d")  # type: ignore[arg-type]  # an array that is traced is refused by it
-    (value,) = real("multigammaln", a)
+    (value,) = promote_real("multigammaln", a)
     total = fnp.zeros_like(value) + 0.25 * count * (count - 1) * math.log(math.pi)
     for i in range(count):
         total = total + gammaln(value - i / 2)
@@ -295,7 +295,7 @@ def betaln(a: ArrayLike, b: ArrayLike) -> Array:
     >>> round(float(betaln(2.0, 3.0)), 5)
     -2.48491
     """
-    return computed("betaln", _betaln, a, b)
+    return call_promoted("betaln", _betaln, a, b)
 
 
 @custom_jvp
@@ -318,7 +318,7 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
     >>> round(float(beta(2.0, 3.0)), 5)
     0.08333
     """
-    p, q = real("beta", a, b)
+    p, q = promote_real("beta", a, b)
     return gammasgn(p) * gammasgn(q) * gammasgn(p + q) * fnp.exp(betaln(p, q))
 
 
@@ -328,7 +328,7 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     >>> round(float(betainc(1.0, 2.0, 0.5)), 5)
     0.75
     """
-    return incomplete_beta.betainc(*real("betainc", a, b, x))
+    return incomplete_beta.betainc(*promote_real("betainc", a, b, x))
 
 
 # ------------------------------------------------------------------ incomplete gamma functions, polygamma
@@ -340,7 +340,7 @@ def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
     >>> round(float(gammainc(1.0, 1.0)), 5)
     0.63212
     """
-    return incomplete_gamma.igamma(*real("gammainc", a, x))
+    return incomplete_gamma.igamma(*promote_real("gammainc", a, x))
 
 
 def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
@@ -349,7 +349,7 @@ def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
     >>> round(float(gammaincc(1.0, 1.0)), 5)
     0.36788
     """
-    return incomplete_gamma.igammac(*real("gammaincc", a, x))
+    return incomplete_gamma.igammac(*promote_real("gammaincc", a, x))
 
 
 def digamma(x: ArrayLike) -> Array:
@@ -358,7 +358,7 @@ def digamma(x: ArrayLike) -> Array:
     >>> round(float(digamma(1.0)), 5)
     -0.57722
     """
-    return computed("digamma", _digamma, x)
+    return call_promoted("digamma", _digamma, x)
 
 
 _ROOT: Final = 1.4616321449683622
@@ -372,7 +372,7 @@ def _digamma(x: Array) -> Array:
     """XLA's, but by a Chebyshev series near the root, and infinite at 0."""
     near = (x > 1.25) & (x < 1.75)
     z = fnp.where(near, x, 1.5)
-    close = ((z - _ROOT) - _ROOT_REST) * chebyshev_on(1.25, 1.75, DIGAMMA, z)
+    close = ((z - _ROOT) - _ROOT_REST) * chebyshev_on(1.25, 1.75, DIGAMMA_ROOT, z)
     zero = x == 0
     value = special.digamma(fnp.where(zero, 1.0, x))
     return fnp.where(near, close, fnp.where(zero, -fnp.copysign(math.inf, x), value))
@@ -387,4 +387,4 @@ def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
     >>> round(float(polygamma(1, 1.0)), 5)
     1.64493
     """
-    return special.polygamma(*real("polygamma", n, x))
+    return special.polygamma(*promote_real("polygamma", n, x))

@@ -7,8 +7,8 @@ import math
 import tracefx.numpy as fnp
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.ops import special
-from tracefx.scipy.special.computing import EULER, computed
+from tracefx.ops.elementwise import special
+from tracefx.scipy.special.argument_promotion import EULER_GAMMA, call_promoted
 from tracefx.scipy.special.gammas import gammasgn
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.jit import jit
@@ -63,7 +63,7 @@ def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     >>> round(float(hyp1f1(1.0, 2.0, 1.0)), 5)
     1.71828
     """
-    return computed("hyp1f1", _hyp1f1, a, b, x)
+    return call_promoted("hyp1f1", _hyp1f1, a, b, x)
 
 
 @custom_jvp
@@ -111,7 +111,7 @@ def hyp2f1(a: ArrayLike, b: ArrayLike, c: ArrayLike, x: ArrayLike) -> Array:
     >>> round(float(hyp2f1(1.0, 1.0, 2.0, 0.5)), 5)
     1.38629
     """
-    return computed("hyp2f1", _hyp2f1, a, b, c, x)
+    return call_promoted("hyp2f1", _hyp2f1, a, b, c, x)
 
 
 @custom_jvp
@@ -205,7 +205,7 @@ def _at_whole(a: Array, b: Array, c: Array, m: Array, y: Array) -> Array:
 
     start: Carry = (fnp.zeros((), y.dtype), one, zero)
     first = while_loop(lambda carry: fnp.any(carry[0] < m) & (carry[0] < _STEPS), finite, start)[2]
-    logs = fnp.log(y) + EULER - special.digamma(m + 1) + special.digamma(a + m) + special.digamma(b + m)
+    logs = fnp.log(y) + EULER_GAMMA - special.digamma(m + 1) + special.digamma(a + m) + special.digamma(b + m)
     begin: Carry = (fnp.zeros((), y.dtype), one, logs, zero, one > 0)
     second = while_loop(lambda carry: fnp.any(carry[4]) & (carry[0] < _STEPS), endless, begin)[3]
     sign = 1 - 2 * fnp.remainder(m, 2)

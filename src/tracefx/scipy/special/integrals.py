@@ -9,8 +9,9 @@ import tracefx.numpy as fnp
 from tracefx.control.special.polynomials import chebyshev_on
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.ops import special
-from tracefx.scipy.special.coefficients import (
+from tracefx.ops.elementwise import special
+from tracefx.scipy.special.argument_promotion import EULER_GAMMA, call_promoted
+from tracefx.scipy.special.chebyshev_coefficients import (
     CI,
     E1_FAR,
     E1_MIDDLE,
@@ -28,7 +29,6 @@ from tracefx.scipy.special.coefficients import (
     SINE_G,
     SPENCE,
 )
-from tracefx.scipy.special.computing import EULER, computed
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.jit import jit
 from tracefx.transforms.loops import while_loop
@@ -46,7 +46,7 @@ def expi(x: ArrayLike) -> Array:
     >>> round(float(expi(1.0)), 5)
     1.89512
     """
-    return computed("expi", _expi, x)
+    return call_promoted("expi", _expi, x)
 
 
 @custom_jvp
@@ -81,14 +81,14 @@ def exp1(x: ArrayLike) -> Array:
     >>> round(float(exp1(1.0)), 5)
     0.21938
     """
-    return computed("exp1", _exp1, x)
+    return call_promoted("exp1", _exp1, x)
 
 
 @custom_jvp
 @jit
 def _exp1(x: Array) -> Array:
     small = fnp.where((x > 0) & (x < 1), x, 0.5)
-    near = small * chebyshev_on(0, 1, E1_NEAR, small) - EULER - fnp.log(small)
+    near = small * chebyshev_on(0, 1, E1_NEAR, small) - EULER_GAMMA - fnp.log(small)
     middle = fnp.where((x >= 1) & (x < 4), x, 2.0)
     large = fnp.where(x >= 4, x, 8.0)
     fall = fnp.exp(-fnp.where(x >= 1, x, 1.0))
@@ -109,7 +109,7 @@ def expn(n: ArrayLike, x: ArrayLike) -> Array:
     >>> round(float(expn(2, 1.0)), 5)
     0.1485
     """
-    return computed("expn", _expn, n, x)
+    return call_promoted("expn", _expn, n, x)
 
 
 @custom_jvp
@@ -177,7 +177,7 @@ def sici(x: ArrayLike) -> tuple[Array, Array]:
     >>> [round(float(v), 5) for v in sici(1.0)]
     [0.94608, 0.3374]
     """
-    return computed("sici", _sici, x)
+    return call_promoted("sici", _sici, x)
 
 
 @custom_jvp
@@ -196,7 +196,7 @@ def _sici(x: Array) -> tuple[Array, Array]:
     sine, cosine = fnp.sin(angle), fnp.cos(angle)
     si = fnp.where(near, small * chebyshev_on(0, 16, SI, square), math.pi / 2 - f * cosine - g * sine)
     log = fnp.log(fnp.where(size == 0, 1.0, small))
-    ci = fnp.where(near, EULER + log + square * chebyshev_on(0, 16, CI, square), f * sine - g * cosine)
+    ci = fnp.where(near, EULER_GAMMA + log + square * chebyshev_on(0, 16, CI, square), f * sine - g * cosine)
     ci = fnp.where(size == 0, -math.inf, fnp.where(x == -math.inf, math.nan, ci))
     return fnp.where(x < 0, -si, si), ci
 
@@ -213,7 +213,7 @@ def fresnel(x: ArrayLike) -> tuple[Array, Array]:
     >>> [round(float(v), 5) for v in fresnel(1.0)]
     [0.43826, 0.77989]
     """
-    return computed("fresnel", _fresnel, x)
+    return call_promoted("fresnel", _fresnel, x)
 
 
 @custom_jvp
@@ -259,7 +259,7 @@ def spence(x: ArrayLike) -> Array:
     >>> round(float(spence(0.0)), 5)
     1.64493
     """
-    return computed("spence", _spence, x)
+    return call_promoted("spence", _spence, x)
 
 
 @custom_jvp

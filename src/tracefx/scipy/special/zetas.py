@@ -11,9 +11,9 @@ import numpy as np
 import tracefx.numpy as fnp
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.ops import special
-from tracefx.ops.static import static_int
-from tracefx.scipy.special.computing import computed
+from tracefx.ops.elementwise import special
+from tracefx.ops.static_integers import static_int
+from tracefx.scipy.special.argument_promotion import call_promoted
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.differentiation import jvp
 from tracefx.transforms.jit import jit
@@ -25,7 +25,7 @@ def zeta(x: ArrayLike, q: ArrayLike | None = None) -> Array:
     >>> round(float(zeta(2.0)), 5)
     1.64493
     """
-    return computed("zeta", _riemann, x) if q is None else computed("zeta", _hurwitz, x, q)
+    return call_promoted("zeta", _riemann, x) if q is None else call_promoted("zeta", _hurwitz, x, q)
 
 
 @custom_jvp
@@ -40,7 +40,7 @@ def _hurwitz(x: Array, q: Array) -> Array:
 def _hurwitz_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
     """That with respect to `q` has a simple form; the other is that of the sum that is computed for it."""
     (x, q), (by_x, by_q) = primals, tangents
-    _, slope = jvp(lambda x: _summed(x, q), (x,), (by_x,))
+    _, slope = jvp(lambda x: _euler_maclaurin(x, q), (x,), (by_x,))
     return _hurwitz(x, q), slope - by_q * (x * _hurwitz(x + 1, q))
 
 
@@ -50,7 +50,7 @@ def _riemann(x: Array) -> Array:
     low = x < 0
     z = fnp.where(low, 1 - x, x)
     above, one = z > 1, fnp.ones_like(z)
-    value = fnp.where(above, _hurwitz(fnp.where(above, z, 2.0), one), _summed(fnp.where(above, 0.5, z), one))
+    value = fnp.where(above, _hurwitz(fnp.where(above, z, 2.0), one), _euler_maclaurin(fnp.where(above, 0.5, z), one))
     turn = fnp.where(low, x, 0.5)
     reflection = 2 * fnp.exp((turn - 1) * math.log(2 * math.pi) + special.lgamma(1 - turn))
     sine = fnp.sin(0.5 * math.pi * fnp.remainder(turn, 4.0))
@@ -64,7 +64,7 @@ _BERNOULLI: Final = (
 """Bernoulli's numbers of even index, each divided by the factorial of it."""
 
 
-def _summed(s: Array, q: Array) -> Array:
+def _euler_maclaurin(s: Array, q: Array) -> Array:
     """By Euler and Maclaurin (DLMF 25.11.28), which holds left of 1 as well."""
     terms = 10
     total = fnp.zeros_like(s)

@@ -35,7 +35,7 @@ from tracefx.scipy.stats import (
     wrapcauchy,
 )
 from tracefx.scipy.stats.density_estimation import gaussian_kde
-from tracefx.scipy.stats.samples import ModeResult, mode, rankdata, sem
+from tracefx.scipy.stats.sample_statistics import ModeResult, mode, rankdata, sem
 
 __all__ = [
     "bernoulli",

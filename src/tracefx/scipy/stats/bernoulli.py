@@ -7,7 +7,7 @@ import math
 import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
 from tracefx.scipy import special
-from tracefx.scipy.stats.locating import real
+from tracefx.scipy.stats.standardization import promote_real
 
 
 def logpmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
@@ -16,7 +16,7 @@ def logpmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
     >>> round(float(logpmf(1, 0.25)), 4)
     -1.3863
     """
-    number, p, shift = real("bernoulli.logpmf", k, p, loc)
+    number, p, shift = promote_real("bernoulli.logpmf", k, p, loc)
     y = number - shift
     value = special.xlogy(y, p) + special.xlog1py(1 - y, -p)
     return fnp.where((y == 0) | (y == 1) | (y != y), value, -math.inf)
@@ -37,7 +37,7 @@ def cdf(k: ArrayLike, p: ArrayLike) -> Array:
     >>> float(cdf(0, 0.25))
     0.75
     """
-    number, p = real("bernoulli.cdf", k, p)
+    number, p = promote_real("bernoulli.cdf", k, p)
     value = fnp.where(number < 0, 0.0, fnp.where(number < 1, 1 - p, 1.0))
     return fnp.where((p >= 0) & (p <= 1) & (number == number), value, math.nan)
 
@@ -48,6 +48,6 @@ def ppf(q: ArrayLike, p: ArrayLike) -> Array:
     >>> float(ppf(0.9, 0.25))
     1.0
     """
-    share, p = real("bernoulli.ppf", q, p)
+    share, p = promote_real("bernoulli.ppf", q, p)
     valid = (p >= 0) & (p <= 1) & (share >= 0) & (share <= 1)
     return fnp.where(valid, (share > 1 - p).astype(p.dtype), math.nan)

@@ -9,7 +9,7 @@ from tracefx.control.special import incomplete_beta
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import bind1
 from tracefx.scipy import special
-from tracefx.scipy.stats.locating import located
+from tracefx.scipy.stats.standardization import standardize_arguments
 
 
 def logpdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
@@ -18,7 +18,7 @@ def logpdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: 
     >>> round(float(logpdf(0.25, 1.5, 2.5)), 4)
     0.5032
     """
-    z, a, b, scale = located("beta.logpdf", x, loc, scale, a, b)
+    z, a, b, scale = standardize_arguments("beta.logpdf", x, loc, scale, a, b)
     inside = (z >= 0) & (z <= 1)
     y = fnp.where(inside, z, 0.5)
     value = special.xlogy(a - 1, y) + special.xlog1py(b - 1, -y) - special.betaln(a, b) - fnp.log(scale)
@@ -31,7 +31,7 @@ def pdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: Arr
     >>> round(float(pdf(0.25, 1.5, 2.5)), 4)
     1.654
     """
-    z, a, b, scale = located("beta.pdf", x, loc, scale, a, b)
+    z, a, b, scale = standardize_arguments("beta.pdf", x, loc, scale, a, b)
     inside = (z >= 0) & (z <= 1)
     value = bind1(incomplete_beta.BETA_DENSITY, a, b, fnp.where(inside, z, 0.5)) / scale
     return fnp.where((a > 0) & (b > 0), fnp.where(inside | (z != z), value, 0.0), math.nan)
@@ -43,7 +43,7 @@ def cdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: Arr
     >>> round(float(cdf(0.25, 1.5, 2.5)), 4)
     0.3333
     """
-    z, a, b, _ = located("beta.cdf", x, loc, scale, a, b)
+    z, a, b, _ = standardize_arguments("beta.cdf", x, loc, scale, a, b)
     return special.betainc(a, b, fnp.clip(z, 0.0, 1.0))
 
 
@@ -62,7 +62,7 @@ def sf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: Arra
     >>> round(float(sf(0.25, 1.5, 2.5)), 4)
     0.6667
     """
-    z, a, b, _ = located("beta.sf", x, loc, scale, a, b)
+    z, a, b, _ = standardize_arguments("beta.sf", x, loc, scale, a, b)
     return special.betainc(b, a, 1 - fnp.clip(z, 0.0, 1.0))
 
 

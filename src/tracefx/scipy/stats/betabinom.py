@@ -7,7 +7,7 @@ import math
 import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
 from tracefx.scipy import special
-from tracefx.scipy.stats.locating import real
+from tracefx.scipy.stats.standardization import promote_real
 
 
 def logpmf(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> Array:
@@ -16,7 +16,7 @@ def logpmf(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLik
     >>> round(float(logpmf(2, 5, 1.5, 2.5)), 4)
     -1.5154
     """
-    number, n, a, b, shift = real("betabinom.logpmf", k, n, a, b, loc)
+    number, n, a, b, shift = promote_real("betabinom.logpmf", k, n, a, b, loc)
     y = fnp.floor(number) - shift
     inside = (y >= 0) & (y <= n)
     z = fnp.where(inside, y, 0.0)

@@ -9,7 +9,7 @@ from tracefx.control.special import incomplete_beta
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import bind1
 from tracefx.scipy import special
-from tracefx.scipy.stats.locating import real
+from tracefx.scipy.stats.standardization import promote_real
 
 
 def logpmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
@@ -18,7 +18,7 @@ def logpmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Arra
     >>> round(float(logpmf(2, 5, 0.25)), 4)
     -1.333
     """
-    y, n, p, inside = _counted("binom.logpmf", k, n, p, loc)
+    y, n, p, inside = _counts_and_support("binom.logpmf", k, n, p, loc)
     ways = -special.betaln(n - y + 1, y + 1) - fnp.log1p(n)
     value = ways + special.xlogy(y, p) + special.xlog1py(n - y, -p)
     return fnp.where(inside, fnp.where(n == 0, 0.0, value), -math.inf)
@@ -30,13 +30,15 @@ def pmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
     >>> round(float(pmf(2, 5, 0.25)), 4)
     0.2637
     """
-    y, n, p, inside = _counted("binom.pmf", k, n, p, loc)
+    y, n, p, inside = _counts_and_support("binom.pmf", k, n, p, loc)
     return fnp.where(inside, bind1(incomplete_beta.BETA_DENSITY, y + 1, n - y + 1, p) / (n + 1), 0.0)
 
 
-def _counted(name: str, k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike) -> tuple[Array, Array, Array, Array]:
+def _counts_and_support(
+    name: str, k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike
+) -> tuple[Array, Array, Array, Array]:
     """How many of `n`, and whether that can be; 0 where it can't."""
-    number, n, p, shift = real(name, k, n, p, loc)
+    number, n, p, shift = promote_real(name, k, n, p, loc)
     y = number - shift
     inside = (y >= 0) & (y <= n) & (y == fnp.floor(y))
     return fnp.where(inside, y, 0.0), n, p, inside | (y != y)

@@ -6,7 +6,7 @@ import math
 
 import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
-from tracefx.scipy.stats.locating import located, real, widths
+from tracefx.scipy.stats.standardization import promote_real, standardize_arguments, widths
 
 
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
@@ -15,7 +15,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(logpdf(0.5)), 4)
     -1.3679
     """
-    z, scale = located("cauchy.logpdf", x, loc, scale)
+    z, scale = standardize_arguments("cauchy.logpdf", x, loc, scale)
     size = fnp.abs(z)
     large = size > 1e4  # whose square may overflow
     inner, outer = fnp.where(large, 0.0, z), fnp.where(large, size, 1.0)
@@ -38,7 +38,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(cdf(0.5)), 4)
     0.6476
     """
-    z, _ = located("cauchy.cdf", x, loc, scale)
+    z, _ = standardize_arguments("cauchy.cdf", x, loc, scale)
     return fnp.arctan2(fnp.ones_like(z), -z) / math.pi
 
 
@@ -57,7 +57,7 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(sf(0.5)), 4)
     0.3524
     """
-    z, _ = located("cauchy.sf", x, loc, scale)
+    z, _ = standardize_arguments("cauchy.sf", x, loc, scale)
     return fnp.arctan2(fnp.ones_like(z), z) / math.pi
 
 
@@ -76,7 +76,7 @@ def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(ppf(0.25)), 4)
     -1.0
     """
-    p, shift, scale = real("cauchy.ppf", q, loc, scale)
+    p, shift, scale = promote_real("cauchy.ppf", q, loc, scale)
     return shift - widths(scale) * _cotangent(p)
 
 
@@ -86,7 +86,7 @@ def isf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(isf(0.25)), 4)
     1.0
     """
-    p, shift, scale = real("cauchy.isf", q, loc, scale)
+    p, shift, scale = promote_real("cauchy.isf", q, loc, scale)
     return shift + widths(scale) * _cotangent(p)
 
 

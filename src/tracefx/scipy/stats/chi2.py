@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tracefx.core.array import Array, ArrayLike
 from tracefx.scipy.stats import gamma
-from tracefx.scipy.stats.locating import real
+from tracefx.scipy.stats.standardization import promote_real
 
 
 def logpdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
@@ -13,7 +13,7 @@ def logpdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
     >>> round(float(logpdf(2.5, 3.0)), 4)
     -1.7108
     """
-    value, df, shift, scale = real("chi2.logpdf", x, df, loc, scale)
+    value, df, shift, scale = promote_real("chi2.logpdf", x, df, loc, scale)
     return gamma.logpdf(value, df / 2, shift, 2 * scale)
 
 
@@ -23,7 +23,7 @@ def pdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -
     >>> round(float(pdf(2.5, 3.0)), 4)
     0.1807
     """
-    value, df, shift, scale = real("chi2.pdf", x, df, loc, scale)
+    value, df, shift, scale = promote_real("chi2.pdf", x, df, loc, scale)
     return gamma.pdf(value, df / 2, shift, 2 * scale)
 
 
@@ -33,7 +33,7 @@ def cdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -
     >>> round(float(cdf(2.5, 3.0)), 4)
     0.5247
     """
-    value, df, shift, scale = real("chi2.cdf", x, df, loc, scale)
+    value, df, shift, scale = promote_real("chi2.cdf", x, df, loc, scale)
     return gamma.cdf(value, df / 2, shift, 2 * scale)
 
 
@@ -43,7 +43,7 @@ def logcdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
     >>> round(float(logcdf(2.5, 3.0)), 4)
     -0.6449
     """
-    value, df, shift, scale = real("chi2.logcdf", x, df, loc, scale)
+    value, df, shift, scale = promote_real("chi2.logcdf", x, df, loc, scale)
     return gamma.logcdf(value, df / 2, shift, 2 * scale)
 
 
@@ -53,7 +53,7 @@ def sf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
     >>> round(float(sf(2.5, 3.0)), 4)
     0.4753
     """
-    value, df, shift, scale = real("chi2.sf", x, df, loc, scale)
+    value, df, shift, scale = promote_real("chi2.sf", x, df, loc, scale)
     return gamma.sf(value, df / 2, shift, 2 * scale)
 
 
@@ -63,5 +63,5 @@ def logsf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
     >>> round(float(logsf(2.5, 3.0)), 4)
     -0.7438
     """
-    value, df, shift, scale = real("chi2.logsf", x, df, loc, scale)
+    value, df, shift, scale = promote_real("chi2.logsf", x, df, loc, scale)
     return gamma.logsf(value, df / 2, shift, 2 * scale)

@@ -13,7 +13,7 @@ from tracefx import random
 from tracefx.core import dtypes, trees
 from tracefx.core.array import Array, ArrayLike
 from tracefx.lax import linalg
-from tracefx.numpy.promoting import converted, inexact
+from tracefx.numpy.operand_promotion import promote_dtypes, to_inexact
 from tracefx.scipy import special
 
 Bandwidth: TypeAlias = "str | ArrayLike | Callable[[gaussian_kde], ArrayLike] | None"
@@ -42,7 +42,7 @@ class gaussian_kde:
     inv_cov: Array
 
     def __init__(self, dataset: ArrayLike, bw_method: Bandwidth = None, weights: ArrayLike | None = None) -> None:
-        data = fnp.atleast_2d(fnp.asarray(inexact(dataset, "gaussian_kde: dataset")))
+        data = fnp.atleast_2d(fnp.asarray(to_inexact(dataset, "gaussian_kde: dataset")))
         if dtypes.is_complex(data.dtype):
             raise NotImplementedError(f"gaussian_kde: dataset must be real, got {data.aval}")
         if data.size < 2:
@@ -51,14 +51,14 @@ class gaussian_kde:
         if weights is None:
             shares = fnp.full((n,), 1 / n, data.dtype)
         else:
-            data, shares = (fnp.asarray(v) for v in converted("gaussian_kde", data, fnp.atleast_1d(weights)))
+            data, shares = (fnp.asarray(v) for v in promote_dtypes("gaussian_kde", data, fnp.atleast_1d(weights)))
             if shares.shape != (n,):
                 raise ValueError(f"gaussian_kde: weights must be [{n}], one for each sample, got {shares.aval}")
             shares = shares / fnp.sum(shares)
-        _fill(self, neff=1 / fnp.sum(shares * shares), dataset=data, weights=shares)
+        _set_fields(self, neff=1 / fnp.sum(shares * shares), dataset=data, weights=shares)
         factor = fnp.asarray(self._factor(bw_method, d)).astype(data.dtype)
         spread = fnp.atleast_2d(fnp.cov(data, rowvar=True, bias=False, aweights=shares))
-        _fill(self, covariance=spread * factor**2, inv_cov=fnp.linalg.inv(spread) / factor**2)
+        _set_fields(self, covariance=spread * factor**2, inv_cov=fnp.linalg.inv(spread) / factor**2)
 
     def _factor(self, bw_method: Bandwidth, d: int) -> ArrayLike:
         if bw_method is None or (isinstance(bw_method, str) and bw_method == "scott"):
@@ -101,7 +101,7 @@ class gaussian_kde:
 
     def _exponents(self, points: ArrayLike) -> Array:
         """The logarithm of each sample's normal distribution, `f32[m, n]`."""
-        places = self._reshaped(points)
+        places = self._as_points(points)
         root = linalg.cholesky(self.covariance)
         at, around = (linalg.triangular_solve(root, v, left_side=True, lower=True) for v in (places, self.dataset))
         apart = fnp.zeros((at.shape[1], around.shape[1]), at.dtype)
@@ -109,8 +109,10 @@ class gaussian_kde:
             apart = apart + fnp.square(row[:, None] - center)
         return -0.5 * (apart + self.d * math.log(2 * math.pi)) - fnp.sum(fnp.log(fnp.diagonal(root)))
 
-    def _reshaped(self, points: ArrayLike) -> Array:
-        places, _ = converted("gaussian_kde", fnp.atleast_2d(fnp.asarray(inexact(points, "points"))), self.dataset)
+    def _as_points(self, points: ArrayLike) -> Array:
+        places, _ = promote_dtypes(
+            "gaussian_kde", fnp.atleast_2d(fnp.asarray(to_inexact(points, "points"))), self.dataset
+        )
         value = fnp.asarray(places)
         if dtypes.is_complex(value.dtype):
             raise NotImplementedError(f"gaussian_kde: points must be real, got {value.aval}")
@@ -174,7 +176,7 @@ class gaussian_kde:
         return self.dataset[:, places] + fnp.moveaxis(away, -1, 0)
 
 
-def _fill(kde: gaussian_kde, **fields: Array) -> None:
+def _set_fields(kde: gaussian_kde, **fields: Array) -> None:
     for name, value in fields.items():
         object.__setattr__(kde, name, value)
 
@@ -184,7 +186,7 @@ _FIELDS: Final = ("neff", "dataset", "weights", "covariance", "inv_cov")
 
 def _unflatten(_: object, fields: Sequence[Any]) -> gaussian_kde:
     kde = gaussian_kde.__new__(gaussian_kde)
-    _fill(kde, **dict(zip(_FIELDS, fields, strict=True)))
+    _set_fields(kde, **dict(zip(_FIELDS, fields, strict=True)))
     return kde
 
 

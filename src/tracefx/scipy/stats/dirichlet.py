@@ -7,7 +7,7 @@ import math
 import tracefx.numpy as fnp
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.numpy.promoting import converted, inexact
+from tracefx.numpy.operand_promotion import promote_dtypes, to_inexact
 from tracefx.scipy import special
 
 
@@ -20,7 +20,7 @@ def logpdf(x: ArrayLike, alpha: ArrayLike) -> Array:
     >>> round(float(logpdf(fnp.array([0.25, 0.75]), fnp.array([2.0, 3.0]))), 4)
     0.5232
     """
-    shares, weights = (fnp.asarray(inexact(v, "dirichlet")) for v in converted("dirichlet.logpdf", x, alpha))
+    shares, weights = (fnp.asarray(to_inexact(v, "dirichlet")) for v in promote_dtypes("dirichlet.logpdf", x, alpha))
     if weights.ndim != 1:
         raise ValueError(f"dirichlet: alpha must have one axis, got {weights.aval}")
     n = weights.shape[0]

@@ -6,7 +6,7 @@ import math
 
 import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
-from tracefx.scipy.stats.locating import located, probabilities, real, widths
+from tracefx.scipy.stats.standardization import nan_unless_probability, promote_real, standardize_arguments, widths
 
 
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
@@ -15,7 +15,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(logpdf(0.5)), 4)
     -0.5
     """
-    z, scale = located("expon.logpdf", x, loc, scale)
+    z, scale = standardize_arguments("expon.logpdf", x, loc, scale)
     return fnp.where(z < 0, -math.inf, -z - fnp.log(scale))
 
 
@@ -52,7 +52,7 @@ def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(logsf(0.5)), 4)
     -0.5
     """
-    z, _ = located("expon.logsf", x, loc, scale)
+    z, _ = standardize_arguments("expon.logsf", x, loc, scale)
     return fnp.where(z < 0, 0.0, -z)
 
 
@@ -71,5 +71,5 @@ def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(ppf(0.25)), 4)
     0.2877
     """
-    p, shift, scale = real("expon.ppf", q, loc, scale)
-    return shift - widths(scale) * fnp.log1p(-probabilities(p))
+    p, shift, scale = promote_real("expon.ppf", q, loc, scale)
+    return shift - widths(scale) * fnp.log1p(-nan_unless_probability(p))

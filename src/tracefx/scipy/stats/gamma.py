@@ -8,7 +8,7 @@ import tracefx.numpy as fnp
 from tracefx.control.special import incomplete_gamma
 from tracefx.core.array import Array, ArrayLike
 from tracefx.scipy import special
-from tracefx.scipy.stats.locating import located
+from tracefx.scipy.stats.standardization import standardize_arguments
 
 
 def logpdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
@@ -17,7 +17,7 @@ def logpdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
     >>> round(float(logpdf(2.5, 1.5)), 4)
     -1.9211
     """
-    z, a, scale = located("gamma.logpdf", x, loc, scale, a)
+    z, a, scale = standardize_arguments("gamma.logpdf", x, loc, scale, a)
     inside = z >= 0
     y = fnp.where(inside, z, 1.0)
     return fnp.where(inside, special.xlogy(a - 1, y) - y - special.gammaln(a) - fnp.log(scale), -math.inf)
@@ -29,9 +29,9 @@ def pdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
     >>> round(float(pdf(2.5, 1.5)), 4)
     0.1464
     """
-    z, a, scale = located("gamma.pdf", x, loc, scale, a)
+    z, a, scale = standardize_arguments("gamma.pdf", x, loc, scale, a)
     inside = z >= 0
-    return fnp.where(inside, incomplete_gamma.density(a, fnp.where(inside, z, 1.0)) / scale, 0.0)
+    return fnp.where(inside, incomplete_gamma.gamma_pdf(a, fnp.where(inside, z, 1.0)) / scale, 0.0)
 
 
 def cdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
@@ -40,7 +40,7 @@ def cdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
     >>> round(float(cdf(2.5, 1.5)), 4)
     0.8282
     """
-    z, a, _ = located("gamma.cdf", x, loc, scale, a)
+    z, a, _ = standardize_arguments("gamma.cdf", x, loc, scale, a)
     return special.gammainc(a, fnp.where(z < 0, 0.0, z))
 
 
@@ -59,7 +59,7 @@ def sf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> 
     >>> round(float(sf(2.5, 1.5)), 4)
     0.1718
     """
-    z, a, _ = located("gamma.sf", x, loc, scale, a)
+    z, a, _ = standardize_arguments("gamma.sf", x, loc, scale, a)
     return special.gammaincc(a, fnp.where(z < 0, 0.0, z))
 
 

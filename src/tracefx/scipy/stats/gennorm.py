@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
 from tracefx.scipy import special
-from tracefx.scipy.stats.locating import real
+from tracefx.scipy.stats.standardization import promote_real
 
 
 def logpdf(x: ArrayLike, beta: ArrayLike) -> Array:
@@ -14,7 +14,7 @@ def logpdf(x: ArrayLike, beta: ArrayLike) -> Array:
     >>> round(float(logpdf(0.5, 1.5)), 4)
     -0.9444
     """
-    z, beta = real("gennorm.logpdf", x, beta)
+    z, beta = promote_real("gennorm.logpdf", x, beta)
     return fnp.log(0.5 * beta) - special.gammaln(1 / beta) - fnp.abs(z) ** beta
 
 
@@ -24,7 +24,7 @@ def cdf(x: ArrayLike, beta: ArrayLike) -> Array:
     >>> round(float(cdf(0.5, 1.5)), 4)
     0.7417
     """
-    z, beta = real("gennorm.cdf", x, beta)
+    z, beta = promote_real("gennorm.cdf", x, beta)
     tail = 0.5 * special.gammaincc(1 / beta, fnp.abs(z) ** beta)
     return fnp.where(z < 0, tail, 1 - tail)
 

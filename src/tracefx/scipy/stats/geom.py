@@ -7,7 +7,7 @@ import math
 import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
 from tracefx.scipy import special
-from tracefx.scipy.stats.locating import real
+from tracefx.scipy.stats.standardization import promote_real
 
 
 def logpmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
@@ -16,7 +16,7 @@ def logpmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
     >>> round(float(logpmf(2, 0.25)), 4)
     -1.674
     """
-    number, p, shift = real("geom.logpmf", k, p, loc)
+    number, p, shift = promote_real("geom.logpmf", k, p, loc)
     y = number - shift
     return fnp.where(y <= 0, -math.inf, special.xlog1py(y - 1, -p) + fnp.log(p))
 

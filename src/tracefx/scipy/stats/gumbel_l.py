@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
-from tracefx.scipy.stats.locating import located, probabilities, real, widths
+from tracefx.scipy.stats.standardization import nan_unless_probability, promote_real, standardize_arguments, widths
 
 
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
@@ -13,7 +13,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(logpdf(0.5)), 4)
     -1.1487
     """
-    z, scale = located("gumbel_l.logpdf", x, loc, scale)
+    z, scale = standardize_arguments("gumbel_l.logpdf", x, loc, scale)
     return z - fnp.exp(z) - fnp.log(scale)
 
 
@@ -32,7 +32,7 @@ def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(logsf(0.5)), 4)
     -1.6487
     """
-    z, _ = located("gumbel_l.logsf", x, loc, scale)
+    z, _ = standardize_arguments("gumbel_l.logsf", x, loc, scale)
     return -fnp.exp(z)
 
 
@@ -69,5 +69,5 @@ def ppf(p: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(ppf(0.25)), 4)
     -1.2459
     """
-    share, shift, scale = real("gumbel_l.ppf", p, loc, scale)
-    return shift + widths(scale) * fnp.log(-fnp.log1p(-probabilities(share)))
+    share, shift, scale = promote_real("gumbel_l.ppf", p, loc, scale)
+    return shift + widths(scale) * fnp.log(-fnp.log1p(-nan_unless_probability(share)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
-from tracefx.scipy.stats.locating import located
+from tracefx.scipy.stats.standardization import standardize_arguments
 
 
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
@@ -13,7 +13,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(logpdf(0.5)), 4)
     -1.1931
     """
-    z, scale = located("laplace.logpdf", x, loc, scale)
+    z, scale = standardize_arguments("laplace.logpdf", x, loc, scale)
     return -fnp.abs(z) - fnp.log(2 * scale)
 
 
@@ -32,6 +32,6 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(cdf(0.5)), 4)
     0.6967
     """
-    z, _ = located("laplace.cdf", x, loc, scale)
+    z, _ = standardize_arguments("laplace.cdf", x, loc, scale)
     half = 0.5 * fnp.exp(-fnp.abs(z))
     return fnp.where(z <= 0, half, 1 - half)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
 from tracefx.scipy import special
-from tracefx.scipy.stats.locating import located, real, widths
+from tracefx.scipy.stats.standardization import promote_real, standardize_arguments, widths
 
 
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
@@ -14,7 +14,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(logpdf(0.5)), 4)
     -1.4482
     """
-    z, scale = located("logistic.logpdf", x, loc, scale)
+    z, scale = standardize_arguments("logistic.logpdf", x, loc, scale)
     return -2 * fnp.logaddexp(0.5 * z, -0.5 * z) - fnp.log(scale)
 
 
@@ -33,7 +33,7 @@ def ppf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(ppf(0.25)), 4)
     -1.0986
     """
-    p, shift, scale = real("logistic.ppf", x, loc, scale)
+    p, shift, scale = promote_real("logistic.ppf", x, loc, scale)
     return special.logit(p) * widths(scale) + shift
 
 
@@ -43,7 +43,7 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(sf(0.5)), 4)
     0.3775
     """
-    return special.expit(-located("logistic.sf", x, loc, scale)[0])
+    return special.expit(-standardize_arguments("logistic.sf", x, loc, scale)[0])
 
 
 def isf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
@@ -52,7 +52,7 @@ def isf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(isf(0.25)), 4)
     1.0986
     """
-    p, shift, scale = real("logistic.isf", x, loc, scale)
+    p, shift, scale = promote_real("logistic.isf", x, loc, scale)
     return -special.logit(p) * widths(scale) + shift
 
 
@@ -62,4 +62,4 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(cdf(0.5)), 4)
     0.6225
     """
-    return special.expit(located("logistic.cdf", x, loc, scale)[0])
+    return special.expit(standardize_arguments("logistic.cdf", x, loc, scale)[0])

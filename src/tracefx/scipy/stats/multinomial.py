@@ -7,7 +7,7 @@ import math
 import tracefx.numpy as fnp
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.numpy.promoting import converted, inexact
+from tracefx.numpy.operand_promotion import promote_dtypes, to_inexact
 from tracefx.scipy import special
 
 
@@ -19,8 +19,8 @@ def logpmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
     >>> round(float(logpmf(fnp.array([1, 2]), 3, fnp.array([0.25, 0.75]))), 4)
     -0.863
     """
-    chances = fnp.asarray(inexact(p, "multinomial: p"))
-    counts, draws = (fnp.asarray(v) for v in converted("multinomial.logpmf", x, n))
+    chances = fnp.asarray(to_inexact(p, "multinomial: p"))
+    counts, draws = (fnp.asarray(v) for v in promote_dtypes("multinomial.logpmf", x, n))
     if not dtypes.is_integer(counts.dtype):
         raise TypeError(f"multinomial: x and n must be of integers, got {counts.aval} and {draws.aval}")
     fits = fnp.sum(counts, -1) == draws

@@ -7,7 +7,7 @@ import math
 import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
 from tracefx.lax import linalg
-from tracefx.numpy.promoting import converted, inexact
+from tracefx.numpy.operand_promotion import promote_dtypes, to_inexact
 
 
 def logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike, allow_singular: None = None) -> Array:
@@ -21,8 +21,8 @@ def logpdf(x: ArrayLike, mean: ArrayLike, cov: ArrayLike, allow_singular: None =
     """
     if allow_singular is not None:
         raise NotImplementedError("multivariate_normal: allow_singular is not supported; leave it out")
-    args = converted("multivariate_normal.logpdf", x, mean, cov)
-    place, middle, spread = (fnp.asarray(inexact(v, "multivariate_normal")) for v in args)
+    args = promote_dtypes("multivariate_normal.logpdf", x, mean, cov)
+    place, middle, spread = (fnp.asarray(to_inexact(v, "multivariate_normal")) for v in args)
     if middle.ndim == 0:
         return -0.5 * (fnp.square(place - middle) / spread + math.log(2 * math.pi) + fnp.log(spread))
     n = middle.shape[-1]

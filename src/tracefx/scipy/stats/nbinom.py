@@ -7,7 +7,7 @@ import math
 import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
 from tracefx.scipy import special
-from tracefx.scipy.stats.locating import real
+from tracefx.scipy.stats.standardization import promote_real
 
 
 def logpmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
@@ -16,7 +16,7 @@ def logpmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Arra
     >>> round(float(logpmf(2, 5, 0.25)), 4)
     -4.7988
     """
-    number, n, p, shift = real("nbinom.logpmf", k, n, p, loc)
+    number, n, p, shift = promote_real("nbinom.logpmf", k, n, p, loc)
     y = number - shift
     inside = y >= 0
     z = fnp.where(inside, y, 0.0)

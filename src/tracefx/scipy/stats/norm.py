@@ -7,7 +7,7 @@ import math
 import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
 from tracefx.scipy import special
-from tracefx.scipy.stats.locating import located, real, widths
+from tracefx.scipy.stats.standardization import promote_real, standardize_arguments, widths
 
 
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
@@ -16,7 +16,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(logpdf(0.5)), 4)
     -1.0439
     """
-    z, scale = located("norm.logpdf", x, loc, scale)
+    z, scale = standardize_arguments("norm.logpdf", x, loc, scale)
     return -0.5 * z * z - (fnp.log(scale) + 0.5 * math.log(2 * math.pi))
 
 
@@ -35,7 +35,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(cdf(0.5)), 4)
     0.6915
     """
-    return special.ndtr(located("norm.cdf", x, loc, scale)[0])
+    return special.ndtr(standardize_arguments("norm.cdf", x, loc, scale)[0])
 
 
 def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
@@ -44,7 +44,7 @@ def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(logcdf(0.5)), 4)
     -0.3689
     """
-    return special.log_ndtr(located("norm.logcdf", x, loc, scale)[0])
+    return special.log_ndtr(standardize_arguments("norm.logcdf", x, loc, scale)[0])
 
 
 def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
@@ -53,7 +53,7 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(sf(0.5)), 4)
     0.3085
     """
-    return special.ndtr(-located("norm.sf", x, loc, scale)[0])
+    return special.ndtr(-standardize_arguments("norm.sf", x, loc, scale)[0])
 
 
 def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
@@ -62,7 +62,7 @@ def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(logsf(0.5)), 4)
     -1.1759
     """
-    return special.log_ndtr(-located("norm.logsf", x, loc, scale)[0])
+    return special.log_ndtr(-standardize_arguments("norm.logsf", x, loc, scale)[0])
 
 
 def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
@@ -71,7 +71,7 @@ def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(ppf(0.25)), 4)
     -0.6745
     """
-    p, shift, scale = real("norm.ppf", q, loc, scale)
+    p, shift, scale = promote_real("norm.ppf", q, loc, scale)
     return special.ndtri(p) * widths(scale) + shift
 
 
@@ -81,5 +81,5 @@ def isf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(isf(0.25)), 4)
     0.6745
     """
-    p, shift, scale = real("norm.isf", q, loc, scale)
+    p, shift, scale = promote_real("norm.isf", q, loc, scale)
     return -special.ndtri(p) * widths(scale) + shift

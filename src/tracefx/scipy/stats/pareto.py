@@ -6,7 +6,7 @@ import math
 
 import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
-from tracefx.scipy.stats.locating import located, probabilities, real, widths
+from tracefx.scipy.stats.standardization import nan_unless_probability, promote_real, standardize_arguments, widths
 
 
 def logpdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
@@ -15,7 +15,7 @@ def logpdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
     >>> round(float(logpdf(2.5, 1.5)), 4)
     -1.8853
     """
-    z, b, scale = located("pareto.logpdf", x, loc, scale, b)
+    z, b, scale = standardize_arguments("pareto.logpdf", x, loc, scale, b)
     return fnp.where(z < 1, -math.inf, fnp.log(b) - fnp.log(scale) - (b + 1) * fnp.log(fnp.where(z < 1, 1.0, z)))
 
 
@@ -52,7 +52,7 @@ def logsf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) 
     >>> round(float(logsf(2.5, 1.5)), 4)
     -1.3744
     """
-    z, b, _ = located("pareto.logsf", x, loc, scale, b)
+    z, b, _ = standardize_arguments("pareto.logsf", x, loc, scale, b)
     return fnp.where(z < 1, 0.0, -b * fnp.log(fnp.where(z < 1, 1.0, z)))
 
 
@@ -71,5 +71,5 @@ def ppf(q: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
     >>> round(float(ppf(0.25, 1.5)), 4)
     1.2114
     """
-    p, b, shift, scale = real("pareto.ppf", q, b, loc, scale)
-    return shift + widths(scale) * fnp.exp(-fnp.log1p(-probabilities(p)) / b)
+    p, b, shift, scale = promote_real("pareto.ppf", q, b, loc, scale)
+    return shift + widths(scale) * fnp.exp(-fnp.log1p(-nan_unless_probability(p)) / b)

@@ -8,7 +8,7 @@ import tracefx.numpy as fnp
 from tracefx.control.special import incomplete_gamma
 from tracefx.core.array import Array, ArrayLike
 from tracefx.scipy import special
-from tracefx.scipy.stats.locating import real
+from tracefx.scipy.stats.standardization import promote_real
 
 
 def logpmf(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Array:
@@ -17,7 +17,7 @@ def logpmf(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Array:
     >>> round(float(logpmf(2, 1.5)), 4)
     -1.3822
     """
-    number, mu, shift = real("poisson.logpmf", k, mu, loc)
+    number, mu, shift = promote_real("poisson.logpmf", k, mu, loc)
     y = number - shift
     inside = (y >= 0) & (y == fnp.round(y))
     z = fnp.where(inside, y, 0.0)
@@ -30,10 +30,10 @@ def pmf(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Array:
     >>> round(float(pmf(2, 1.5)), 4)
     0.251
     """
-    number, mu, shift = real("poisson.pmf", k, mu, loc)
+    number, mu, shift = promote_real("poisson.pmf", k, mu, loc)
     y = number - shift
     inside = (y >= 0) & (y == fnp.round(y))
-    value = incomplete_gamma.density(fnp.where(inside, y, 0.0) + 1, mu)
+    value = incomplete_gamma.gamma_pdf(fnp.where(inside, y, 0.0) + 1, mu)
     return fnp.where(inside | (y != y), value, 0.0)
 
 
@@ -43,7 +43,7 @@ def cdf(k: ArrayLike, mu: ArrayLike, loc: ArrayLike = 0) -> Array:
     >>> round(float(cdf(2, 1.5)), 4)
     0.8088
     """
-    number, mu, shift = real("poisson.cdf", k, mu, loc)
+    number, mu, shift = promote_real("poisson.cdf", k, mu, loc)
     y = number - shift
     return fnp.where(y < 0, 0.0, special.gammaincc(fnp.floor(fnp.where(y < 0, 0.0, y)) + 1, mu))
 
@@ -54,7 +54,7 @@ def entropy(mu: ArrayLike, loc: ArrayLike = 0) -> Array:
     >>> round(float(entropy(1.5)), 4)
     1.5394
     """
-    mean, _ = real("poisson.entropy", mu, loc)
+    mean, _ = promote_real("poisson.entropy", mu, loc)
     wide = mean > _MOST
     small = fnp.where(wide | ~(mean > 0), 1.0, mean)
     k = fnp.arange(_TERMS, dtype=small.dtype).reshape((_TERMS, *[1] * small.ndim))

@@ -6,7 +6,7 @@ import math
 
 import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
-from tracefx.scipy.stats.locating import located, log_gamma_quotient
+from tracefx.scipy.stats.standardization import log_gamma_quotient, standardize_arguments
 
 
 def logpdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
@@ -15,7 +15,7 @@ def logpdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
     >>> round(float(logpdf(0.5, 3.0)), 4)
     -1.161
     """
-    z, df, scale = located("t.logpdf", x, loc, scale, df)
+    z, df, scale = standardize_arguments("t.logpdf", x, loc, scale, df)
     ratio = log_gamma_quotient(0.5 * df, 0.5) - 0.5 * fnp.log(math.pi * df)
     return ratio - fnp.log(scale) - 0.5 * (df + 1) * fnp.log1p(z * z / df)
 

@@ -8,7 +8,7 @@ import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
 from tracefx.scipy import special
 from tracefx.scipy.stats import norm
-from tracefx.scipy.stats.locating import located
+from tracefx.scipy.stats.standardization import standardize_arguments
 
 
 def logpdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
@@ -17,7 +17,7 @@ def logpdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: 
     >>> round(float(logpdf(0.5, -1.0, 2.0)), 4)
     -0.8438
     """
-    z, a, b, scale = located("truncnorm.logpdf", x, loc, scale, a, b)
+    z, a, b, scale = standardize_arguments("truncnorm.logpdf", x, loc, scale, a, b)
     value = norm.logpdf(z) - fnp.log(scale) - log_mass(a, b)
     return fnp.where(a < b, fnp.where((z < a) | (z > b), -math.inf, value), math.nan)
 
@@ -37,7 +37,7 @@ def logcdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: 
     >>> round(float(logcdf(0.5, -1.0, 2.0)), 4)
     -0.4294
     """
-    z, a, b, _ = located("truncnorm.logcdf", x, loc, scale, a, b)
+    z, a, b, _ = standardize_arguments("truncnorm.logcdf", x, loc, scale, a, b)
     return _log_share(z, a, b)
 
 
@@ -56,7 +56,7 @@ def logsf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: A
     >>> round(float(logsf(0.5, -1.0, 2.0)), 4)
     -1.0523
     """
-    z, a, b, _ = located("truncnorm.logsf", x, loc, scale, a, b)
+    z, a, b, _ = standardize_arguments("truncnorm.logsf", x, loc, scale, a, b)
     return _log_share(-z, -b, -a)
 
 

@@ -6,7 +6,7 @@ import math
 
 import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
-from tracefx.scipy.stats.locating import located, probabilities, real, widths
+from tracefx.scipy.stats.standardization import nan_unless_probability, promote_real, standardize_arguments, widths
 
 
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
@@ -15,7 +15,7 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(logpdf(0.5)), 4)
     0.0
     """
-    z, scale = located("uniform.logpdf", x, loc, scale)
+    z, scale = standardize_arguments("uniform.logpdf", x, loc, scale)
     return fnp.where((z < 0) | (z > 1), -math.inf, z * 0 - fnp.log(scale))
 
 
@@ -34,7 +34,7 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(cdf(0.5)), 4)
     0.5
     """
-    z, _ = located("uniform.cdf", x, loc, scale)
+    z, _ = standardize_arguments("uniform.cdf", x, loc, scale)
     return fnp.clip(z, 0.0, 1.0)
 
 
@@ -44,5 +44,5 @@ def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
     >>> round(float(ppf(0.25)), 4)
     0.25
     """
-    p, shift, scale = real("uniform.ppf", q, loc, scale)
-    return shift + widths(scale) * probabilities(p)
+    p, shift, scale = promote_real("uniform.ppf", q, loc, scale)
+    return shift + widths(scale) * nan_unless_probability(p)

@@ -7,7 +7,7 @@ import math
 import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
 from tracefx.scipy import special
-from tracefx.scipy.stats.locating import real
+from tracefx.scipy.stats.standardization import promote_real
 
 
 def logpdf(x: ArrayLike, kappa: ArrayLike) -> Array:
@@ -16,7 +16,7 @@ def logpdf(x: ArrayLike, kappa: ArrayLike) -> Array:
     >>> round(float(logpdf(0.5, 2.0)), 4)
     -0.9067
     """
-    z, kappa = real("vonmises.logpdf", x, kappa)
+    z, kappa = promote_real("vonmises.logpdf", x, kappa)
     positive = kappa > 0
     safe = fnp.where(positive, kappa, 1.0)
     half = fnp.sin(0.5 * z)

@@ -6,7 +6,7 @@ import math
 
 import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
-from tracefx.scipy.stats.locating import real
+from tracefx.scipy.stats.standardization import promote_real
 
 
 def logpdf(x: ArrayLike, c: ArrayLike) -> Array:
@@ -15,7 +15,7 @@ def logpdf(x: ArrayLike, c: ArrayLike) -> Array:
     >>> round(float(logpdf(0.5, 0.5)), 4)
     -1.1378
     """
-    z, c = real("wrapcauchy.logpdf", x, c)
+    z, c = promote_real("wrapcauchy.logpdf", x, c)
     half = fnp.sin(0.5 * z)
     value = fnp.log1p(-c * c) - math.log(2 * math.pi) - fnp.log((1 - c) ** 2 + 4 * c * half * half)
     value = fnp.where((z >= 0) & (z <= 2 * math.pi), value, fnp.where(z != z, math.nan, -math.inf))

@@ -16,14 +16,14 @@ from tracefx.core import dtypes as kinds
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, NDArray
-from tracefx.core.kernels import quietly
-from tracefx.testing.programs import Shape
-from tracefx.testing.strategies.types import broadcastable, dtypes, shapes
-from tracefx.testing.subjects import of_type
+from tracefx.core.kernel_context import call_kernel
+from tracefx.testing.generated_programs import Shape
+from tracefx.testing.strategies.shapes_and_dtypes import broadcastable_shapes, dtypes, shapes
+from tracefx.testing.subjects import array_of_type
 
 
 @functools.cache
-def edges(dtype: DType) -> tuple[object, ...]:
+def edge_values(dtype: DType) -> tuple[object, ...]:
     """The values of a dtype that go wrong first: extremes, zeros of both signs, subnormals, infinities, NaN."""
     if kinds.is_bool(dtype):
         return (False, True)
@@ -40,7 +40,7 @@ def edges(dtype: DType) -> tuple[object, ...]:
     return (*plain, least, -least, tiny, -tiny, greatest, -greatest, np.inf, -np.inf, np.nan)
 
 
-def numbers(dtype: DType, extreme: bool = True) -> SearchStrategy[object]:
+def scalars(dtype: DType, extreme: bool = True) -> SearchStrategy[object]:
     """Python numbers that a dtype holds, its edge values among them unless `extreme` is False."""
     if kinds.is_bool(dtype):
         return st.booleans()
@@ -48,10 +48,10 @@ def numbers(dtype: DType, extreme: bool = True) -> SearchStrategy[object]:
         info = kinds.iinfo(dtype)
         low, high = int(info.min), int(info.max)
         plain: SearchStrategy[object] = st.integers(max(low, -4), min(high, 4))
-        return st.sampled_from(edges(dtype)) | st.integers(low, high) | plain if extreme else plain
+        return st.sampled_from(edge_values(dtype)) | st.integers(low, high) | plain if extreme else plain
     real = st.integers(-64, 64).map(lambda n: n / 16)
     plain = st.builds(complex, real, real) if kinds.is_complex(dtype) else real
-    return st.sampled_from(edges(dtype)) | plain if extreme else plain
+    return st.sampled_from(edge_values(dtype)) | plain if extreme else plain
 
 
 @st.composite
@@ -66,13 +66,13 @@ def arrays(
     drawn_dtype = draw(dtypes() if dtype is None else dtype) if not isinstance(dtype, np.dtype) else dtype
     drawn_shape = shape if isinstance(shape, tuple) else draw(shapes() if shape is None else shape)
     size = int(np.prod(drawn_shape))
-    elements = draw(st.lists(numbers(drawn_dtype, extreme), min_size=size, max_size=size))
+    elements = draw(st.lists(scalars(drawn_dtype, extreme), min_size=size, max_size=size))
     is_weak = weak and drawn_dtype in _WEAK and draw(st.booleans())
-    return of_type(_filled(elements, drawn_shape, drawn_dtype), ShapedArray(drawn_shape, drawn_dtype, is_weak))
+    return array_of_type(_filled(elements, drawn_shape, drawn_dtype), ShapedArray(drawn_shape, drawn_dtype, is_weak))
 
 
 @st.composite
-def operands(
+def broadcastable_arrays(
     draw: DrawFn,
     count: int,
     dtype: DType | SearchStrategy[DType] | None = None,
@@ -82,7 +82,7 @@ def operands(
 ) -> tuple[Array, ...]:
     """`count` arrays of one dtype whose shapes broadcast together."""
     drawn_dtype = draw(dtypes() if dtype is None else dtype) if not isinstance(dtype, np.dtype) else dtype
-    group = draw(broadcastable(count, max_dims))
+    group = draw(broadcastable_shapes(count, max_dims))
     return tuple([draw(arrays(drawn_dtype, shape, extreme, weak)) for shape in group])
 
 
@@ -92,5 +92,5 @@ _WEAK: Final = frozenset({kinds.int32, kinds.int64, kinds.float32, kinds.float64
 def _filled(elements: Sequence[object], shape: Shape, dtype: DType) -> NDArray:
     if kinds.is_inexact(dtype):
         wide = np.complex128 if kinds.is_complex(dtype) else np.float64
-        return quietly(lambda: np.array(elements, wide).astype(dtype).reshape(shape))
+        return call_kernel(lambda: np.array(elements, wide).astype(dtype).reshape(shape))
     return np.array(elements, object).astype(dtype).reshape(shape)

@@ -10,32 +10,35 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from tracefx.testing.programs import Shape
+from tracefx.testing.generated_programs import Shape
 
-Index: TypeAlias = slice | int | EllipsisType | list[int] | npt.NDArray[Any] | None
-BASIC: Final = ("slice", "integer", "newaxis", "ellipsis")
-ADVANCED: Final = ("array", "list", "mask")
+IndexEntry: TypeAlias = slice | int | EllipsisType | list[int] | npt.NDArray[Any] | None
+BASIC_INDEXING: Final = ("slice", "integer", "newaxis", "ellipsis")
+ADVANCED_INDEXING: Final = ("array", "list", "mask")
 
 
-def indices(
-    shape: Shape, kinds: tuple[str, ...] = (*BASIC, *ADVANCED), max_new: int = 2
-) -> SearchStrategy[Index | tuple[Index, ...]]:
+def index_expressions(
+    shape: Shape, kinds: tuple[str, ...] = (*BASIC_INDEXING, *ADVANCED_INDEXING), max_new: int = 2
+) -> SearchStrategy[IndexEntry | tuple[IndexEntry, ...]]:
     """Indices of an array of a shape, all within bounds, as NumPy takes them.
 
     `kinds` are the entries that may occur: `slice` (with steps of either sign, and bounds beyond the ends), `integer`
     (from either end), `newaxis`, `ellipsis`, `array` and `list` of integers, which broadcast together, and `mask`, of
-    truth values for one axis or several. `BASIC` are the first four, `ADVANCED` the others. An index of one entry is
+    truth values for one axis or several. `BASIC_INDEXING` are the first four, `ADVANCED_INDEXING` the others. An index
+    of one entry is
     drawn with and without the tuple around it.
     """
-    unknown = set(kinds) - {*BASIC, *ADVANCED}
+    unknown = set(kinds) - {*BASIC_INDEXING, *ADVANCED_INDEXING}
     if unknown:
-        raise ValueError(f"kinds of indices are {', '.join((*BASIC, *ADVANCED))}, got {', '.join(sorted(unknown))}")
+        raise ValueError(
+            f"kinds of indices are {', '.join((*BASIC_INDEXING, *ADVANCED_INDEXING))}, got {', '.join(sorted(unknown))}"
+        )
     return _indices(shape, kinds, max_new)
 
 
 @st.composite
-def _indices(draw: DrawFn, shape: Shape, kinds: tuple[str, ...], max_new: int) -> Index | tuple[Index, ...]:
-    entries: list[Index] = []
+def _indices(draw: DrawFn, shape: Shape, kinds: tuple[str, ...], max_new: int) -> IndexEntry | tuple[IndexEntry, ...]:
+    entries: list[IndexEntry] = []
     common: Shape = draw(st.lists(st.integers(1, 2), max_size=2).map(tuple)) if "array" in kinds else ()
     axis, new, is_masked, has_arrays, has_ellipsis = 0, 0, False, False, False
     while axis < len(shape) or new < max_new:

@@ -18,7 +18,7 @@ Containers: TypeAlias = Callable[[SearchStrategy[PyTree]], SearchStrategy[PyTree
 """Of a strategy for children, one for nodes that hold such."""
 
 
-class Pair(NamedTuple):
+class NamedPair(NamedTuple):
     """A named tuple among the nodes that are drawn."""
 
     first: PyTree
@@ -27,7 +27,7 @@ class Pair(NamedTuple):
 
 @trees.register_dataclass
 @frozen
-class Tagged:
+class TaggedNode:
     """A class registered as a node, with a field that is no child."""
 
     content: PyTree
@@ -40,8 +40,8 @@ def containers(children: SearchStrategy[PyTree]) -> SearchStrategy[PyTree]:
         st.lists(children, max_size=3).map(tuple),
         st.lists(children, max_size=3),
         st.dictionaries(st.sampled_from("abc"), children, max_size=3),
-        st.builds(Pair, children, children),
-        st.builds(Tagged, children, st.sampled_from(("", "t"))),
+        st.builds(NamedPair, children, children),
+        st.builds(TaggedNode, children, st.sampled_from(("", "t"))),
     )
 
 

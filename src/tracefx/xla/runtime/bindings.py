@@ -82,11 +82,11 @@ if TYPE_CHECKING:
         @property
         def aval(self) -> ArraySpec: ...
         @property
-        def _sharding(self) -> Placement: ...
+        def _sharding(self) -> PjrtSingleDeviceSharding: ...
         @property
         def _arrays(self) -> list[Buffer]: ...
         def _single_device_array_to_np_array_did_copy(self) -> tuple[AnyArray, bool]: ...
-        def _rewrap_with_aval_and_sharding(self, aval: ArraySpec, sharding: Placement) -> Buffer: ...
+        def _rewrap_with_aval_and_sharding(self, aval: ArraySpec, sharding: PjrtSingleDeviceSharding) -> Buffer: ...
         def __buffer__(self, flags: int, /) -> memoryview: ...
         def block_until_ready(self) -> object: ...
         def is_ready(self) -> bool: ...
@@ -96,7 +96,7 @@ if TYPE_CHECKING:
     class _SingleDeviceSharding:
         def __init__(self, device: Device) -> None: ...
 
-    class SpreadSharding:
+    class GSPMDSharding:
         """jaxlib's base of what says how an array lies on several devices."""
 
         def __init__(self, devices: _DeviceList, sharding: HloSharding) -> None: ...
@@ -105,7 +105,7 @@ else:
     Device = _jax.Device
     Buffer = _jax.ArrayImpl
     _SingleDeviceSharding = _jax.SingleDeviceSharding
-    SpreadSharding = _jax.GSPMDSharding
+    GSPMDSharding = _jax.GSPMDSharding
 
 
 class Client(Protocol):
@@ -123,13 +123,13 @@ class Client(Protocol):
         executable_devices: _DeviceList,
         compile_options: CompileOptions,
         host_callbacks: Sequence[Callable[..., object]] = ...,
-    ) -> Loaded: ...
+    ) -> LoadedExecutable: ...
     def deserialize_executable(
         self, serialized: bytes, executable_devices: _DeviceList, compile_options: CompileOptions
-    ) -> Loaded: ...
+    ) -> LoadedExecutable: ...
 
 
-class Loaded(Protocol):
+class LoadedExecutable(Protocol):
     @property
     def fingerprint(self) -> bytes | None: ...
     def execute_sharded(self, arguments: Sequence[Buffer], with_tokens: bool = ...) -> _Results: ...
@@ -143,10 +143,10 @@ class Loaded(Protocol):
 
 class _Results(Protocol):
     def consume_with_handlers(self, handlers: list[_ResultHandler], /) -> list[Buffer]: ...
-    def consume_token(self) -> _Done: ...
+    def consume_token(self) -> _ExecutionToken: ...
 
 
-class _Done(Protocol):
+class _ExecutionToken(Protocol):
     """The end of an execution, if it was asked for with `with_tokens`."""
 
     def block_until_ready(self) -> object: ...
@@ -205,11 +205,11 @@ class HloSharding(Protocol):
     def tile_assignment_devices(self) -> list[int]: ...
 
 
-class _SpreadPut(Protocol):
+class _MultiDevicePut(Protocol):
     def __call__(
         self,
         aval: ArraySpec,
-        sharding: SpreadSharding,
+        sharding: GSPMDSharding,
         xs: Sequence[AnyArray] | Sequence[Buffer],
         devices: list[Device],
         committed: bool,
@@ -220,11 +220,11 @@ class _SpreadPut(Protocol):
     ) -> Buffer: ...
 
 
-class _DevicePut(Protocol):
+class _SingleDevicePut(Protocol):
     def __call__(
         self,
         aval: ArraySpec,
-        sharding: Placement,
+        sharding: PjrtSingleDeviceSharding,
         xs: Sequence[AnyArray],
         devices: Sequence[Device],
         committed: bool,
@@ -240,12 +240,12 @@ class _ToCapsule(Protocol):
 
 
 JaxRuntimeError: Final[type[Exception]] = _jax.JaxRuntimeError
-device_put: Final[_DevicePut] = _jax.batched_device_put
-spread_put: Final[_SpreadPut] = _jax.batched_device_put
-hlo_sharding_of: Final[Callable[[object], HloSharding]] = _hlo.HloSharding.from_proto
+single_device_put: Final[_SingleDevicePut] = _jax.batched_device_put
+multi_device_put: Final[_MultiDevicePut] = _jax.batched_device_put
+hlo_sharding_from_proto: Final[Callable[[object], HloSharding]] = _hlo.HloSharding.from_proto
 wait_for_all: Final[Callable[[Sequence[Buffer]], None]] = _jax.batched_block_until_ready
-to_capsule: Final[_ToCapsule] = _jax.buffer_to_dlpack_managed_tensor
-of_capsule: Final[Callable[[CapsuleType, Device, int | None, bool | None], Buffer]] = (
+buffer_to_dlpack: Final[_ToCapsule] = _jax.buffer_to_dlpack_managed_tensor
+dlpack_to_buffer: Final[Callable[[CapsuleType, Device, int | None, bool | None], Buffer]] = (
     _jax.dlpack_managed_tensor_to_buffer
 )
 device_list: Final[Callable[[tuple[Device, ...]], _DeviceList]] = _jax.DeviceList
@@ -255,24 +255,24 @@ topology_for_devices: Final[Callable[[list[Device]], _Topology]] = _jax.get_topo
 write_artifact: Final[Callable[[ir.Module, str, bool], bytes]] = _jax.mlir.serialize_portable_artifact
 read_artifact: Final[Callable[[bytes], ir.Module]] = _jax.mlir.deserialize_portable_artifact
 hlo_cost_analysis: Final[Callable[[object, object], Mapping[str, float]]] = _jax.hlo_module_cost_analysis
-new_assignment: Final[Callable[[NDArray[np.int64]], object]] = _jax.DeviceAssignment.create
+new_device_assignment: Final[Callable[[NDArray[np.int64]], object]] = _jax.DeviceAssignment.create
 
 
-class Computation(Protocol):
+class HloComputation(Protocol):
     """A program in HLO, as XLA's bindings hold it."""
 
     def as_hlo_text(self) -> str: ...
     def as_hlo_module(self) -> object: ...
 
 
-def hlo_computation(module: ir.Module) -> Computation:
+def hlo_computation(module: ir.Module) -> HloComputation:
     """A StableHLO module converted to HLO, before XLA's optimizations."""
     text = module.operation.get_asm(enable_debug_info=True)
     convert = _jax.mlir.mlir_module_to_xla_computation
-    return cast(Computation, convert(text, use_tuple_args=False, return_tuple=False))
+    return cast(HloComputation, convert(text, use_tuple_args=False, return_tuple=False))
 
 
-def result_handler(spec: ArraySpec, sharding: Placement | SpreadSharding) -> _ResultHandler:
+def result_handler(spec: ArraySpec, sharding: PjrtSingleDeviceSharding | GSPMDSharding) -> _ResultHandler:
     """Wraps one result of an execution as a committed array; given to `consume_with_handlers`."""
     return cast(_ResultHandler, _jax.array_result_handler(spec, sharding, True, *SKIP_CHECKS))
 
@@ -293,10 +293,10 @@ def hlo_sharding(order: NDArray[np.int64] | None, copies: int) -> HloSharding:
 
 JAXLIB_VERSION: Final[str] = jaxlib_version()
 
-starting: Final = threading.RLock()  # two threads must not start two clients, whose devices would not mix
+client_lock: Final = threading.RLock()  # two threads must not start two clients, whose devices would not mix
 
 
-class Link(Protocol):
+class DistributedClient(Protocol):
     """The connection of a process to those it works with, by their coordinator."""
 
     def connect(self) -> None: ...
@@ -307,13 +307,13 @@ class Link(Protocol):
     def blocking_key_value_get_bytes(self, key: str, timeout_in_ms: int) -> bytes: ...
 
 
-class Coordinator(Protocol):
+class DistributedService(Protocol):
     """What the first of the processes runs for all of them."""
 
     def shutdown(self) -> None: ...
 
 
-class _LinkMaker(Protocol):
+class _DistributedClientFactory(Protocol):
     def __call__(
         self,
         address: str,
@@ -323,10 +323,10 @@ class _LinkMaker(Protocol):
         shutdown_timeout: int,
         heartbeat_timeout: int,
         use_compression: bool,
-    ) -> Link: ...
+    ) -> DistributedClient: ...
 
 
-class _CoordinatorMaker(Protocol):
+class _DistributedServiceFactory(Protocol):
     def __call__(
         self,
         address: str,
@@ -335,20 +335,20 @@ class _CoordinatorMaker(Protocol):
         heartbeat_timeout: int,
         cluster_register_timeout: int,
         shutdown_timeout: int,
-    ) -> Coordinator: ...
+    ) -> DistributedService: ...
 
 
-new_link: Final[_LinkMaker] = _jax.get_distributed_runtime_client
-new_coordinator: Final[_CoordinatorMaker] = _jax.get_distributed_runtime_service
+new_distributed_client: Final[_DistributedClientFactory] = _jax.get_distributed_runtime_client
+new_distributed_service: Final[_DistributedServiceFactory] = _jax.get_distributed_runtime_service
 
 
 @final
 @frozen
-class Place:
+class ProcessGroup:
     """This process among several that work together."""
 
-    link: Link
-    coordinator: Coordinator | None
+    distributed_client: DistributedClient
+    coordinator: DistributedService | None
     """In the first process, which runs it for all."""
     index: int
     count: int
@@ -357,37 +357,37 @@ class Place:
     local_ids: tuple[int, ...] | None
     """Which devices of the machine are this process's; on the host, which has as many as it likes, how many. None for
     all, and for what `XLA_FLAGS` says."""
-    patience: int
+    shutdown_seconds: int
     """For how many seconds it waits for the others at its end."""
-    turns: Iterator[int] = field(factory=itertools.count, init=False, repr=False)
+    barrier_ids: Iterator[int] = field(factory=itertools.count, init=False, repr=False)
     """Counts the occasions on which the processes meet."""
 
 
 @final
 @define(eq=False)
-class Starting:
+class ClientState:
     """What the client will be started with, and whether it was. As there is one client in a process, there is one."""
 
-    place: Place | None = None
+    process_group: ProcessGroup | None = None
     started: bool = False
 
 
-STARTING: Final = Starting()
+CLIENT_STATE: Final = ClientState()
 
 
-def start_cpu_client(place: Place | None) -> Client:
+def start_cpu_client(place: ProcessGroup | None) -> Client:
     """The client of the host's own devices, which knows those of the other processes if there are some.
 
     The number of host devices is what `XLA_FLAGS=--xla_force_host_platform_device_count=n` says, else 1.
     """
     if place is None:
         return cast(Client, _jax.get_tfrt_cpu_client(asynchronous=True))
-    between = _jax.make_gloo_tcp_collectives(distributed_client=place.link, hostname=place.host)
+    between = _jax.make_gloo_tcp_collectives(distributed_client=place.distributed_client, hostname=place.host)
     return cast(
         Client,
         _jax.get_tfrt_cpu_client(
             asynchronous=True,
-            distributed_client=place.link,
+            distributed_client=place.distributed_client,
             node_id=place.index,
             num_nodes=place.count,
             collectives=between,
@@ -396,7 +396,7 @@ def start_cpu_client(place: Place | None) -> Client:
     )
 
 
-BY_MLIR_NAME: Final[dict[str, np.dtype[np.generic]]] = {
+DTYPE_BY_MLIR_NAME: Final[dict[str, np.dtype[np.generic]]] = {
     name: np.dtype(scalar)
     for name, scalar in {
         "i1": np.bool_,
@@ -429,20 +429,20 @@ BY_MLIR_NAME: Final[dict[str, np.dtype[np.generic]]] = {
         "complex<f64>": np.complex128,
     }.items()
 }
-MLIR_NAME: Final = {dtype: name for name, dtype in BY_MLIR_NAME.items()}
+MLIR_NAME: Final = {dtype: name for name, dtype in DTYPE_BY_MLIR_NAME.items()}
 DTYPE_BY_NAME: Final = {dtype.name: dtype for dtype in MLIR_NAME}
 
 # Neither Python's buffer protocol nor NumPy's DLPack knows these, so they are read as unsigned integers of their size.
 READ_AS_BITS: Final[dict[np.dtype[np.generic], np.dtype[np.generic]]] = {
-    dtype: np.dtype(f"u{dtype.itemsize}") for name, dtype in BY_MLIR_NAME.items() if name.startswith(("bf", "f8"))
+    dtype: np.dtype(f"u{dtype.itemsize}") for name, dtype in DTYPE_BY_MLIR_NAME.items() if name.startswith(("bf", "f8"))
 }
 # These are packed on the device and DLPack cannot carry them: a small program widens them first, which loses nothing.
 READ_WIDENED: Final[dict[np.dtype[np.generic], np.dtype[np.generic]]] = {
-    BY_MLIR_NAME["i2"]: np.dtype(np.int8),
-    BY_MLIR_NAME["i4"]: np.dtype(np.int8),
-    BY_MLIR_NAME["ui2"]: np.dtype(np.uint8),
-    BY_MLIR_NAME["ui4"]: np.dtype(np.uint8),
-    BY_MLIR_NAME["f4E2M1FN"]: np.dtype(np.float32),
+    DTYPE_BY_MLIR_NAME["i2"]: np.dtype(np.int8),
+    DTYPE_BY_MLIR_NAME["i4"]: np.dtype(np.int8),
+    DTYPE_BY_MLIR_NAME["ui2"]: np.dtype(np.uint8),
+    DTYPE_BY_MLIR_NAME["ui4"]: np.dtype(np.uint8),
+    DTYPE_BY_MLIR_NAME["f4E2M1FN"]: np.dtype(np.float32),
 }
 READ_DIRECTLY: Final = frozenset(MLIR_NAME) - READ_AS_BITS.keys() - READ_WIDENED.keys()
 
@@ -484,7 +484,7 @@ class ResultSpec(ArraySpec):
         self.program = program
 
 
-def checked_dtype(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
+def require_xla_dtype(dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
     if dtype not in MLIR_NAME:
         raise TypeError(f"XLA has no element type for dtype {dtype}: convert the array to a numeric or boolean dtype")
     return dtype
@@ -517,7 +517,7 @@ def donation_error(name: str, first: int, second: int, aval: object) -> Donation
 
 
 @final
-class Placement(_SingleDeviceSharding):
+class PjrtSingleDeviceSharding(_SingleDeviceSharding):
     """One whole array on one device, as jaxlib's C++ side wants to be told. One instance a device."""
 
     memory_kind: Final = None
@@ -525,12 +525,12 @@ class Placement(_SingleDeviceSharding):
     def __init__(self, device: Device) -> None:
         super().__init__(device)
         self.device = device
-        self.listed = [device]
+        self.device_sequence = [device]
 
     def _to_xla_hlo_sharding(self, ndim: int) -> object:
         return _REPLICATED
 
 
 @functools.cache
-def placement(device: Device) -> Placement:
-    return Placement(device)
+def pjrt_single_device_sharding(device: Device) -> PjrtSingleDeviceSharding:
+    return PjrtSingleDeviceSharding(device)

@@ -13,8 +13,8 @@ import ml_dtypes
 import numpy as np
 from jaxlib.mlir import ir
 
-from tracefx.core.key_words import words_of
-from tracefx.core.memory import ALIGNMENT, address
+from tracefx.core.host_memory import ALIGNMENT, data_address
+from tracefx.core.key_data import to_key_data
 from tracefx.xla.runtime.bindings import (
     BORROW,
     COPY_NOW,
@@ -28,23 +28,23 @@ from tracefx.xla.runtime.bindings import (
     ExecutionError,
     JaxRuntimeError,
     ResultSpec,
-    checked_dtype,
+    buffer_to_dlpack,
     deleted_error,
-    device_put,
-    of_capsule,
-    placement,
-    to_capsule,
+    dlpack_to_buffer,
+    pjrt_single_device_sharding,
+    require_xla_dtype,
+    single_device_put,
     wait_for_all,
 )
-from tracefx.xla.runtime.building import create, function, lowering, new_module, tensor_type
 from tracefx.xla.runtime.executables import Executable, compile_module
-from tracefx.xla.runtime.platforms import HOST, client, devices, lowered_for
+from tracefx.xla.runtime.mlir import add_function, create, new_module, tensor_type, unknown_location
+from tracefx.xla.runtime.platforms import HOST, client, devices, lowering_platform
 
 if TYPE_CHECKING:
     from typing_extensions import CapsuleType
 
 
-def put(array: AnyArray, device: Device, *, copy: bool = False) -> Buffer:
+def buffer_from_numpy(array: AnyArray, device: Device, *, copy: bool = False) -> Buffer:
     """An array on a device.
 
     With `copy=False` the buffer borrows the array's memory where XLA can use it as it lies (C-contiguous, 64-byte
@@ -58,20 +58,22 @@ def put(array: AnyArray, device: Device, *, copy: bool = False) -> Buffer:
         TypeError: if XLA has no such dtype (objects, strings, `float0`).
 
     >>> from tracefx.xla.runtime import devices
-    >>> to_numpy(put(np.arange(3, dtype=np.int32), devices()[0]))
+    >>> buffer_to_numpy(buffer_from_numpy(np.arange(3, dtype=np.int32), devices()[0]))
     array([0, 1, 2], dtype=int32)
     """
-    array = words_of(array)
+    array = to_key_data(array)
     dtype = array.dtype
     if not dtype.isnative:
         dtype = dtype.newbyteorder("=")
         array = array.astype(dtype)
-    where = placement(device)
+    where = pjrt_single_device_sharding(device)
     semantics = COPY_NOW if copy else BORROW
     try:
-        return device_put(ArraySpec(array.shape, dtype), where, (array,), where.listed, True, copy, semantics, True)
+        return single_device_put(
+            ArraySpec(array.shape, dtype), where, (array,), where.device_sequence, True, copy, semantics, True
+        )
     except JaxRuntimeError as error:
-        checked_dtype(dtype)
+        require_xla_dtype(dtype)
         raise ExecutionError(str(error)) from error
 
 
@@ -80,7 +82,7 @@ def device_of(buffer: Buffer) -> Device:
     return buffer._sharding.device
 
 
-def to_numpy(buffer: Buffer) -> AnyArray:
+def buffer_to_numpy(buffer: Buffer) -> AnyArray:
     """A read-only array of a buffer's values, waiting for them.
 
     It views the buffer's memory and keeps it alive, except for the dtypes of less than 8 bits, which are copied, as is
@@ -93,7 +95,7 @@ def to_numpy(buffer: Buffer) -> AnyArray:
     spec = buffer.aval
     dtype = spec.dtype
     if device_of(buffer).platform != HOST:
-        return copied_to_host(buffer)
+        return copy_to_host(buffer)
     try:
         # A program that ran out of memory fails only here; jaxlib ends the process if such a buffer is read.
         buffer.block_until_ready()
@@ -101,16 +103,17 @@ def to_numpy(buffer: Buffer) -> AnyArray:
             # A memoryview, not the buffer itself: NumPy would take an error for "not a buffer" and look further.
             return np.asarray(memoryview(buffer))
         if dtype in READ_AS_BITS:
-            return _from_capsule(to_capsule(buffer)).view(dtype)
+            return _from_capsule(buffer_to_dlpack(buffer)).view(dtype)
     except (BufferError, JaxRuntimeError) as error:
         raise _read_error(buffer, error) from error
-    values = to_numpy(_widening(spec, device_of(buffer)).execute([buffer])[0]).astype(dtype)
+    values = buffer_to_numpy(_widening_program(spec, device_of(buffer)).execute([buffer])[0]).astype(dtype)
     values.flags.writeable = False
     return values
 
 
-def copied_to_host(buffer: Buffer) -> AnyArray:
-    """`to_numpy` of a buffer in the memory of another device; of one in the host's it is `to_numpy`, too, but slower.
+def copy_to_host(buffer: Buffer) -> AnyArray:
+    """`buffer_to_numpy` of a buffer in the memory of another device; of one in the host's it is `buffer_to_numpy`,
+    too, but slower.
 
     jaxlib has jax imported for this, which the device's plug-in has done already.
     """
@@ -132,11 +135,11 @@ def _read_error(buffer: Buffer, error: Exception) -> ExecutionError:
 
 
 @functools.lru_cache(maxsize=256)
-def _widening(spec: ArraySpec, device: Device) -> Executable:
+def _widening_program(spec: ArraySpec, device: Device) -> Executable:
     module = new_module("widen")
     source, target = tensor_type(spec.shape, spec.dtype), tensor_type(spec.shape, READ_WIDENED[spec.dtype])
-    with lowering():
-        block = function(module, "main", [source], [target])
+    with unknown_location():
+        block = add_function(module, "main", [source], [target])
         with ir.InsertionPoint(block):
             wide = create("stablehlo.convert", [target], [block.arguments[0]])
             create("func.return", (), [wide.result])
@@ -173,14 +176,14 @@ def is_deleted(buffer: Buffer) -> bool:
     return buffer.is_deleted()
 
 
-def delete(buffer: Buffer) -> None:
+def delete_buffer(buffer: Buffer) -> None:
     """Gives a buffer's memory back now, as soon as no running program and no view of it needs it."""
     buffer.delete()
 
 
 _DLPACK_CPU: Final = 1
 _DLPACK_DEVICES: Final[Mapping[str, int]] = MappingProxyType({"cpu": _DLPACK_CPU, "cuda": 2, "rocm": 10})
-_HOST_KINDS: Final = frozenset({1, 3, 11})  # the last two are host memory that CUDA and ROCm have pinned
+_DLPACK_HOST_DEVICES: Final = frozenset({1, 3, 11})  # the last two are host memory that CUDA and ROCm have pinned
 _DLPACK_UINT: Final = 1
 _DLPACK_FLOATS: Final[dict[int, np.dtype[np.generic]]] = {
     4: np.dtype(ml_dtypes.bfloat16),
@@ -209,7 +212,7 @@ class SupportsDLPack(Protocol):
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 
-class _OnStream(Protocol):
+class _SupportsDLPackStream(Protocol):
     """An array on a GPU, which is told on which stream it will be read."""
 
     def __dlpack__(self, *, stream: int | None) -> CapsuleType: ...
@@ -258,7 +261,7 @@ def to_dlpack(buffer: Buffer, stream: int | None = None) -> CapsuleType:
         block_until_ready(buffer)
     if buffer.aval.dtype in READ_WIDENED:
         raise BufferError(f"{buffer.aval!r} cannot be exported with DLPack: convert it to a dtype of 8 bits or more")
-    return to_capsule(buffer, stream=stream) if waits else to_capsule(buffer)
+    return buffer_to_dlpack(buffer, stream=stream) if waits else buffer_to_dlpack(buffer)
 
 
 def dlpack_device(device: Device) -> tuple[int, int]:
@@ -267,7 +270,7 @@ def dlpack_device(device: Device) -> tuple[int, int]:
     Raises:
         BufferError: for a platform that DLPack doesn't know.
     """
-    platform = lowered_for(device)
+    platform = lowering_platform(device)
     if platform not in _DLPACK_DEVICES:
         raise BufferError(f"DLPack has no number for memory of platform {platform!r}: move the array to the host first")
     return _DLPACK_DEVICES[platform], 0 if platform == HOST else device.local_hardware_id or 0
@@ -280,7 +283,7 @@ def view_dlpack(external: SupportsDLPack) -> AnyArray:
         BufferError: if the array is not in host memory.
     """
     kind = external.__dlpack_device__()[0]
-    if kind not in _HOST_KINDS:
+    if kind not in _DLPACK_HOST_DEVICES:
         raise BufferError(f"this takes arrays in host memory, got one on DLPack device type {int(kind)}")
     # NumPy refuses to export its own read-only arrays without a version; as a NumPy array it needs no exporting.
     return external if isinstance(external, np.ndarray) else _from_capsule(external.__dlpack__())
@@ -297,15 +300,16 @@ def from_dlpack(external: SupportsDLPack, device: Device | None = None, *, copy:
             lies.
     """
     kind, index = (int(n) for n in external.__dlpack_device__())
-    if kind not in _HOST_KINDS:
+    if kind not in _DLPACK_HOST_DEVICES:
         return _from_device(external, kind, index, device, copy)
     array = view_dlpack(external)
-    if copy is False and not (array.flags.c_contiguous and address(array) % ALIGNMENT == 0):
+    if copy is False and not (array.flags.c_contiguous and data_address(array) % ALIGNMENT == 0):
         raise BufferError(
-            f"memory at {address(array):#x} with strides {array.strides} cannot be shared without a copy: XLA needs "
+            f"memory at {data_address(array):#x} with strides {array.strides} cannot be shared without a copy: XLA "
+            "needs "
             f"C-contiguous memory aligned to {ALIGNMENT} bytes; pass copy=None or copy=True"
         )
-    return put(array, devices()[0] if device is None else device, copy=copy is True)
+    return buffer_from_numpy(array, devices()[0] if device is None else device, copy=copy is True)
 
 
 def _from_device(external: SupportsDLPack, kind: int, index: int, device: Device | None, copy: bool | None) -> Buffer:
@@ -319,7 +323,9 @@ def _from_device(external: SupportsDLPack, kind: int, index: int, device: Device
     with suppress(JaxRuntimeError):  # of plug-ins that have no streams
         stream = there.get_stream_for_external_ready_events()
     try:
-        made = of_capsule(cast(_OnStream, external).__dlpack__(stream=stream), there, stream, copy)
-        return made._rewrap_with_aval_and_sharding(ArraySpec(made.aval.shape, made.aval.dtype), placement(there))
+        made = dlpack_to_buffer(cast(_SupportsDLPackStream, external).__dlpack__(stream=stream), there, stream, copy)
+        return made._rewrap_with_aval_and_sharding(
+            ArraySpec(made.aval.shape, made.aval.dtype), pjrt_single_device_sharding(there)
+        )
     except JaxRuntimeError as error:
         raise BufferError(f"from_dlpack: {error}") from error

@@ -16,9 +16,9 @@ import numpy as np
 from tracefx.xla.runtime.bindings import AnyArray, ArraySpec
 
 _HOST_CALLS: Final[Mapping[str, str]] = MappingProxyType({"cpu": "cpu", "cuda": "gpu", "rocm": "gpu"})
-HostFunction: TypeAlias = "Callable[..., Sequence[AnyArray | None]]"
+FfiCallback: TypeAlias = "Callable[..., Sequence[AnyArray | None]]"
 
-_MARK: Final = "exception number"
+_ERROR_MARK: Final = "exception number"
 
 
 def host_call_target(platform: str, partitioned: bool = False) -> str:
@@ -42,12 +42,12 @@ class CallbackError(RuntimeError):
 
 
 @final
-class HostFunctions:
+class FfiCallbacks:
     """The functions that one program calls, and what they raised, until the execution that it ended asks for it."""
 
     __slots__ = ("__weakref__", "_errors", "_executions", "_functions", "_lock", "_numbers", "_results")
 
-    def __init__(self, functions: Sequence[HostFunction], results: Sequence[Sequence[ArraySpec]] | None = None) -> None:
+    def __init__(self, functions: Sequence[FfiCallback], results: Sequence[Sequence[ArraySpec]] | None = None) -> None:
         """`results` are the types of what each function gives, if the program goes on where one raises.
 
         So it must on several devices: the others would wait for one that ends early until XLA ends the process.
@@ -59,7 +59,7 @@ class HostFunctions:
         self._executions = 0
         self._lock = threading.Lock()
 
-    def entries(self) -> list[HostFunction]:
+    def entry_points(self) -> list[FfiCallback]:
         """What XLA calls in place of the functions.
 
         XLA lets go of it long after the program is gone, so the functions, which may hold on to much, are no part of
@@ -69,13 +69,13 @@ class HostFunctions:
 
     def call(self, i: int, arrays: Sequence[AnyArray | None]) -> tuple[AnyArray | None, ...]:
         try:
-            return tuple(self._functions[i](*map(_own, arrays)))
+            return tuple(self._functions[i](*map(_owned_copy, arrays)))
         except BaseException as error:
             number = next(self._numbers)
             self._errors[number] = error
         if self._results is not None:
             return tuple([np.zeros(spec.shape, spec.dtype) for spec in self._results[i]])
-        raise CallbackError(f"{_MARK} {number}")  # without the exception as its context, which XLA would show
+        raise CallbackError(f"{_ERROR_MARK} {number}")  # without the exception as its context, which XLA would show
 
     def begin(self) -> None:
         """An execution begins."""
@@ -89,26 +89,26 @@ class HostFunctions:
             if not self._executions:
                 self._errors.clear()
 
-    def kept(self) -> BaseException | None:
+    def pop_first_error(self) -> BaseException | None:
         """The first exception of an execution that went on all the same."""
         if self._results is None:
             return None
         with self._lock:
             return self._errors.pop(min(self._errors), None) if self._errors else None
 
-    def take(self, text: str) -> BaseException | None:
+    def pop_error(self, text: str) -> BaseException | None:
         """The exception that ended an execution with this text, if it was one of ours."""
-        found = re.search(rf"CallbackError: {_MARK} (\d+)", text)
+        found = re.search(rf"CallbackError: {_ERROR_MARK} (\d+)", text)
         return None if found is None else self._errors.pop(int(found[1]), None)
 
 
-def _call(functions: weakref.ref[HostFunctions], i: int, *arrays: AnyArray | None) -> tuple[AnyArray | None, ...]:
+def _call(functions: weakref.ref[FfiCallbacks], i: int, *arrays: AnyArray | None) -> tuple[AnyArray | None, ...]:
     living = functions()
     assert living is not None  # since its executable is running
     return living.call(i, arrays)
 
 
-def _own(array: AnyArray | None) -> AnyArray | None:
+def _owned_copy(array: AnyArray | None) -> AnyArray | None:
     """An array that nobody writes to any more: XLA's own memory is its again after the call."""
     if array is None or array.flags.owndata:
         return array

@@ -29,27 +29,27 @@ from tracefx.xla.runtime.bindings import (
     ExecutionError,
     InvalidModuleError,
     JaxRuntimeError,
-    Loaded,
+    LoadedExecutable,
     LoadError,
     ResultSpec,
+    client_lock,
     device_list,
-    device_put,
     execution_error,
-    new_assignment,
     new_compile_options,
-    placement,
+    new_device_assignment,
+    pjrt_single_device_sharding,
     register_custom_call_target,
     result_handler,
-    starting,
+    single_device_put,
     topology_for_devices,
 )
-from tracefx.xla.runtime.building import spec_of
-from tracefx.xla.runtime.callbacks import HostFunction, HostFunctions
-from tracefx.xla.runtime.gpu_kernels import prepare_hybrid_kernels
+from tracefx.xla.runtime.callbacks import FfiCallback, FfiCallbacks
+from tracefx.xla.runtime.gpu_kernels import initialize_hybrid_kernels
 from tracefx.xla.runtime.jaxlib_versions import EFFORT_OPTIONS
+from tracefx.xla.runtime.mlir import spec_of
 
 _lapack: Final[ModuleType] = import_jaxlib("jaxlib.lapack")  # untyped, as is the next
-_cut_along_batches: Final[Callable[[str], None]] = import_jaxlib(
+_register_batch_partitionable: Final[Callable[[str], None]] = import_jaxlib(
     "jaxlib._jax"
 ).register_custom_call_as_batch_partitionable
 
@@ -90,7 +90,7 @@ class MemoryAnalysis:
         return self.peak_bytes
 
     @classmethod
-    def of(cls, loaded: Loaded) -> Self:
+    def of(cls, loaded: LoadedExecutable) -> Self:
         """What XLA planned for a program."""
         stats = loaded.get_compiled_memory_stats()
         return cls(
@@ -103,11 +103,11 @@ class MemoryAnalysis:
         )
 
 
-class Analysed:
+class HasCompilerAnalysis:
     """What XLA says of a program that it compiled; of one on several devices, of the part of each."""
 
     __slots__ = ("_loaded",)
-    _loaded: Loaded
+    _loaded: LoadedExecutable
 
     def hlo_text(self) -> str:
         """The program after XLA's optimizations."""
@@ -124,7 +124,7 @@ class Analysed:
         return MemoryAnalysis.of(self._loaded)
 
 
-class Executable(Analysed):
+class Executable(HasCompilerAnalysis):
     """A compiled program on one device. `compile_module` and `load_executable` make it."""
 
     __slots__ = ("_handlers", "_run", "_where", "device", "name", "parameters", "results")
@@ -137,14 +137,14 @@ class Executable(Analysed):
     def __init__(
         self,
         name: str,
-        loaded: Loaded,
+        loaded: LoadedExecutable,
         device: Device,
         parameters: tuple[ArraySpec, ...],
         results: tuple[ArraySpec, ...],
     ) -> None:
         self._loaded = loaded
         self._run = loaded.execute_sharded
-        self._where = placement(device)
+        self._where = pjrt_single_device_sharding(device)
         specs = [ResultSpec(spec.shape, spec.dtype, name) for spec in results]
         self._handlers = [result_handler(spec, self._where) for spec in specs]
         self.name = name
@@ -159,10 +159,12 @@ class Executable(Analysed):
             ExecutionError: if XLA could not make a copy.
         """
         where = self._where
-        devices = where.listed
+        devices = where.device_sequence
         try:
             return [
-                device_put(spec, where, (x,), devices, True, True, COPY_NOW, True) if isinstance(x, np.ndarray) else x
+                single_device_put(spec, where, (x,), devices, True, True, COPY_NOW, True)
+                if isinstance(x, np.ndarray)
+                else x
                 for spec, x in zip(self.parameters, inputs, strict=True)
             ]
         except JaxRuntimeError as error:
@@ -183,7 +185,7 @@ class Executable(Analysed):
         except JaxRuntimeError as error:
             raise execution_error(self.name, error, buffers) from error
 
-    def executing(self) -> Callable[[Sequence[Buffer]], list[Buffer]]:
+    def execute_function(self) -> Callable[[Sequence[Buffer]], list[Buffer]]:
         """`execute` as a function that has all at hand: of small programs a good part of a call is finding it."""
         run, handlers, name = self._run, self._handlers, self.name
 
@@ -212,11 +214,11 @@ class Executable(Analysed):
         Raises:
             CompilationError: if XLA can't write this one.
         """
-        return packed(self._loaded, self.parameters, self.results, calls_kernels)
+        return pack_executable(self._loaded, self.parameters, self.results, calls_kernels)
 
 
 @final
-class CallingExecutable(Executable):
+class HostCallingExecutable(Executable):
     """A compiled program that calls Python functions, which may raise. It is done when `execute` returns."""
 
     __slots__ = ("_functions",)
@@ -224,11 +226,11 @@ class CallingExecutable(Executable):
     def __init__(
         self,
         name: str,
-        loaded: Loaded,
+        loaded: LoadedExecutable,
         device: Device,
         parameters: tuple[ArraySpec, ...],
         results: tuple[ArraySpec, ...],
-        functions: HostFunctions,
+        functions: FfiCallbacks,
     ) -> None:
         super().__init__(name, loaded, device, parameters, results)
         self._functions = functions
@@ -241,9 +243,9 @@ class CallingExecutable(Executable):
             BaseException: what one of the functions raised, as the object that it was.
             ExecutionError: for any other failure.
         """
-        return calling(self._functions, self._execute_to_the_end, buffers, self.name)
+        return run_with_ffi_callbacks(self._functions, self._execute_blocking, buffers, self.name)
 
-    def _execute_to_the_end(self, buffers: Sequence[Buffer]) -> list[Buffer]:
+    def _execute_blocking(self, buffers: Sequence[Buffer]) -> list[Buffer]:
         running = self._run(buffers, with_tokens=True)
         done = running.consume_token()
         results = running.consume_with_handlers(self._handlers)
@@ -251,29 +253,31 @@ class CallingExecutable(Executable):
         return results
 
     @override
-    def executing(self) -> Callable[[Sequence[Buffer]], list[Buffer]]:
+    def execute_function(self) -> Callable[[Sequence[Buffer]], list[Buffer]]:
         return self.execute
 
     @override
     def named(self, name: str) -> Executable:
         specs = self.parameters, self.results
         return (
-            self if name == self.name else CallingExecutable(name, self._loaded, self.device, *specs, self._functions)
+            self
+            if name == self.name
+            else HostCallingExecutable(name, self._loaded, self.device, *specs, self._functions)
         )
 
 
-def calling(
-    functions: HostFunctions, run: Callable[[Sequence[Buffer]], list[Buffer]], buffers: Sequence[Buffer], name: str
+def run_with_ffi_callbacks(
+    functions: FfiCallbacks, run: Callable[[Sequence[Buffer]], list[Buffer]], buffers: Sequence[Buffer], name: str
 ) -> list[Buffer]:
     """What `run` returns, an execution that calls functions; what one of them raised is raised as the object it was."""
     functions.begin()
     try:
         results = run(buffers)
-        raised = functions.kept()
+        raised = functions.pop_first_error()
         if raised is None:
             return results
     except JaxRuntimeError as error:
-        raised = functions.take(str(error))
+        raised = functions.pop_error(str(error))
         if raised is None:
             raise execution_error(name, error, buffers) from error
     finally:
@@ -322,27 +326,29 @@ def compile_module(
     return Executable(name, loaded, device, parameters, results)
 
 
-def compile_calling_module(
+def compile_host_calling_module(
     module: ir.Module,
-    functions: Sequence[HostFunction],
+    functions: Sequence[FfiCallback],
     *,
     device: Device,
     name: str = "program",
     compiler_options: Mapping[str, CompilerOption] | None = None,
 ) -> Executable:
     """`compile_module` for a program that calls Python functions and hands on what they raise."""
-    calls = HostFunctions(functions)
+    calls = FfiCallbacks(functions)
     made = compile_module(
         module,
         device=device,
         name=name,
         compiler_options=compiler_options,
-        host_callbacks=calls.entries(),
+        host_callbacks=calls.entry_points(),
     )
-    return CallingExecutable(name, made._loaded, device, made.parameters, made.results, calls)
+    return HostCallingExecutable(name, made._loaded, device, made.parameters, made.results, calls)
 
 
-def packed(loaded: Loaded, parameters: Sequence[ArraySpec], results: Sequence[ArraySpec], calls_kernels: bool) -> bytes:
+def pack_executable(
+    loaded: LoadedExecutable, parameters: Sequence[ArraySpec], results: Sequence[ArraySpec], calls_kernels: bool
+) -> bytes:
     """A compiled program with its signature; see `Executable.serialize`."""
     header = {
         "jaxlib": JAXLIB_VERSION,
@@ -358,7 +364,7 @@ def packed(loaded: Loaded, parameters: Sequence[ArraySpec], results: Sequence[Ar
     return _MAGIC + len(text).to_bytes(4, "little") + text + code
 
 
-def unpacked(data: bytes) -> tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...], bytes]:
+def unpack_executable(data: bytes) -> tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...], bytes]:
     """What `packed` wrote: parameters, results, and what XLA takes, whose kernels are ready now. Raises LoadError."""
     start = len(_MAGIC) + 4
     if not data.startswith(_MAGIC) or len(data) < start:
@@ -377,8 +383,8 @@ def unpacked(data: bytes) -> tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...],
     if version != JAXLIB_VERSION:
         raise LoadError(f"the executable was written by jaxlib {version}, this is {JAXLIB_VERSION}: compile it again")
     if calls_kernels:
-        prepare_kernels()
-        prepare_hybrid_kernels()
+        register_lapack_kernels()
+        initialize_hybrid_kernels()
     return parameters, results, data[end:]
 
 
@@ -388,7 +394,7 @@ def load_executable(data: bytes, device: Device, name: str = "program") -> Execu
     Raises:
         LoadError: if the bytes are something else, another version of jaxlib wrote them, or XLA refuses them.
     """
-    parameters, results, code = unpacked(data)
+    parameters, results, code = unpack_executable(data)
     try:
         loaded = device.client.deserialize_executable(code, device_list((device,)), _compile_options(device, {}))
     except (JaxRuntimeError, ValueError) as error:
@@ -405,10 +411,10 @@ def compilation_identity(device: Device, compiler_options: Mapping[str, Compiler
     Raises:
         CompilationError: if XLA knows no such option.
     """
-    return identity_of(device, _compile_options(device, compiler_options))
+    return options_identity(device, _compile_options(device, compiler_options))
 
 
-def identity_of(device: Device, options: CompileOptions) -> bytes:
+def options_identity(device: Device, options: CompileOptions) -> bytes:
     """`compilation_identity`, of all options; the device is one of those that run it."""
     topology = topology_for_devices(device.client.local_devices()).fingerprint()
     known = (JAXLIB_VERSION, device.platform, device.device_kind, topology, platform.system(), platform.machine())
@@ -418,7 +424,7 @@ def identity_of(device: Device, options: CompileOptions) -> bytes:
 def _compile_options(device: Device, overrides: Mapping[str, CompilerOption]) -> CompileOptions:
     options = new_options(overrides)
     options.num_replicas = options.num_partitions = 1
-    options.device_assignment = new_assignment(np.array([[device.id]]))
+    options.device_assignment = new_device_assignment(np.array([[device.id]]))
     return options
 
 
@@ -458,25 +464,25 @@ def lapack_kernel(name: str, dtype: np.dtype[np.generic]) -> str:
     >>> lapack_kernel("potrf_ffi", np.dtype(np.float32))
     'lapack_spotrf_ffi'
     """
-    prepare_kernels()
+    register_lapack_kernels()
     return cast(str, _lapack.build_lapack_fn_target(name, dtype))
 
 
-def is_kernel(target: str) -> bool:
+def is_lapack_kernel(target: str) -> bool:
     """Whether jaxlib has a kernel of this name, which every process finds by it."""
-    return target in _kernels()
+    return target in _lapack_kernels()
 
 
 @functools.cache
-def prepare_kernels() -> None:
+def register_lapack_kernels() -> None:
     """Registers jaxlib's kernels with XLA, and finds the LAPACK that they call, which takes a sixth of a second."""
-    with starting:
-        for target, (kernel, version) in _kernels().items():
+    with client_lock:
+        for target, (kernel, version) in _lapack_kernels().items():
             register_custom_call_target(target, kernel, "cpu", version)
-            _cut_along_batches(target)
+            _register_batch_partitionable(target)
         _lapack._lapack.initialize()
 
 
 @functools.cache
-def _kernels() -> Mapping[str, tuple[object, int]]:
+def _lapack_kernels() -> Mapping[str, tuple[object, int]]:
     return {target: (kernel, version) for target, kernel, version in _lapack.registrations()["cpu"]}

@@ -14,29 +14,33 @@ from attrs import frozen
 
 from tracefx.core.jaxlib_support import import_jaxlib
 
-_cut_along_batches: Final[Callable[[str, object], None]] = import_jaxlib(
+_register_batch_partitionable: Final[Callable[[str, object], None]] = import_jaxlib(
     "jaxlib._jax"
 ).register_custom_call_as_batch_partitionable
-_part_of: Final[Callable[[str, str], ModuleType | None]] = import_jaxlib("jaxlib.plugin_support").import_from_plugin
+_import_from_plugin: Final[Callable[[str, str], ModuleType | None]] = import_jaxlib(
+    "jaxlib.plugin_support"
+).import_from_plugin
 _PREFIXES: Final[Mapping[str, str]] = MappingProxyType({"cuda": "cu", "rocm": "hip"})
 _LIBRARIES: Final = ("_linalg", "_solver", "_sparse", "_hybrid", "_prng")
 """Modules of a plug-in that list kernels."""
-_BY_PARTS: Final = ("solver_", "hybrid_", "sparse_gtsv2_", "_lu_pivots_")
+_BATCH_PARTITIONABLE: Final = ("solver_", "hybrid_", "sparse_gtsv2_", "_lu_pivots_")
 """How the names of those begin, after their platform's letters, that take matrices of a batch in whatever number."""
 
-_SINCE: Final[Mapping[str, tuple[str, int]]] = MappingProxyType({"cusolver_geev_ffi": ("cusolver_get_version", 11701)})
+_MIN_VERSIONS: Final[Mapping[str, tuple[str, int]]] = MappingProxyType(
+    {"cusolver_geev_ffi": ("cusolver_get_version", 11701)}
+)
 """Kernels that not all versions of their library have: what says the version, and from which one on."""
 
-Handler: TypeAlias = object
+KernelHandler: TypeAlias = object
 """A capsule with the address of a function, or a dict of such by the stage of an execution that they are for."""
 
 
 @final
 @frozen(eq=False)
 class GpuKernel:
-    handler: Handler
+    handler: KernelHandler
     api_version: int
-    by_parts: bool
+    batch_partitionable: bool
     """Whether devices may take a part of a batch each."""
 
 
@@ -44,15 +48,15 @@ class _Extension(Protocol):
     """The plug-in's module that speaks to XLA inside of it, as far as it is used here."""
 
     def register_custom_call_target(
-        self, c_api: object, fn_name: str, fn: Handler, xla_platform_name: str, api_version: int, traits: int, /
+        self, c_api: object, fn_name: str, fn: KernelHandler, xla_platform_name: str, api_version: int, traits: int, /
     ) -> None: ...
     def register_custom_type(self, c_api: object, type_name: str, type_id: object, /) -> None: ...
-    def ffi_handlers(self) -> Mapping[str, Handler]: ...
+    def ffi_handlers(self) -> Mapping[str, KernelHandler]: ...
     def ffi_types(self) -> Mapping[str, object]: ...
 
 
 class _Library(Protocol):
-    def registrations(self) -> Mapping[str, Handler]: ...
+    def registrations(self) -> Mapping[str, KernelHandler]: ...
 
 
 def is_gpu_kernel(target: str) -> bool:
@@ -61,11 +65,11 @@ def is_gpu_kernel(target: str) -> bool:
     >>> is_gpu_kernel("cusolver_getrf_ffi"), is_gpu_kernel("my_kernel")
     (True, False)
     """
-    return target in _known()
+    return target in _kernel_names()
 
 
 @functools.cache
-def _known() -> frozenset[str]:
+def _kernel_names() -> frozenset[str]:
     routines = ("getrf", "geqrf", "orgqr", "ormqr", "potrf", "syevd", "syrk", "gesvd", "gesvdj", "gesvdp", "gesdd")
     kernels = [
         *[f"solver_{name}_ffi" for name in (*routines, "sytrd", "geev")],
@@ -76,32 +80,32 @@ def _known() -> frozenset[str]:
 
 
 @functools.cache
-def offers(target: str) -> bool:
+def is_kernel_available(target: str) -> bool:
     """Whether the library of a kernel that is not in all of its versions is installed, and new enough.
 
-    >>> offers("cusolver_getrf_ffi")  # of which no version need be known
+    >>> is_kernel_available("cusolver_getrf_ffi")  # of which no version need be known
     False
     """
-    if target not in _SINCE:
+    if target not in _MIN_VERSIONS:
         return False
-    versions = _part_of("cuda", "_versions")
-    asked, least = _SINCE[target]
+    versions = _import_from_plugin("cuda", "_versions")
+    asked, least = _MIN_VERSIONS[target]
     try:
         return versions is not None and getattr(versions, asked)() >= least
     except RuntimeError:  # there is the plug-in, and no library
         return False
 
 
-def is_hybrid(target: str) -> bool:
+def is_hybrid_kernel(target: str) -> bool:
     """Whether a kernel computes partly on the host."""
     return is_gpu_kernel(target) and "hybrid_" in target
 
 
 @functools.cache
-def prepare_hybrid_kernels() -> None:
+def initialize_hybrid_kernels() -> None:
     """Finds the LAPACK that kernels call which compute partly on the host; nothing where no plug-in is installed."""
     for platform in _PREFIXES:
-        hybrid = _part_of(platform, "_hybrid")
+        hybrid = _import_from_plugin(platform, "_hybrid")
         if hybrid is not None:
             hybrid.initialize()
 
@@ -111,13 +115,13 @@ def plugin_kernels(platform: str) -> Mapping[str, GpuKernel]:
 
     Raises ValueError for another platform.
     """
-    _in_capitals(platform)
+    _xla_platform_name(platform)
     found: dict[str, GpuKernel] = {}
     for name in _LIBRARIES:
-        library = _part_of(platform, name)
+        library = _import_from_plugin(platform, name)
         if library is None:
             continue
-        beginnings = tuple([_PREFIXES[platform] + each for each in _BY_PARTS])
+        beginnings = tuple([_PREFIXES[platform] + each for each in _BATCH_PARTITIONABLE])
         for target, handler in cast(_Library, library).registrations().items():
             found[target] = GpuKernel(handler, 1, target.startswith(beginnings))
     extension = _extension(platform)
@@ -133,7 +137,7 @@ def register_plugin_kernels(platform: str, c_api: object) -> int:
 
     Raises ValueError for a platform without such a plug-in installed.
     """
-    name = _in_capitals(platform)
+    name = _xla_platform_name(platform)
     extension = _extension(platform)
     if extension is None:
         raise ValueError(
@@ -144,16 +148,16 @@ def register_plugin_kernels(platform: str, c_api: object) -> int:
     kernels = plugin_kernels(platform)
     for target, kernel in kernels.items():
         extension.register_custom_call_target(c_api, target, kernel.handler, name, kernel.api_version, 0)
-        if kernel.by_parts:
-            _cut_along_batches(target, c_api)
+        if kernel.batch_partitionable:
+            _register_batch_partitionable(target, c_api)
     return len(kernels)
 
 
 def _extension(platform: str) -> _Extension | None:
-    return cast("_Extension | None", _part_of(platform, f"{platform}_plugin_extension"))
+    return cast("_Extension | None", _import_from_plugin(platform, f"{platform}_plugin_extension"))
 
 
-def _in_capitals(platform: str) -> str:
+def _xla_platform_name(platform: str) -> str:
     if platform not in _PREFIXES:
         raise ValueError(f"there are plug-ins with kernels for {', '.join(_PREFIXES)}, got {platform!r}")
     return platform.upper()

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Final, cast
 
 from tracefx.core.backend import PLUGINS
-from tracefx.xla.runtime.bindings import STARTING, Client, Device, start_cpu_client, starting
+from tracefx.xla.runtime.bindings import CLIENT_STATE, Client, Device, client_lock, start_cpu_client
 
 HOST: Final = "cpu"
 _VARIABLES: Final = ("TRACEFX_PLATFORM", "JAX_PLATFORMS")
-_PATHS: Final = "PJRT_NAMES_AND_LIBRARY_PATHS"
+_PLUGIN_PATHS_VARIABLE: Final = "PJRT_NAMES_AND_LIBRARY_PATHS"
 """The environment variable in which jax is told of plug-ins that no package brings."""
 
 
@@ -38,24 +38,24 @@ def client(platform: str = HOST) -> Client:
     Raises:
         PlatformError: for a platform that isn't there; it says what is, and what to do.
     """
-    with starting:
-        return _start_host() if platform == HOST else _start_other(platform)
+    with client_lock:
+        return _start_host_client() if platform == HOST else _start_plugin_client(platform)
 
 
 @functools.cache
-def _start_host() -> Client:
-    STARTING.started = True
+def _start_host_client() -> Client:
+    CLIENT_STATE.started = True
     # Processes tell each other of the host's devices under one name, and JAX would, too: then there is one client of
     # them, which is JAX's.
-    if STARTING.place is not None and wished(os.environ) != HOST and has_plugins():
-        return _start_other(HOST)
-    return start_cpu_client(STARTING.place)
+    if CLIENT_STATE.process_group is not None and requested_platform(os.environ) != HOST and has_plugins():
+        return _start_plugin_client(HOST)
+    return start_cpu_client(CLIENT_STATE.process_group)
 
 
 @functools.cache
-def _start_other(platform: str) -> Client:
-    STARTING.started = True
-    return cast(Client, PLUGINS.value.client(platform, STARTING.place))
+def _start_plugin_client(platform: str) -> Client:
+    CLIENT_STATE.started = True
+    return cast(Client, PLUGINS.value.client(platform, CLIENT_STATE.process_group))
 
 
 @functools.cache
@@ -80,23 +80,24 @@ def default_platform() -> str:
     Raises:
         PlatformError: if one is asked for that isn't there, or a plug-in fails.
     """
-    with starting:
-        return _choose()
+    with client_lock:
+        return _choose_platform()
 
 
 @functools.cache
-def _choose() -> str:
-    found = wished(os.environ)
+def _choose_platform() -> str:
+    found = requested_platform(os.environ)
     if found is None:
-        found = PLUGINS.value.preferred(STARTING.place) if has_plugins() else HOST
+        found = PLUGINS.value.preferred_platform(CLIENT_STATE.process_group) if has_plugins() else HOST
     devices(found)
     return found
 
 
-def wished(environment: Mapping[str, str]) -> str | None:
+def requested_platform(environment: Mapping[str, str]) -> str | None:
     """The platform that the environment names, if it does.
 
-    >>> wished({"TRACEFX_PLATFORM": "cpu", "JAX_PLATFORMS": "cuda,cpu"}), wished({"JAX_PLATFORMS": "cuda,cpu"})
+    >>> jax_platforms = {"JAX_PLATFORMS": "cuda,cpu"}
+    >>> requested_platform({"TRACEFX_PLATFORM": "cpu", **jax_platforms}), requested_platform(jax_platforms)
     ('cpu', 'cuda')
     """
     for name in _VARIABLES:
@@ -108,7 +109,11 @@ def wished(environment: Mapping[str, str]) -> str | None:
 
 def has_plugins() -> bool:
     """Whether anything is installed that may be a plug-in, told without jax."""
-    if os.environ.get(_PATHS) or find_spec("jax_plugins") is not None or find_spec("libtpu") is not None:
+    if (
+        os.environ.get(_PLUGIN_PATHS_VARIABLE)
+        or find_spec("jax_plugins") is not None
+        or find_spec("libtpu") is not None
+    ):
         return True
     return any(map(_brings_plugin, map(Path, sys.path)))
 
@@ -131,10 +136,10 @@ def default_device() -> Device:
     return devices(default_platform())[0]
 
 
-def lowered_for(device: Device) -> str:
+def lowering_platform(device: Device) -> str:
     """The platform that programs for a device are lowered for: "cuda" or "rocm" of what calls itself a "gpu".
 
-    >>> lowered_for(devices()[0])
+    >>> lowering_platform(devices()[0])
     'cpu'
     """
     return device.client._raw_platform
@@ -142,4 +147,4 @@ def lowered_for(device: Device) -> str:
 
 def process_index() -> int:
     """Which of the processes that work together this one is; 0 if it is alone."""
-    return 0 if STARTING.place is None else STARTING.place.index
+    return 0 if CLIENT_STATE.process_group is None else CLIENT_STATE.process_group.index

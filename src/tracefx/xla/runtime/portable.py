@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from jaxlib.mlir import ir
 
 from tracefx.xla.runtime.bindings import AnyArray, InvalidModuleError, JaxRuntimeError, read_artifact, write_artifact
-from tracefx.xla.runtime.building import dense, hlo, lowering, module_text, new_context
+from tracefx.xla.runtime.mlir import dense_attr, module_text, new_context, stablehlo, unknown_location
 
 
-def _version() -> str:
+def _target_version() -> str:
     """The version of StableHLO that all have who update once a month."""
-    return hlo.get_version_from_compatibility_requirement(hlo.StablehloCompatibilityRequirement.WEEK_4)
+    return stablehlo.get_version_from_compatibility_requirement(stablehlo.StablehloCompatibilityRequirement.WEEK_4)
 
 
 def portable_artifact(
@@ -26,25 +26,25 @@ def portable_artifact(
         InvalidModuleError: if StableHLO can't write the module.
     """
     try:
-        data = write_artifact(module, _version(), spread)
+        data = write_artifact(module, _target_version(), spread)
         if not constants:
             return data
         context = new_context()  # so that large constants don't stay
         with context, ir.Location.unknown(context):
             copy = read_artifact(data)
-            _inline(copy, constants, first, context)
-            return write_artifact(copy, _version(), spread)
+            _inline_constants(copy, constants, first, context)
+            return write_artifact(copy, _target_version(), spread)
     except JaxRuntimeError as error:
         raise InvalidModuleError(str(error)) from error
 
 
-def _inline(module: ir.Module, constants: Sequence[AnyArray], first: int, context: ir.Context) -> None:
+def _inline_constants(module: ir.Module, constants: Sequence[AnyArray], first: int, context: ir.Context) -> None:
     (main,) = [op for op in module.body if ir.StringAttr(op.attributes["sym_name"]).value == "main"]
     block = main.regions[0].blocks[0]
     start = ir.InsertionPoint.at_block_begin(block)
     last = first + len(constants)
     for argument, array in zip(list(block.arguments)[first:last], constants, strict=True):
-        attributes: dict[str, ir.Attribute] = {"value": dense(array, context=context)}
+        attributes: dict[str, ir.Attribute] = {"value": dense_attr(array, context=context)}
         made = ir.Operation.create("stablehlo.constant", [argument.type], attributes=attributes, ip=start)
         argument.replace_all_uses_with(made.result)
     for _ in constants:
@@ -64,7 +64,7 @@ def read_portable(data: bytes) -> ir.Module:
         InvalidModuleError: if StableHLO can't read it.
     """
     try:
-        with lowering():
+        with unknown_location():
             return read_artifact(data)
     except JaxRuntimeError as error:
         raise InvalidModuleError(str(error)) from error

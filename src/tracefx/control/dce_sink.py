@@ -1,0 +1,70 @@
+"""`dce_sink`: a use of a value that is none, so that computing it is not left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, final
+
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import trees
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Builder, IrValue
+from tracefx.core.effects import DebugEffect, Effects
+from tracefx.core.handler import bind
+from tracefx.core.primitive import Batchable, Differentiable, Lowerable, MappedAxis, Primitive, Tangent
+from tracefx.core.trees import PyTree
+from tracefx.core.values import Value, as_value
+
+_USED: Final[Effects] = frozenset({DebugEffect()})
+
+
+@final
+@frozen(eq=False)
+class DceSink(Primitive, Differentiable, Batchable, Lowerable):
+    """Takes one operand, and gives nothing. With `prevent_mlir_dce` XLA doesn't leave the operand out either."""
+
+    name = "dce_sink"
+    prevent_mlir_dce: bool
+
+    @property
+    @override
+    def effects(self) -> Effects:
+        return _USED
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return ()
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return ()
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        return bind(self, *primals), ()
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        return bind(self, *args), ()
+
+    @override
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+        if self.prevent_mlir_dce:
+            builder.custom_call("dce_sink", operands, (), {}, True)
+        return ()
+
+
+def dce_sink(val: PyTree, *, prevent_mlir_dce: bool = False) -> None:
+    """Lets the arrays of a tree count as used, so that no pass leaves out what computes them.
+
+    With `prevent_mlir_dce` they are computed by the compiled program, too.
+
+    >>> dce_sink((1.0, 2.0))
+    """
+    leaves, _ = trees.flatten(val)
+    for leaf in leaves:
+        bind(DceSink(bool(prevent_mlir_dce)), as_value(leaf, "dce_sink: val"))

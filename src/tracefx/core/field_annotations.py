@@ -1,0 +1,145 @@
+"""What the annotations of operations, and of the classes of their parameters, say: which values a field may have.
+
+Programs that come from outside, as text or as bytes, name classes; those that are meant are the ones that the
+annotations of the operation's fields name, and no other is ever called.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, NamedTuple, TypeVar, final
+
+import attrs
+
+from tracefx.core.custom_text import CustomText, class_text_name
+from tracefx.core.jaxpr_printer import field_text_name
+from tracefx.core.tree_registry import NODE_REGISTRY, TreeDef
+
+
+class FieldInfo(NamedTuple):
+    """A field of an attrs class or named tuple: its attribute, what the constructor calls it, its default."""
+
+    attribute: str
+    argument: str
+    default: object = attrs.NOTHING
+
+    @property
+    def required(self) -> bool:
+        return self.default is attrs.NOTHING
+
+
+@final
+class AnnotationResolver:
+    """Which class a name means in a field's value, and what the fields of a class are."""
+
+    __slots__ = ("_fields", "_hints")
+
+    def __init__(self) -> None:
+        self._hints: dict[type, Mapping[str, object]] = {}
+        self._fields: dict[type, Mapping[str, FieldInfo]] = {}
+
+    def hint(self, kind: type, attribute: str) -> object:
+        """The annotation of a field; `object` where it names what exists only inside a function."""
+        if kind not in self._hints:
+            try:
+                self._hints[kind] = typing.get_type_hints(kind)
+            except (NameError, TypeError):
+                self._hints[kind] = {}
+        return self._hints[kind].get(attribute, object)
+
+    def fields(self, kind: type) -> Mapping[str, FieldInfo]:
+        """The fields of an attrs class or named tuple by the names they are printed with."""
+        if kind not in self._fields:
+            self._fields[kind] = _fields(kind)
+        return self._fields[kind]
+
+    def named(self, name: str, annotation: object) -> type | None:
+        """The class of this name that an annotation names, if values of it can be written as their fields."""
+        todo, seen = [annotation], set[int]()
+        while todo:
+            hint = todo.pop()
+            if id(hint) in seen:
+                continue
+            seen.add(id(hint))
+            if type(hint) is not types.GenericAlias and isinstance(hint, type) and class_text_name(hint) == name:
+                written = attrs.has(hint) or issubclass(hint, Enum | CustomText) or is_named_tuple(hint)
+                return hint if written else None
+            todo += typing.get_args(hint)
+            if isinstance(hint, TypeVar):
+                todo += [hint.__bound__, *hint.__constraints__]
+        return None
+
+
+def is_named_tuple(kind: type) -> bool:
+    return issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
+def _fields(kind: type) -> dict[str, FieldInfo]:
+    if attrs.has(kind):
+        return {
+            field_text_name(f): FieldInfo(f.name, f.alias or f.name, f.default) for f in attrs.fields(kind) if f.init
+        }
+    defaults = getattr(kind, "_field_defaults", {})
+    return {name: FieldInfo(name, name, defaults.get(name, attrs.NOTHING)) for name in getattr(kind, "_fields", ())}
+
+
+# ------------------------------------------------------------------ values
+
+
+_EXACT = (bool, int, str, bytes)
+_WIDENED = {float: (float, int), complex: (complex, float, int)}
+
+
+def matches_annotation(value: object, hint: object) -> bool:
+    """Whether a value is one that an annotation allows, all the way down. What an annotation leaves open, fits.
+
+    A truth value is no integer here; an integer is a float, as for type checkers.
+
+    >>> ints = tuple[int, ...]
+    >>> matches_annotation((1, 2), ints), matches_annotation((1, True), ints), matches_annotation(None, int | None)
+    (True, False, True)
+    """
+    if hint is None or hint is types.NoneType:
+        return value is None
+    if hint is Any or hint is object:
+        return True
+    if hint is TreeDef:  # a protocol, of which jaxlib's objects are the only ones
+        return NODE_REGISTRY.native is not None and NODE_REGISTRY.native.is_treedef(value)
+    if type(hint) is not types.GenericAlias and isinstance(hint, type):
+        if hint in _EXACT:
+            return type(value) is hint
+        if hint in _WIDENED:
+            return type(value) in _WIDENED[hint]
+        return _is_instance(value, hint)
+    if isinstance(hint, TypeVar):
+        allowed = hint.__constraints__ or ((object,) if hint.__bound__ is None else (hint.__bound__,))
+        return any(matches_annotation(value, each) for each in allowed)
+    return _fits_generic(value, typing.get_origin(hint), typing.get_args(hint))
+
+
+def _fits_generic(value: object, origin: object, args: tuple[Any, ...]) -> bool:
+    if origin is typing.Union or origin is types.UnionType:
+        return any(matches_annotation(value, each) for each in args)
+    if origin is typing.Literal:
+        return any(type(value) is type(each) and value == each for each in args)
+    if origin in (typing.Annotated, typing.Final, typing.ClassVar):
+        return matches_annotation(value, args[0])
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        if len(args) == 2 and args[1] is Ellipsis:
+            return all(matches_annotation(v, args[0]) for v in value)
+        return len(value) == len(args) and all(map(matches_annotation, value, args))
+    if origin is frozenset:
+        return isinstance(value, frozenset) and all(matches_annotation(v, args[0]) for v in value)
+    return _is_instance(value, origin) if isinstance(origin, type) else True
+
+
+def _is_instance(value: object, kind: type) -> bool:
+    try:
+        return isinstance(value, kind)
+    except TypeError:  # a protocol that can't be asked
+        return True

@@ -1,0 +1,597 @@
+"""Programs as text: JAX's syntax, with a mark for weak types; `parser` reads it back.
+
+What of an operation is shown is said by its attrs fields, in the order of their declaration, and their metadata:
+
+- `"hide_default": True`: left out of tracefx's style while the field has its default value (the parser puts it back);
+- `"erased": True`: a name for display, such as a jitted function's; bodies shared by several equations are called so;
+- `"print": "name"`: what the field is called in the text, if not as in Python;
+- `"jax": "new_dtype"`: JAX's name of the field, if another one; `"jax": False`: JAX has no such field.
+
+An operation whose parameters JAX writes otherwise says how in `jax_params` (the capability `HasJaxParams`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import struct
+import typing
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Final, Protocol, TypeAlias, final
+
+import attrs
+import numpy as np
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.avals import ShapedArray
+from tracefx.core.custom_text import CustomText
+from tracefx.core.dtypes import DType
+from tracefx.core.equality import strict_key
+from tracefx.core.literal import Literal
+from tracefx.core.pretty_printer import Break, Concat, Doc, Group, LazyDocs, Nest, fill, join, render
+from tracefx.core.primitive import Primitive
+from tracefx.core.source_location import Provenance
+from tracefx.core.tree_registry import NODE_REGISTRY
+from tracefx.core.tree_structures import describe, treedef_text
+
+Style: TypeAlias = typing.Literal["tracefx", "jax"]
+DEFAULT_WIDTH: Final = 80
+
+# ------------------------------------------------------------------ what a program looks like from here
+
+
+class PrintableVar(Protocol):
+    @property
+    def index(self) -> int: ...
+
+    @property
+    def aval(self) -> ShapedArray: ...
+
+
+PrintableAtom: TypeAlias = PrintableVar | Literal
+
+
+class PrintableEqn(Protocol):
+    @property
+    def prim(self) -> Primitive: ...
+
+    @property
+    def inputs(self) -> Sequence[PrintableAtom]: ...
+
+    @property
+    def outs(self) -> Sequence[PrintableVar]: ...
+
+    @property
+    def source(self) -> Provenance | None: ...
+
+
+class PrintableJaxpr:
+    """Base of `Jaxpr`: what has the parts of a program can be printed."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def constvars(self) -> Sequence[PrintableVar]: ...
+
+    @property
+    @abstractmethod
+    def invars(self) -> Sequence[PrintableVar]: ...
+
+    @property
+    @abstractmethod
+    def eqns(self) -> Sequence[PrintableEqn]: ...
+
+    @property
+    @abstractmethod
+    def outs(self) -> Sequence[PrintableAtom]: ...
+
+    def text(self, style: Style = "tracefx", width: int = DEFAULT_WIDTH) -> str:
+        """The program in tracefx's own style, which `parse_jaxpr` reads, or as JAX prints it."""
+        return format_jaxpr(self, style=style, width=width)
+
+    @override
+    def __repr__(self) -> str:
+        return self.text()
+
+    @override
+    def __str__(self) -> str:
+        return self.text()
+
+
+class PrintableClosedJaxpr(Protocol):
+    """A program with its constants."""
+
+    @property
+    def jaxpr(self) -> PrintableJaxpr: ...
+
+
+class HasJaxParams:
+    """A capability: JAX writes this operation's parameters in another way than its fields."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def jax_params(self) -> Mapping[str, object]:
+        """JAX's parameters by name, without those JAX leaves out; they are shown by `str`, sorted."""
+        raise NotImplementedError
+
+
+# ------------------------------------------------------------------ names
+
+RESERVED_WORDS: Final = frozenset({"lambda", "let", "in", "nan", "inf", "nanj", "infj"})
+"""Words that are no variables; a variable whose letters spell one has `_` after it."""
+
+DTYPES_BY_NAME: Final[Mapping[str, DType]] = {dtypes.name(d): d for d in (*dtypes.ALL_DTYPES, *dtypes.KEY_DTYPES)}
+_DTYPE_NAMES: Final[Mapping[DType, str]] = {d: name for name, d in DTYPES_BY_NAME.items()}
+_RESERVED_NAMES: Final = frozenset(
+    {*RESERVED_WORDS, "True", "False", "None", "_", "complex", "frozenset", "PyTreeDef", *DTYPES_BY_NAME}
+) | {dtypes.short_name(d) for d in DTYPES_BY_NAME.values()}
+
+
+def letters(n: int) -> str:
+    """`n` written with the digits a to z."""
+    text = ""
+    while True:
+        n, digit = divmod(n, 26)
+        text = chr(ord("a") + digit) + text
+        if n == 0:
+            return text
+
+
+def variable_name(index: int) -> str:
+    """The name that says which variable it is.
+
+    >>> variable_name(0), variable_name(26), variable_name(221)
+    ('a', 'ba', 'in_')
+    """
+    name = letters(index) if index >= 0 else f"minus_{-index}"
+    return name + "_" if name in RESERVED_WORDS else name
+
+
+# ------------------------------------------------------------------ parameters
+
+
+def text_fields(kind: type) -> list[attrs.Attribute[object]]:
+    """The fields that make up the text of a frozen value or operation."""
+    return [f for f in attrs.fields(kind) if f.init and (f.eq or f.repr)]
+
+
+def field_text_name(field: attrs.Attribute[object]) -> str:
+    name = field.metadata.get("print", field.alias)
+    assert isinstance(name, str)
+    return name
+
+
+def is_default(field: attrs.Attribute[object], value: object) -> bool:
+    return field.default is not attrs.NOTHING and strict_key(value) == strict_key(field.default)
+
+
+def _params(prim: Primitive, style: Style) -> list[tuple[str, object]]:
+    if style == "jax" and isinstance(prim, HasJaxParams):
+        params = dict(prim.jax_params())
+    else:
+        params = {}
+        for f in text_fields(type(prim)):
+            value = getattr(prim, f.name)
+            if style == "jax":
+                name = f.metadata.get("jax", field_text_name(f))
+                if name is not False:
+                    params[name] = value
+            elif not (f.metadata.get("hide_default") and is_default(f, value)):
+                params[field_text_name(f)] = value
+    if style == "tracefx":
+        return list(params.items())
+    return sorted(params.items(), key=lambda item: (item[0] != "name", item[0]))
+
+
+def _subjaxprs_in(value: object) -> Iterator[PrintableJaxpr]:
+    if isinstance(value, PrintableJaxpr):
+        yield value
+    elif isinstance(value, tuple):
+        for v in value:
+            yield from _subjaxprs_in(v)
+    elif attrs.has(type(value)):
+        for f in text_fields(type(value)):
+            yield from _subjaxprs_in(getattr(value, f.name))
+
+
+def _display_name(prim: Primitive) -> str | None:
+    for f in attrs.fields(type(prim)):
+        value = getattr(prim, f.name)
+        if f.metadata.get("erased") and isinstance(value, str):
+            return value
+    return None
+
+
+def float_text(x: float) -> str:
+    """`repr`, and for a NaN other than the usual one its bits."""
+    if x == x or struct.pack("<d", x) == struct.pack("<d", float("nan")):
+        return repr(x)
+    return f"nan(0x{struct.unpack('<Q', struct.pack('<d', x))[0]:x})"
+
+
+def scalar_text(x: complex | float | int | bool) -> str:
+    """A number so that every bit of it can be read back."""
+    if type(x) is bool:
+        return repr(x)
+    if type(x) is int:
+        return str(x) if x.bit_length() < 4096 else hex(x)
+    if isinstance(x, float):
+        return float_text(x)
+    plain = x == x and (x.imag == x.imag)
+    return repr(x) if plain else f"complex({float_text(x.real)}, {float_text(x.imag)})"
+
+
+def is_identifier(name: str) -> bool:
+    """Whether a name can stand in the text as it is."""
+    return re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) is not None
+
+
+def callable_name(f: object) -> str:
+    return getattr(f, "__qualname__", None) or type(f).__qualname__
+
+
+# ------------------------------------------------------------------ bodies that several equations share
+
+
+_MAX_INLINE_EQNS: Final = 10  # equations
+_MAX_INLINE_DEPTH: Final = 12  # bodies that stand in each other
+
+
+@final
+class _SharedBodies:
+    """Which bodies are printed before the program, under a name: those used twice, and the long ones.
+
+    In tracefx's style also those that others stand too deep in, which nobody could read.
+    """
+
+    def __init__(self, root: PrintableJaxpr, style: Style) -> None:
+        order: list[PrintableJaxpr] = [root]
+        uses = {id(root): 0}
+        inner: dict[int, list[PrintableJaxpr]] = {}
+        labels: dict[int, str] = {}
+        for program in order:  # grows as it is read
+            children = inner.setdefault(id(program), [])
+            for eqn in program.eqns:
+                values = _params(eqn.prim, style)
+                for body in _subjaxprs_in(tuple([v for _, v in values])):
+                    if id(body) not in uses:
+                        order.append(body)
+                        uses[id(body)] = 0
+                    uses[id(body)] += 1
+                    children.append(body)
+                    label = _display_name(eqn.prim)
+                    if label is not None:
+                        labels.setdefault(id(body), label)
+        printed_twice: set[int] = set()
+        todo = [p for p in order if uses[id(p)] > 1]
+        while todo:
+            program = todo.pop()
+            if id(program) not in printed_twice:
+                printed_twice.add(id(program))
+                todo += inner[id(program)]
+        deep = _too_deep(order, inner, printed_twice) if style == "tracefx" else set()
+        self.names: dict[int, str] = {}
+        self.bodies: list[PrintableJaxpr] = []
+        taken: set[str] = set(_RESERVED_NAMES) if style == "tracefx" else set()
+        for program in order[1:]:
+            if id(program) in printed_twice or len(program.eqns) > _MAX_INLINE_EQNS or id(program) in deep:
+                self.names[id(program)] = _fresh_name(labels.get(id(program), "jaxpr"), taken, style)
+                self.bodies.append(program)
+        if style == "tracefx":
+            self.bodies = _postorder(self.bodies, inner)
+
+
+def _too_deep(
+    order: Sequence[PrintableJaxpr], inner: Mapping[int, Sequence[PrintableJaxpr]], named: set[int]
+) -> set[int]:
+    """Bodies to give a name beside others, so that few enough stand in each other."""
+    heights: dict[int, int] = {}
+    deep: set[int] = set()
+    for program in _postorder(order, inner):
+        height = 1 + max([heights[id(body)] for body in inner[id(program)]], default=0)
+        if height > _MAX_INLINE_DEPTH:
+            deep.add(id(program))
+        heights[id(program)] = (
+            0 if id(program) in named or height > _MAX_INLINE_DEPTH or len(program.eqns) > _MAX_INLINE_EQNS else height
+        )
+    return deep
+
+
+def _fresh_name(label: str, taken: set[str], style: Style) -> str:
+    base = label.strip("<>")
+    if style == "tracefx":
+        base = re.sub(r"[^A-Za-z0-9_]", "_", base)
+        if not base or base[0].isdigit():
+            base = f"jaxpr{base}"
+    name, n = base, 0
+    while name in taken:
+        n += 1
+        name = f"{base}{n}"
+    taken.add(name)
+    return name
+
+
+def _postorder(bodies: Sequence[PrintableJaxpr], inner: Mapping[int, Sequence[PrintableJaxpr]]) -> list[PrintableJaxpr]:
+    ordered: list[PrintableJaxpr] = []
+    wanted = {id(b) for b in bodies}
+    done: set[int] = set()
+    todo = [(b, False) for b in reversed(bodies)]
+    while todo:
+        program, inner_done = todo.pop()
+        if inner_done:
+            if id(program) in wanted:
+                ordered.append(program)
+        elif id(program) not in done:
+            done.add(id(program))
+            todo.append((program, True))
+            todo += [(b, False) for b in reversed(inner[id(program)])]
+    return ordered
+
+
+# ------------------------------------------------------------------ the text
+
+
+def format_jaxpr(
+    jaxpr: PrintableJaxpr | PrintableClosedJaxpr, *, style: Style = "tracefx", width: int = DEFAULT_WIDTH
+) -> str:
+    """The text of a program, in lines of about `width` characters.
+
+    In the style `"tracefx"` a weak type has `*` after it, a variable is named after its number, names start anew in
+    every body, and `parse_jaxpr` gives back an equal program unless it holds callables. The style `"jax"` is what
+    JAX prints for the same program.
+
+    >>> from tracefx.core.jaxpr import Jaxpr, Var
+    >>> x = Var(0, ShapedArray((2,), np.dtype("float32")))
+    >>> format_jaxpr(Jaxpr((), (x,), (), (x, Literal(1.0, ShapedArray((), x.aval.dtype, weak_type=True)))))
+    '{ lambda ; a:f32[2]. let in (a, 1.0:f32[]*) }'
+    """
+    root = jaxpr if isinstance(jaxpr, PrintableJaxpr) else jaxpr.jaxpr
+    shared = _SharedBodies(root, style)
+    writer = _JaxWriter(shared) if style == "jax" else _Writer(shared.names)
+    parts: list[str] = []
+    for body in shared.bodies:
+        name = shared.names.pop(id(body))  # so that the body itself is written out
+        text = render(Concat(f"let {name} = ", writer.program(body, top=False, width=width), " in"), width)
+        shared.names[id(body)] = name
+        parts.append(text)
+    parts.append(render(writer.program(root, top=True, width=width), width))
+    return "\n".join(parts)
+
+
+def format_eqn(eqn: PrintableEqn) -> str:
+    """One equation on one line, its bodies left out.
+
+    >>> from tracefx.core.jaxpr import Eqn, Var
+    >>> class Sin(Primitive):
+    ...     name = "sin"
+    >>> x, y = [Var(i, ShapedArray((2,), np.dtype("float32"))) for i in range(2)]
+    >>> format_eqn(Eqn(Sin(), (x,), (y,)))
+    'b:f32[2] = sin a'
+    """
+    return render(Group(_BodylessWriter({}).equation(eqn, {})), _UNLIMITED_WIDTH)
+
+
+VarNames: TypeAlias = dict[int, str]
+_UNLIMITED_WIDTH: Final = 10**9
+_MIN_EQN_WIDTH: Final = len("() = f")
+
+
+class _Writer:
+    """Programs as documents, in tracefx's own style."""
+
+    pads = False
+    """Whether blanks stand around what is empty."""
+
+    def __init__(self, shared: Mapping[int, str]) -> None:
+        self.shared = shared
+
+    # -------------------------------------------------------------- atoms
+
+    def aval(self, aval: ShapedArray) -> str:
+        return repr(aval)
+
+    def variable(self, v: PrintableVar, names: VarNames) -> str:
+        return names.get(v.index) or variable_name(v.index)
+
+    def operand(self, x: PrintableAtom, names: VarNames) -> str:
+        return self.literal(x) if isinstance(x, Literal) else self.variable(x, names)
+
+    def literal(self, x: Literal) -> str:
+        return f"{scalar_text(x.val)}:{self.aval(x.aval)}"
+
+    def binders(self, vs: Iterable[PrintableVar], names: VarNames) -> Doc:
+        return fill("", [f"{self.variable(v, names)}:{self.aval(v.aval)}" for v in vs])
+
+    # -------------------------------------------------------------- programs
+
+    def names(self, program: PrintableJaxpr, top: bool) -> VarNames:
+        """Names other than the usual ones: `_` for what nobody uses, if its place says which variable it is."""
+        used = _used_indices(program)
+        names: VarNames = {}
+        place = len(program.constvars) + len(program.invars)
+        for eqn in program.eqns:
+            for v in eqn.outs:
+                if v.index == place and v.index not in used:
+                    names[place] = "_"
+                place += 1
+        return names
+
+    def program(self, program: PrintableJaxpr, top: bool, width: int = _UNLIMITED_WIDTH) -> Doc:
+        if id(program) in self.shared:
+            return self.shared[id(program)]
+        names = self.names(program, top)
+        constvars = self.binders(program.constvars, names)
+        invars = self.binders(program.invars, names)
+        body: Doc = ""
+        if len(program.eqns) * _MIN_EQN_WIDTH > width:  # these never stand on one line
+            body = Nest(LazyDocs(lambda: self.lines(program.eqns, names)))
+            outs: Doc = LazyDocs(lambda: iter([self.outputs(program.outs, names)]))  # names are given in order
+        else:
+            eqns = [self.equation(e, names) for e in program.eqns]
+            if eqns or self.pads:
+                body = Nest(Concat(Break(), join(Break("; "), eqns)))
+            outs = self.outputs(program.outs, names)
+        end = ",)" if len(program.outs) == 1 else ")"
+        lines = Concat("{ lambda ", constvars, "; ", invars, ". let", body, Break(), "in (", outs, end)
+        return Group(Concat(Nest(lines), " }"))
+
+    def lines(self, eqns: Sequence[PrintableEqn], names: VarNames) -> Iterator[Doc]:
+        for eqn in eqns:
+            yield Break()
+            yield self.equation(eqn, names)
+
+    def outputs(self, outs: Sequence[PrintableAtom], names: VarNames) -> Doc:
+        return fill(",", [self.operand(x, names) for x in outs])
+
+    def equation(self, eqn: PrintableEqn, names: VarNames) -> Doc:
+        outs = self.binders(eqn.outs, names) if eqn.outs else "()"
+        prim = self.primitive(eqn.prim)
+        operands = fill("", [self.operand(x, names) for x in eqn.inputs])
+        return Concat(outs, " = ", prim, " ", operands) if eqn.inputs else Concat(outs, " = ", prim)
+
+    # -------------------------------------------------------------- parameters
+
+    def primitive(self, prim: Primitive, brackets: bool = False) -> Doc:
+        name = prim.name if is_identifier(prim.name) else repr(prim.name)
+        params = _params(prim, "tracefx")
+        return Concat(name, self.params(params)) if params or brackets else name
+
+    def params(self, params: Sequence[tuple[str, object]]) -> Doc:
+        pairs = [Concat(f"{name}=", self.value(value)) for name, value in params]
+        return Group(Concat(Nest(Concat("[", Break(""), join(Break(), pairs))), Break(""), "]"))
+
+    def value(self, value: object) -> Doc:
+        kind = type(value)
+        if value is None or kind is str or kind is bytes:
+            return repr(value)
+        if isinstance(value, (bool, int, float, complex)) and kind in (bool, int, float, complex):
+            return scalar_text(value)
+        if isinstance(value, np.dtype):
+            return _DTYPE_NAMES.get(value, f"<{value}>")
+        if isinstance(value, Enum):
+            return f"{kind.__name__}.{value.name}" if value.name else f"<{value!r}>"
+        if isinstance(value, PrintableJaxpr):
+            return self.program(value, top=False)
+        if isinstance(value, ShapedArray):
+            return self.aval(value)
+        if isinstance(value, Literal):
+            return self.literal(value)
+        if isinstance(value, Primitive):
+            return self.primitive(value, brackets=True)
+        if isinstance(value, tuple):
+            return self.sequence(value)
+        if kind is frozenset:
+            assert isinstance(value, frozenset)
+            elements = sorted(render(Group(self.value(v)), _UNLIMITED_WIDTH) for v in value)
+            return f"frozenset({{{', '.join(elements)}}})" if elements else "frozenset()"
+        if isinstance(value, CustomText):
+            return self.shown(value)
+        if attrs.has(kind):
+            return self.record(kind.__name__, [(field_text_name(f), getattr(value, f.name)) for f in text_fields(kind)])
+        if NODE_REGISTRY.native is not None and NODE_REGISTRY.native.is_treedef(value):
+            text = treedef_text(describe(value))
+            return f"<{value!r}>" if text is None else f"PyTreeDef({text})"
+        return f"<{callable_name(value)}>" if callable(value) else f"<{value!r}>"
+
+    def sequence(self, value: tuple[object, ...]) -> Doc:
+        fields = getattr(type(value), "_fields", None)
+        if fields is not None:
+            return self.record(type(value).__name__, list(zip(fields, value, strict=True)))
+        parts = [self.value(v) for v in value]
+        if parts and all(isinstance(v, PrintableJaxpr) for v in value):
+            return Group(Concat(Nest(Concat("(", Break(""), join(Break(), parts))), Break(""), ")"))
+        return Concat("(", join(", ", parts), ",)" if len(parts) == 1 else ")")
+
+    def shown(self, value: CustomText) -> Doc:
+        places, named = value.text_args()
+        parts = [self.value(v) for v in places]
+        parts += [Concat(f"{key if is_identifier(key) else repr(key)}=", self.value(v)) for key, v in named.items()]
+        return Concat(f"{value.text_name}(", join(", ", parts), ")")
+
+    def record(self, name: str, fields: Sequence[tuple[str, object]]) -> Doc:
+        return Concat(f"{name}(", join(", ", [Concat(f"{key}=", self.value(v)) for key, v in fields]), ")")
+
+
+@final
+class _BodylessWriter(_Writer):
+    """Without bodies."""
+
+    @override
+    def program(self, program: PrintableJaxpr, top: bool, width: int = _UNLIMITED_WIDTH) -> Doc:
+        return "{ ... }"
+
+
+@final
+class _JaxWriter(_Writer):
+    """As JAX prints: names go on in bodies, and those of a jitted function's body follow its call."""
+
+    pads = True
+
+    def __init__(self, shared: _SharedBodies) -> None:
+        super().__init__(shared.names)
+        taken = frozenset(shared.names.values())
+        self._bodies: dict[int, VarNames] = {}
+        self._fresh = (name for n in itertools.count() if (name := letters(n)) not in taken)
+
+    @override
+    def aval(self, aval: ShapedArray) -> str:
+        return str(aval)
+
+    @override
+    def variable(self, v: PrintableVar, names: VarNames) -> str:
+        name = names.get(v.index)
+        if name is None:
+            name = names[v.index] = next(self._fresh)
+        return name
+
+    @override
+    def literal(self, x: Literal) -> str:
+        return str(x)
+
+    @override
+    def names(self, program: PrintableJaxpr, top: bool) -> VarNames:
+        if not top:
+            return self._bodies.pop(id(program), {})
+        used = _used_indices(program)
+        return {v.index: "_" for eqn in program.eqns for v in eqn.outs if v.index not in used}
+
+    @override
+    def equation(self, eqn: PrintableEqn, names: VarNames) -> Doc:
+        outs: list[Doc] = [self.binders(eqn.outs, names), " = "] if eqn.outs else []
+        params = _params(eqn.prim, "jax")
+        if eqn.prim.name == "jit":
+            for body in _subjaxprs_in(tuple([value for _, value in params])):
+                if id(body) not in self.shared:
+                    self._bodies[id(body)] = self.names_of_call(body, eqn, names)
+        prim = Concat(eqn.prim.name, self.params(params)) if params else eqn.prim.name
+        return Concat(*outs, prim, " ", fill("", [self.operand(x, names) for x in eqn.inputs]))
+
+    def names_of_call(self, body: PrintableJaxpr, eqn: PrintableEqn, names: VarNames) -> VarNames:
+        inner: VarNames = {}
+        for theirs, ours in ((body.invars, eqn.inputs), (body.outs, eqn.outs)):
+            given: set[int] = set()
+            for v, x in zip(theirs, ours, strict=False):
+                if isinstance(v, Literal) or isinstance(x, Literal) or x.index in given or v.index in inner:
+                    continue
+                given.add(x.index)
+                inner[v.index] = self.variable(x, names)
+        return inner
+
+    @override
+    def value(self, value: object) -> Doc:
+        if isinstance(value, PrintableJaxpr) or (isinstance(value, tuple) and any(True for _ in _subjaxprs_in(value))):
+            return super().value(value)
+        if callable(value) and not attrs.has(type(value)):
+            return callable_name(value).rpartition(".")[2]
+        return str(value)
+
+
+def _used_indices(program: PrintableJaxpr) -> set[int]:
+    atoms = [x for eqn in program.eqns for x in eqn.inputs]
+    atoms += program.outs
+    return {x.index for x in atoms if not isinstance(x, Literal)}

@@ -1,0 +1,367 @@
+"""Programs read from bytes, whoever wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TypeAlias, TypeVar, final
+
+import numpy as np
+
+from tracefx.core import dtypes
+from tracefx.core.avals import ShapedArray, intern_aval
+from tracefx.core.byte_format import ByteReader, BytesLike, decode_envelope
+from tracefx.core.check import check_jaxpr
+from tracefx.core.custom_text import CustomText
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.effects import Effect
+from tracefx.core.errors import JaxprTypeError
+from tracefx.core.field_annotations import AnnotationResolver, matches_annotation
+from tracefx.core.host_memory import read_only_copy
+from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
+from tracefx.core.jaxpr_printer import DTYPES_BY_NAME
+from tracefx.core.literal import Literal, Scalar
+from tracefx.core.primitive import Primitive
+from tracefx.core.serialization.program_format import (
+    MAX_AXES,
+    MAX_BIG_INTS,
+    MAX_EFFECTS,
+    MAX_NESTING,
+    MAX_SET_SIZE,
+    MAX_SHARED_BYTES,
+    MAX_VALUE_DEPTH,
+    PROGRAM_DESCRIPTION,
+    PROGRAM_MAGIC,
+    PROGRAM_VERSION,
+    SIZE_LIMIT,
+    Tag,
+    Vocabulary,
+    packed_bits,
+    unpack,
+)
+from tracefx.core.serialization.scalars import read_scalar
+from tracefx.core.serialization.trees import read_tree
+from tracefx.core.source_location import SourceLocation
+from tracefx.core.values import ConcreteArray, Value
+
+T = TypeVar("T")
+
+
+def deserialize(data: BytesLike, vocabulary: Vocabulary) -> ClosedJaxpr:
+    """The program that the bytes hold; `vocabulary` has the operations by name.
+
+    Raises ParseError for any other bytes, and for programs that are not well formed. What that takes is bounded by the
+    number of bytes.
+    """
+    return _Decoder(decode_envelope(data, PROGRAM_MAGIC, PROGRAM_VERSION, PROGRAM_DESCRIPTION), vocabulary).decode()
+
+
+_Operand: TypeAlias = int | Literal
+
+
+@final
+class _Decoder:
+    def __init__(self, reader: ByteReader, vocabulary: Vocabulary) -> None:
+        self.reader = reader
+        self.vocabulary = vocabulary
+        self.classes = AnnotationResolver()
+        self.types: list[ShapedArray] = []
+        self.places: list[SourceLocation] = []
+        self.programs: list[Jaxpr] = []
+        self.nestings: list[int] = []
+        self.nesting = 0
+        """How deep programs stand in each other in the one that is read."""
+        self.reach = 0
+        """As `nesting`, in the operation that is read."""
+        self.operations: list[tuple[Primitive, int]] = []
+        self.depth = 0
+        self.longs = 0
+        self.readers: dict[int, Callable[[object], object]] = {
+            Tag.DTYPE: lambda hint: self.dtype(),
+            Tag.TUPLE: lambda hint: tuple([self.value(hint) for _ in range(reader.count("values"))]),
+            Tag.SET: self.elements,
+            Tag.TYPE: lambda hint: self.aval(),
+            Tag.LITERAL: lambda hint: self.literal(),
+            Tag.PROGRAM: lambda hint: self.program_before(),
+            Tag.OPERATION: lambda hint: self.operation(),
+            Tag.RECORD: self.record,
+            Tag.MEMBER: self.member,
+            Tag.SHOWN: self.shown,
+            Tag.TREE: lambda hint: read_tree(reader),
+        }
+
+    def decode(self) -> ClosedJaxpr:
+        reader = self.reader
+        for _ in range(reader.count("types")):
+            self.types.append(self.type_definition())
+        for _ in range(reader.count("places")):
+            self.places.append(self.place_definition())
+        count = reader.count("programs")
+        if count == 0:
+            reader.fail("there is no program")
+        for i in range(count):
+            self.nesting = 0
+            program = self.program()
+            if 1 + self.nesting > MAX_NESTING:
+                reader.fail(f"programs stand more than {MAX_NESTING} deep in each other")
+            self.checked(program, f"program {i} of {count} is not well formed")
+            self.programs.append(program)
+            self.nestings.append(1 + self.nesting)
+        consts = tuple([self.constant() for _ in range(reader.count("constants"))])
+        reader.done()
+        closed = ClosedJaxpr(self.programs[-1], consts)
+        self.checked(closed, "the constants do not fit")
+        return closed
+
+    def checked(self, program: Jaxpr | ClosedJaxpr, problem: str) -> None:
+        try:
+            check_jaxpr(program)
+        except JaxprTypeError as error:
+            self.reader.fail(f"{problem}: {error}", error)
+        except Exception as error:  # an operation that others wrote may fail in any way
+            self.reader.fail(f"{problem}: {type(error).__name__}: {error}", error)
+
+    def type_definition(self) -> ShapedArray:
+        reader = self.reader
+        dtype = self.dtype()
+        weak = reader.flag("whether a type is weak")
+        ndim = reader.count("axes")
+        if ndim > MAX_AXES:
+            reader.fail(f"a type has {ndim} axes; there may be {MAX_AXES}")
+        shape = tuple([reader.index(SIZE_LIMIT, "size") for _ in range(ndim)])
+        return intern_aval(ShapedArray(shape, dtype, weak))
+
+    def place_definition(self) -> SourceLocation:
+        reader = self.reader
+        file, line, function = reader.string("a file's name"), reader.uint(), reader.string("a function's name")
+        return SourceLocation(
+            file, line, function, tuple([reader.string("a scope") for _ in range(reader.count("scopes"))])
+        )
+
+    # -------------------------------------------------------------- programs
+
+    def program(self) -> Jaxpr:
+        reader = self.reader
+        numbered = reader.flag("whether variables have numbers")
+        avals: list[ShapedArray] = []
+
+        def bind(what: str) -> int:
+            for _ in range(reader.count(what)):
+                avals.append(self.aval())
+            return len(avals)
+
+        effects: set[Effect] = set()
+        consts, inputs = bind("constants"), bind("inputs")
+        eqns: list[tuple[Primitive, list[_Operand], int, int, SourceLocation | None]] = []
+        for _ in range(reader.count("equations")):
+            prim = self.shared_operation()
+            self.add_effects(effects, prim)
+            operands = self.operands(len(avals))
+            first, last = len(avals), bind("outputs")
+            place = reader.index(len(self.places) + 1, "place")
+            eqns.append((prim, operands, first, last, self.places[place - 1] if place else None))
+        outs = self.operands(len(avals))
+        count = len(avals)
+        numbers = [reader.index(count, "variable") for _ in range(count)] if numbered else range(count)
+        vs = list(map(Var, numbers, avals))
+
+        def atoms(operands: list[_Operand]) -> tuple[Atom, ...]:
+            return tuple([x if isinstance(x, Literal) else vs[x] for x in operands])
+
+        return Jaxpr(
+            tuple(vs[:consts]),
+            tuple(vs[consts:inputs]),
+            tuple([Eqn(prim, atoms(xs), tuple(vs[first:last]), place) for prim, xs, first, last, place in eqns]),
+            atoms(outs),
+        )
+
+    def add_effects(self, effects: set[Effect], prim: Primitive) -> None:
+        try:
+            effects |= prim.effects
+        except Exception as error:  # an operation that others wrote may fail in any way
+            self.reader.fail(f"{prim.name} can't say what effects it has: {type(error).__name__}: {error}", error)
+        if len(effects) > MAX_EFFECTS:
+            self.reader.fail(f"a program has more than {MAX_EFFECTS} effects")
+
+    def operands(self, bound: int) -> list[_Operand]:
+        reader = self.reader
+        found: list[_Operand] = []
+        for _ in range(reader.count("operands")):
+            place = reader.index(bound + 1, "variable")
+            found.append(place - 1 if place else self.literal())
+        return found
+
+    def literal(self) -> Literal:
+        val = self.scalar()
+        aval = self.aval()
+        if aval.shape:
+            self.reader.fail(f"a literal has the type {aval!r}, but literals are scalars")
+        try:
+            literal = Literal(val, aval)
+            literal.numpy()
+        except Exception as error:  # whatever NumPy has against the number
+            self.reader.fail(f"a {type(val).__name__} is no literal of type {aval!r}: {error}", error)
+        return literal
+
+    def scalar(self) -> Scalar:
+        tag = self.reader.byte()
+        value = read_scalar(self.reader, tag)
+        if not isinstance(value, (bool, int, float, complex)):
+            self.reader.fail(f"a literal is a number, not a {type(value).__name__}")
+        return value
+
+    def aval(self) -> ShapedArray:
+        return self.types[self.reader.index(len(self.types), "type")]
+
+    def dtype(self) -> DType:
+        name = self.reader.string("a dtype's name")
+        found = DTYPES_BY_NAME.get(name)
+        if found is None:
+            self.reader.fail(f"{name!r} names no dtype")
+        return found
+
+    # -------------------------------------------------------------- operations and their parameters
+
+    def shared_operation(self) -> Primitive:
+        reader = self.reader
+        number = reader.index(len(self.operations) + 1, "operation")
+        if number:
+            prim, reach = self.operations[number - 1]
+        else:
+            start, self.reach = reader.at, 0
+            prim, reach = self.operation(), self.reach
+            if reader.at - start <= MAX_SHARED_BYTES:
+                self.operations.append((prim, reach))
+        self.nesting = max(self.nesting, reach)
+        return prim
+
+    def operation(self) -> Primitive:
+        name = self.reader.string("an operation's name")
+        kind = self.vocabulary.get(name)
+        if kind is None:
+            self.reader.fail(
+                f"no operation is called {name!r}: one that is not tracefx's own must be given to the function that "
+                "reads the program"
+            )
+        return self.construct(kind)
+
+    def construct(self, kind: type[T]) -> T:
+        """An operation or record with its fields."""
+        reader = self.reader
+        fields = self.classes.fields(kind)
+        values: dict[str, object] = {}
+        for _ in range(reader.count("fields")):
+            name = reader.string("a field's name")
+            field = fields.get(name)
+            if field is None:
+                reader.fail(f"{kind.__name__} has no field {name!r}; it has {', '.join(fields) or 'none'}")
+            if field.argument in values:
+                reader.fail(f"{kind.__name__}.{name} is given twice")
+            hint = self.classes.hint(kind, field.attribute)
+            value = values[field.argument] = self.value(hint)
+            if not matches_annotation(value, hint):
+                reader.fail(f"{kind.__name__}.{name} can't be a {type(value).__name__} such as this one: it is {hint}")
+        missing = [name for name, field in fields.items() if field.required and field.argument not in values]
+        if missing:
+            reader.fail(f"{kind.__name__} needs {', '.join(missing)}")
+        try:
+            return kind(**values)
+        except Exception as error:  # whatever the class's own checks raise
+            reader.fail(f"{kind.__name__} refuses its fields: {type(error).__name__}: {error}", error)
+
+    def value(self, hint: object) -> object:
+        self.depth += 1
+        if self.depth > MAX_VALUE_DEPTH:
+            self.reader.fail(f"values stand more than {MAX_VALUE_DEPTH} deep in each other")
+        tag = self.reader.byte()
+        if tag == Tag.LONG:
+            self.longs += 1
+            if self.longs > MAX_BIG_INTS:
+                self.reader.fail(f"operations hold more than {MAX_BIG_INTS} integers beyond 64 bits")
+        if tag <= Tag.BYTES:
+            value: object = read_scalar(self.reader, tag)
+        else:
+            read = self.readers.get(tag)
+            if read is None:
+                self.reader.fail(f"no sort of values has the number {tag}")
+            value = read(hint)
+        self.depth -= 1
+        return value
+
+    def program_before(self) -> Jaxpr:
+        number = self.reader.index(len(self.programs), "program before this one,")
+        self.reach = max(self.reach, self.nestings[number])
+        return self.programs[number]
+
+    def elements(self, hint: object) -> frozenset[object]:
+        reader = self.reader
+        count = reader.count("elements")
+        if count > MAX_SET_SIZE:
+            reader.fail(f"a set has {count} elements; there may be {MAX_SET_SIZE}")
+        values = [self.value(hint) for _ in range(count)]
+        found = frozenset(values)
+        if len(found) != count:
+            reader.fail("elements of a set are equal")
+        return found
+
+    def class_called(self, hint: object) -> type:
+        name = self.reader.string("a class's name")
+        kind = self.classes.named(name, hint)
+        if kind is None:
+            self.reader.fail(f"no class called {name!r} is named in the annotation of this field, {hint}")
+        return kind
+
+    def record(self, hint: object) -> object:
+        kind = self.class_called(hint)
+        if issubclass(kind, Enum):
+            self.reader.fail(f"{kind.__name__} has members, not fields")
+        if issubclass(kind, CustomText):
+            self.reader.fail(f"values of {kind.__name__} are not written as their fields")
+        return self.construct(kind)
+
+    def shown(self, hint: object) -> CustomText:
+        kind, reader = self.class_called(hint), self.reader
+        if not issubclass(kind, CustomText):
+            reader.fail(f"values of {kind.__name__} are written as their fields")
+        places = tuple([self.value(kind.arg_type) for _ in range(reader.count("parts"))])
+        named = {}
+        for _ in range(reader.count("named parts")):
+            name = reader.string("the name of a part")
+            named[name] = self.value(kind.arg_type)
+        try:
+            return kind.from_text_args(places, named)
+        except Exception as error:  # whatever the class's own checks raise
+            reader.fail(f"there is no such {kind.text_name}: {error}", error)
+
+    def member(self, hint: object) -> Enum:
+        kind, name = self.class_called(hint), self.reader.string("a member's name")
+        if not issubclass(kind, Enum) or name not in kind.__members__:
+            self.reader.fail(f"{kind.__name__} has no member {name!r}")
+        return kind.__members__[name]
+
+    # -------------------------------------------------------------- constants
+
+    def constant(self) -> Value:
+        if not self.reader.flag("whether a constant is an array"):
+            return self.literal()
+        reader, aval = self.reader, self.aval()
+        data = reader.take(aval.nbytes, f"an array of type {aval!r}")
+        try:
+            return ConcreteArray(aval, _decode_array(np.frombuffer(data, np.uint8), aval))
+        except ValueError as error:  # NumPy has no array of as many elements
+            reader.fail(f"there is no array of type {aval!r}: {error}", error)
+
+
+def _decode_array(data: NDArray, aval: ShapedArray) -> NDArray:
+    dtype, bits = aval.dtype, packed_bits(aval.dtype)
+    if dtype == dtypes.float0:  # of which any number take no bytes, but a copy takes its time
+        nothing = np.zeros(aval.shape, dtype)
+        nothing.flags.writeable = False
+        return nothing
+    if bits:
+        data, spare = unpack(data, bits)[: aval.size], data
+        if spare.size and int(spare[-1]) >> (8 - (-aval.size * bits) % 8):
+            raise ValueError("bits after the last element are set")
+    if dtypes.is_bool(dtype) and data.size and data.max() > 1:
+        raise ValueError("a truth value is neither 0 nor 1")
+    return read_only_copy(data.view(dtype).reshape(aval.shape), dtype)

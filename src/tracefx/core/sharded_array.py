@@ -1,0 +1,154 @@
+"""Arrays that lie on devices other than the host's first: where they were put, or where they were computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+import numpy as np
+from typing_extensions import CapsuleType, override
+
+from tracefx.core.avals import ShapedArray
+from tracefx.core.backend import BACKEND, Buffer, Device
+from tracefx.core.dtypes import NDArray
+from tracefx.core.key_data import from_key_data
+from tracefx.core.shardings import Shard, Sharding, SingleDeviceSharding
+from tracefx.core.values import ConcreteArray
+
+
+@final
+class ShardedArray(ConcreteArray):
+    """Numbers that lie as a sharding says.
+
+    What is computed of them is computed where they are, if they are `committed` to stay there. Others were computed on
+    one device, because it was the default then, and are brought to where the committed ones are.
+    """
+
+    __slots__ = ("committed", "placed")
+    committed: bool
+    placed: Sharding
+    buffer: Buffer
+
+    def __init__(self, aval: ShapedArray, buffer: Buffer, placed: Sharding, committed: bool = True) -> None:
+        self.aval = aval  # what super() would do, which takes as long as all of this
+        self.host = None
+        self.buffer = buffer
+        self.placed = placed
+        self.committed = committed
+
+    @property
+    @override
+    def sharding(self) -> Sharding:
+        return self.placed
+
+    @override
+    def devices(self) -> set[Device]:
+        return set(self.placed.devices)
+
+    @property
+    @override
+    def device(self) -> Device:
+        """The first of its devices."""
+        return self.placed.devices[0]
+
+    @override
+    def numpy(self) -> NDArray:
+        """The numbers, brought together on the host."""
+        host = self.host
+        if host is None:
+            if not self._is_readable:
+                raise RuntimeError(
+                    f"{self.aval!r} lies on devices of several processes, so its numbers can't be read here: look at "
+                    "x.addressable_shards, or move it first with device_put(x, NamedSharding(mesh, P())) in all "
+                    "processes, by which each has all of it"
+                )
+            host = self.host = self._joined()
+        return host
+
+    def _joined(self) -> NDArray:
+        tiles = [BACKEND.value.read(tile) for tile in BACKEND.value.disassemble(self.buffer)]
+        local = list(self.placed.addressable_devices_indices_map(self.aval.shape).values())
+        if tiles[0].shape[: self.aval.ndim] == self.aval.shape:
+            return from_key_data(tiles[0], self.aval.dtype)
+        words = tiles[0].shape[self.aval.ndim :]
+        whole = np.empty((*self.aval.shape, *words), tiles[0].dtype)
+        for index, tile in zip(local, tiles, strict=True):
+            whole[index] = tile
+        whole.flags.writeable = False
+        return from_key_data(whole, self.aval.dtype)
+
+    @property
+    def _is_readable(self) -> bool:
+        return self.placed.is_fully_addressable or self.placed.is_fully_replicated
+
+    @override
+    def __repr__(self) -> str:
+        return super().__repr__() if self._is_readable else f"Array({self.aval}, sharding={self.placed})"
+
+    @override
+    def __str__(self) -> str:
+        return super().__str__() if self._is_readable else repr(self)
+
+    @override
+    def __format__(self, spec: str) -> str:
+        return super().__format__(spec) if self._is_readable else format(repr(self), spec)
+
+    @override
+    def __copy__(self) -> ConcreteArray:
+        backend = BACKEND.value
+        tiles = [np.array(backend.read(tile)) for tile in backend.disassemble(self.buffer)]
+        return ShardedArray(self.aval, backend.put_shards(self.aval, self.placed, tiles), self.placed, self.committed)
+
+    @override
+    def attach_buffer(self, buffer: Buffer) -> None:
+        raise AssertionError("it has its buffer from the beginning")
+
+    @property
+    @override
+    def addressable_shards(self) -> Sequence[Shard]:
+        return [shard for shard in self.global_shards if shard.data is not None]
+
+    @property
+    @override
+    def global_shards(self) -> Sequence[Shard]:
+        tiling = self.placed.tiling(self.aval.ndim)
+        aval = self.aval.update(shape=tiling.tile_shape(self.aval.shape))
+        mine = self.placed.addressable_devices
+        tiles = iter(BACKEND.value.disassemble(self.buffer))
+        seen: dict[int, int] = {}
+        found = []
+        for device, place, index in zip(
+            tiling.devices, tiling.tile_indices, tiling.indices(self.aval.shape), strict=True
+        ):
+            seen[place] = seen.get(place, -1) + 1
+            data = self._tile(aval, next(tiles), device) if device in mine else None
+            found.append(Shard(device, index, seen[place], data))
+        return found
+
+    @staticmethod
+    def _tile(aval: ShapedArray, buffer: Buffer, device: Device) -> ConcreteArray:
+        return ShardedArray(aval, buffer, SingleDeviceSharding(device))
+
+    @override
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> CapsuleType:
+        if self.placed.num_devices > 1 and not copy:
+            raise BufferError(
+                f"{self.aval!r} lies on {self.placed.num_devices} devices, so it is not one piece of memory: export "
+                "one of x.addressable_shards, or pass copy=True"
+            )
+        if self.device.platform != "cpu" and not copy and (dl_device is None or dl_device == self.__dlpack_device__()):
+            return BACKEND.value.to_dlpack(self.buffer, stream)
+        return ConcreteArray(self.aval, self.numpy()).__dlpack__(
+            stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
+
+    @override
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return BACKEND.value.dlpack_device(self.device)

@@ -1,0 +1,262 @@
+"""Which types are nodes of trees, and the C++ module of jaxlib that takes trees apart.
+
+tracefx has a registry of its own. jaxlib's default registry belongs to jax, which registers types there when it is
+imported and fails if they are there already: it is read here, never written. A type that some library registered
+there (through `jax.tree_util`) is adopted the first time one of its instances turns up as a leaf: it gets an entry
+here that asks jaxlib's default registry for its children.
+
+Which types are nodes is, by its nature, known to the whole process. `NODE_REGISTRY` holds it; nothing else is mutable.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol, Self, TypeAlias, cast, final
+
+from attrs import frozen
+from typing_extensions import TypeIs, override
+
+from tracefx.core.jaxlib_support import import_jaxlib
+from tracefx.core.tree_paths import DictKey, FlattenedIndexKey, GetAttrKey, KeyPath, SequenceKey
+
+TreeDefReducer: TypeAlias = Callable[["TreeDef"], "str | tuple[Any, ...]"]
+PyTree: TypeAlias = object
+"""Any value: a container that is a node with trees inside, or else a leaf."""
+
+IsLeaf: TypeAlias = Callable[[Any], bool]
+"""Says of a subtree that it is a leaf, whatever its type. (Its argument is `Any`, so that `def f(x: Array)` fits.)"""
+
+
+class TreeDef(Protocol):
+    """The structure of a tree without its leaves: hashable, compared by value, printed like the tree with `*` leaves.
+
+    The objects are jaxlib's own, because every call of a jitted function flattens and compares. They pickle as what
+    `describe` makes of them.
+    """
+
+    @property
+    def num_leaves(self) -> int: ...
+    @property
+    def num_nodes(self) -> int: ...
+    # A rebuilt tree has the type its structure says when it runs; no annotation can.
+    def unflatten(self, leaves: Iterable[object], /) -> Any: ...
+    def flatten_up_to(self, tree: PyTree, /) -> list[object]: ...
+    def children(self) -> list[Self]: ...
+    def compose(self, inner: Self, /) -> Self: ...
+    def node_data(self) -> tuple[type, object] | None: ...
+
+
+class Registry(Protocol):
+    def flatten(self, tree: PyTree, is_leaf: IsLeaf | None, /) -> tuple[list[object], TreeDef]: ...
+    def flatten_with_path(
+        self, tree: PyTree, is_leaf: Callable[[KeyPath, Any], bool] | None, /
+    ) -> tuple[list[tuple[KeyPath, object]], TreeDef]: ...
+    def flatten_one_level(self, tree: PyTree, /) -> tuple[Iterable[object], object] | None: ...
+    def flatten_one_level_with_keys(self, tree: PyTree, /) -> tuple[Iterable[tuple[object, object]], object] | None: ...
+    def is_node(self, type: type, /) -> bool: ...
+    def register_node(
+        self,
+        type: type,
+        flatten: Callable[[Any], tuple[Iterable[object], object]],
+        unflatten: Callable[[Any, tuple[Any, ...]], object],
+        flatten_with_keys: Callable[[Any], tuple[Iterable[tuple[object, object]], object]] | None,
+        /,
+    ) -> object: ...
+    def register_dataclass_node(self, type: type, data: Sequence[str], meta: Sequence[str], /) -> object: ...
+
+
+class _HasState(Protocol):
+    @override
+    def __getstate__(self) -> tuple[Registry, object]: ...
+
+
+class _TreeDefType(Protocol):
+    def from_node_data_and_children(
+        self, registry: Registry, node_data: tuple[type, object] | None, children: Iterable[TreeDef], /
+    ) -> TreeDef: ...
+
+
+class _RegistryType(Protocol):
+    def __call__(self, *, enable_none: bool = True) -> Registry: ...
+
+
+class _PytreeModule(Protocol):
+    @property
+    def PyTreeRegistry(self) -> _RegistryType: ...
+    @property
+    def PyTreeDef(self) -> _TreeDefType: ...
+    @property
+    def SequenceKey(self) -> type: ...
+    @property
+    def DictKey(self) -> type: ...
+    @property
+    def GetAttrKey(self) -> type: ...
+    @property
+    def FlattenedIndexKey(self) -> type: ...
+    def default_registry(self) -> Registry: ...
+
+
+@final
+@frozen(eq=False)
+class JaxlibPytree:
+    """jaxlib's pytree module with the registries used here."""
+
+    registry: Registry
+    none_is_leaf: Registry
+    default: Registry  # jax's: read only
+    treedefs: _TreeDefType
+    treedef_class: type
+    key_converters: Mapping[type, Callable[[Any], object]]
+
+    def make_treedef(self, data: tuple[type, object] | None, children: Iterable[TreeDef]) -> TreeDef:
+        return self.treedefs.from_node_data_and_children(self.registry, data, children)
+
+    def flattened_here(self, treedef: TreeDef) -> bool:
+        """Whether the structure is of a tree flattened here, and not by jax."""
+        return cast(_HasState, treedef).__getstate__()[0] in (self.registry, self.none_is_leaf)
+
+    def is_treedef(self, value: object) -> TypeIs[TreeDef]:
+        return isinstance(value, self.treedef_class)
+
+    def convert_path(self, path: Iterable[object]) -> KeyPath:
+        """The path with jaxlib's keys, whose classes exist only once jaxlib is loaded, replaced by the ones above."""
+        return tuple([self.key_converters.get(type(key), _identity)(key) for key in path])
+
+
+def _identity(key: object) -> object:
+    return key
+
+
+def _load() -> JaxlibPytree:
+    # Not imported at the top: loading jaxlib takes longer than the whole of `import tracefx`, and programs that only
+    # compute eagerly never need it.
+    module = cast(_PytreeModule, import_jaxlib("jaxlib._jax.pytree"))
+    return JaxlibPytree(
+        registry=module.PyTreeRegistry(),
+        none_is_leaf=module.PyTreeRegistry(enable_none=False),
+        default=module.default_registry(),
+        treedefs=module.PyTreeDef,
+        treedef_class=cast(type, module.PyTreeDef),
+        key_converters={
+            module.SequenceKey: lambda key: SequenceKey(key.idx),
+            module.DictKey: lambda key: DictKey(key.key),
+            module.GetAttrKey: lambda key: GetAttrKey(key.name),
+            module.FlattenedIndexKey: lambda key: FlattenedIndexKey(key.key),
+        },
+    )
+
+
+@final
+class NodeRegistry:
+    """The types that are nodes besides the built-in containers, and jaxlib once it is loaded."""
+
+    __slots__ = ("_adopted", "_installers", "_lock", "_reduce", "native")
+
+    def __init__(self) -> None:
+        self.native: JaxlibPytree | None = None
+        self._reduce: TreeDefReducer | None = None
+        self._lock = threading.RLock()
+        self._installers: dict[type, Callable[[Registry], object]] = {}
+        self._adopted: set[type] = set()
+
+    def load(self) -> JaxlibPytree:
+        """jaxlib with all that is registered. (Hot paths look at `native` first.)"""
+        if self.native is not None:
+            return self.native
+        with self._lock:
+            native = self.native
+            if native is None:
+                native = _load()
+                for install in self._installers.values():
+                    install(native.none_is_leaf)
+                    install(native.registry)
+                if self._reduce is not None:
+                    copyreg.pickle(cast("type[TreeDef]", native.treedef_class), self._reduce)
+                self.native = native
+            return native
+
+    def set_reducer(self, reduce: TreeDefReducer) -> None:
+        """How structures are pickled, which jaxlib leaves to its users: said once, before jaxlib is loaded."""
+        self._reduce = reduce
+
+    def add(self, nodetype: type, install: Callable[[Registry], object]) -> None:
+        """Makes a type a node, now or when jaxlib is loaded."""
+        if not isinstance(nodetype, type):
+            raise TypeError(f"only a class can be registered as a pytree node, not {nodetype!r}")
+        with self._lock:
+            if nodetype in _BUILT_IN or nodetype in self._installers:
+                raise ValueError(f"{type_name(nodetype)} is a pytree node already; a type can be registered once")
+            if self.native is not None:
+                # In this order, because whoever finds a type in `registry` relies on it being in both.
+                install(self.native.none_is_leaf)
+                install(self.native.registry)
+            self._installers[nodetype] = install
+
+    def is_registered(self, nodetype: type) -> bool:
+        return nodetype in self._installers
+
+    def types_named(self, name: str) -> list[type]:
+        """The registered types that `type_name` calls so."""
+        return [nodetype for nodetype in list(self._installers) if type_name(nodetype) == name]
+
+    def adopt(self, types: Iterable[type]) -> set[type]:
+        """Those of the types, all met as leaves, that jaxlib's default registry calls nodes; from now on they are."""
+        native = self.load()
+        found = set()
+        for leaf_type in types:
+            if native.default.is_node(leaf_type):
+                if not native.registry.is_node(leaf_type):
+                    with self._lock:
+                        if leaf_type not in self._installers:
+                            # First, since a thread that finds the type registered looks here without the lock.
+                            self._adopted.add(leaf_type)
+                            self.add(leaf_type, _adoption(native, leaf_type))
+                if leaf_type in self._adopted:
+                    found.add(leaf_type)
+        return found
+
+
+def _adoption(native: JaxlibPytree, nodetype: type) -> Callable[[Registry], object]:
+    default = native.default
+    (_, leaf) = default.flatten(0, None)
+
+    def unflatten(metadata: object, children: tuple[object, ...]) -> object:
+        one_level = native.treedefs.from_node_data_and_children(default, (nodetype, metadata), [leaf] * len(children))
+        return one_level.unflatten(children)
+
+    return lambda registry: registry.register_node(
+        nodetype,
+        cast(Callable[[object], tuple[Iterable[object], object]], default.flatten_one_level),
+        unflatten,
+        cast(Callable[[object], tuple[Iterable[tuple[object, object]], object]], default.flatten_one_level_with_keys),
+    )
+
+
+_BUILT_IN: Final = frozenset({type(None), tuple, list, dict})
+NODE_REGISTRY: Final = NodeRegistry()
+
+
+def children_with_keys(tree: PyTree) -> list[tuple[object, object]]:
+    """The children of a value with their keys; none for a leaf."""
+    if isinstance(tree, tuple) and (names := namedtuple_fields(type(tree))) is not None:
+        # jaxlib 0.10.2 gives every field of a named tuple the first one's name.
+        return list(zip(map(GetAttrKey, names), tree, strict=True))
+    native = NODE_REGISTRY.load()
+    level = native.registry.flatten_one_level_with_keys(tree)
+    if level is None:
+        return []
+    pairs = list(level[0])
+    return list(zip(native.convert_path(key for key, _ in pairs), (child for _, child in pairs), strict=True))
+
+
+def namedtuple_fields(cls: type) -> tuple[str, ...] | None:
+    """The fields of a named tuple that is a node as such, not because someone registered it."""
+    if cls is not tuple and issubclass(cls, tuple) and not NODE_REGISTRY.is_registered(cls):
+        return getattr(cls, "_fields", None)
+    return None
+
+
+def type_name(cls: type) -> str:
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"

@@ -1,0 +1,218 @@
+"""What a program costs, as a value to ask and to print."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
+from types import MappingProxyType
+from typing import Final, TypeVar, final
+
+from attrs import astuple, field, frozen
+from typing_extensions import override
+
+from tracefx.core.source_location import SourceLocation
+from tracefx.handlers.cost_analysis.peak_memory import Peak
+
+K = TypeVar("K", bound=Hashable)
+DEFAULT_ROWS: Final = 12
+"""How many lines and operations a report lists, unless told."""
+
+
+@final
+@frozen
+class Work:
+    """How often something runs in one call of the program, and what that costs together."""
+
+    runs: int
+    flops: int
+    transcendentals: int
+    integer_ops: int
+    bytes_read: int
+    bytes_written: int
+
+    @property
+    def operations(self) -> int:
+        """Of all three kinds."""
+        return self.flops + self.transcendentals + self.integer_ops
+
+    @property
+    def bytes_accessed(self) -> int:
+        return self.bytes_read + self.bytes_written
+
+
+def _freeze_by_name(rows: Mapping[str, Work]) -> Mapping[str, Work]:
+    return MappingProxyType(dict(rows))
+
+
+def _freeze_by_line(rows: Mapping[SourceLocation | None, Work]) -> Mapping[SourceLocation | None, Work]:
+    return MappingProxyType(dict(rows))
+
+
+@final
+@frozen
+class Cost:
+    """What one call of a program costs, by `count`.
+
+    `by_operation`, `by_line` and `by_scope` hold what costs most first. The line of what no line of the user's made is
+    None; a `named_scope` is known by its path, `encoder/attention`, and holds what the scopes in it do.
+    `unbounded` are the lines of the loops whose number of steps nobody knows, of which `while_steps` are counted.
+    """
+
+    name: str = field(eq=False)
+    total: Work
+    by_operation: Mapping[str, Work] = field(converter=_freeze_by_name)
+    by_line: Mapping[SourceLocation | None, Work] = field(converter=_freeze_by_line)
+    by_scope: Mapping[str, Work] = field(converter=_freeze_by_name)
+    peak: Peak
+    argument_bytes: int
+    constant_bytes: int
+    output_bytes: int
+    unbounded: tuple[SourceLocation | None, ...]
+    while_steps: int
+
+    @property
+    def flops(self) -> int:
+        """Arithmetic, comparisons, selections and conversions of floats and complex numbers."""
+        return self.total.flops
+
+    @property
+    def transcendentals(self) -> int:
+        """Exponentials, logarithms, roots, sines and the like."""
+        return self.total.transcendentals
+
+    @property
+    def integer_ops(self) -> int:
+        """The same operations as flops, on integers and booleans alone."""
+        return self.total.integer_ops
+
+    @property
+    def bytes_read(self) -> int:
+        return self.total.bytes_read
+
+    @property
+    def bytes_written(self) -> int:
+        return self.total.bytes_written
+
+    @property
+    def bytes_accessed(self) -> int:
+        return self.total.bytes_accessed
+
+    @property
+    def peak_bytes(self) -> int:
+        """What the program holds when it holds most, its arguments included."""
+        return self.peak.nbytes
+
+    @property
+    def intensity(self) -> float:
+        """Flops for each byte that is read or written; 0 where none is."""
+        return self.flops / self.bytes_accessed if self.bytes_accessed else 0.0
+
+    def report(self, listed: int = DEFAULT_ROWS) -> str:
+        """The cost as a table of the `listed` operations and lines that cost most, and of the rest together."""
+        if type(listed) is not int or listed < 0:
+            raise ValueError(f"report: listed must be a number of rows, got {listed!r}")
+        return "\n".join(_report(self, listed))
+
+    @override
+    def __str__(self) -> str:
+        return self.report()
+
+    @override
+    def __reduce__(self) -> tuple[type[Cost], tuple[object, ...]]:
+        """Views of mappings don't pickle."""
+        return Cost, tuple([dict(x) if isinstance(x, MappingProxyType) else x for x in astuple(self, recurse=False)])
+
+
+# ------------------------------------------------------------------ text
+
+
+def format_si(n: float, unit: str = "") -> str:
+    """A number in three digits or a bit more, with a prefix.
+
+    >>> format_si(0), format_si(999), format_si(1000), format_si(123456), format_si(2.5e9, "B"), format_si(999_999)
+    ('0', '999', '1.00 k', '123 k', '2.50 GB', '1.00 M')
+    """
+    size = float(n)
+    for prefix in ("", "k", "M", "G", "T", "P"):
+        digits = 0 if not prefix else 2 if size < 9.995 else 1 if size < 99.95 else 0
+        if round(size, digits) < 1000:
+            break
+        size /= 1000
+    else:
+        prefix, digits = "E", 2
+    end = f" {prefix}{unit}" if prefix or unit else ""
+    return f"{size:.{digits}f}{end}"
+
+
+COLUMN_NAMES: Final = ("runs", "flops", "share", "transcend.", "int ops", "read", "written", "at peak")
+
+
+def _report(cost: Cost, listed: int) -> Iterator[str]:
+    work = (
+        f"{format_si(cost.flops, 'flop')}, {format_si(cost.transcendentals)} transcendentals, "
+        f"{format_si(cost.integer_ops)} integer ops"
+    )
+    yield f"{cost.name}: {work}"
+    moved = f"{format_si(cost.bytes_read, 'B')} read, {format_si(cost.bytes_written, 'B')} written"
+    yield f"{moved}: {cost.intensity:.3g} flop/B"
+    where = "" if cost.peak.operation is None else f" in {cost.peak.operation}"
+    line = "" if cost.peak.line is None else f" at {_format_line(cost.peak.line)}"
+    held = f"arguments {format_si(cost.argument_bytes, 'B')}, constants {format_si(cost.constant_bytes, 'B')}"
+    yield (
+        f"{format_si(cost.peak_bytes, 'B')} at the peak{where}{line}: {held}, results "
+        f"{format_si(cost.output_bytes, 'B')}"
+    )
+    for place in cost.unbounded:
+        steps = f"{cost.while_steps} step{'' if cost.while_steps == 1 else 's'}"
+        yield f"a loop with a number of steps that is not known, {_format_line(place)}, is counted with {steps}"
+    rows = [("operation", *COLUMN_NAMES), *_rows(cost.by_operation, cost.peak.by_operation, str, cost.flops, listed)]
+    places = _line_labels({*cost.by_line, *cost.peak.by_line})
+    lines = [("line", *COLUMN_NAMES), *_rows(cost.by_line, cost.peak.by_line, places.__getitem__, cost.flops, listed)]
+    scopes = [("scope", *COLUMN_NAMES), *_rows(cost.by_scope, {}, str, cost.flops, listed)] if cost.by_scope else []
+    tables = [table for table in (rows, lines, scopes) if table]
+    widths = [max(map(len, column)) for column in zip(*rows, *lines, *scopes, strict=True)]
+    for table in tables:
+        yield ""
+        for row in table:
+            first, *rest = row
+            cells = [first.ljust(widths[0]), *[c.rjust(w) for c, w in zip(rest, widths[1:], strict=True)]]
+            yield "  ".join(cells).rstrip()
+
+
+def _format_line(place: SourceLocation | None) -> str:
+    return "(no line)" if place is None else f"{os.path.basename(place.file)}:{place.line} ({place.function})"
+
+
+def _line_labels(places: Set[SourceLocation | None]) -> Mapping[SourceLocation | None, str]:
+    """What to call lines: by the file's name alone where that tells them apart."""
+    count = Counter(map(_format_line, places))
+    return {place: _format_line(place) if count[_format_line(place)] == 1 else str(place) for place in places}
+
+
+def _rows(
+    works: Mapping[K, Work], held: Mapping[K, int], label: Callable[[K], str], flops: int, listed: int
+) -> Iterator[tuple[str, ...]]:
+    keys = [*works, *[key for key in held if key not in works]]
+    for key in keys[:listed]:
+        yield label(key), *_cells([works[key]] if key in works else [], held.get(key, 0), flops)
+    rest = keys[listed:]
+    if rest:
+        others = [works[key] for key in rest if key in works]
+        yield f"({len(rest)} more)", *_cells(others, sum(held.get(key, 0) for key in rest), flops)
+
+
+def _cells(works: Sequence[Work], held: int, flops: int) -> tuple[str, ...]:
+    if not works:
+        return (*[""] * (len(COLUMN_NAMES) - 1), format_si(held, "B"))
+    flop = sum(w.flops for w in works)
+    return (
+        format_si(sum(w.runs for w in works)),
+        format_si(flop),
+        f"{100 * flop / flops:.1f} %" if flops else "",
+        format_si(sum(w.transcendentals for w in works)),
+        format_si(sum(w.integer_ops for w in works)),
+        format_si(sum(w.bytes_read for w in works), "B"),
+        format_si(sum(w.bytes_written for w in works), "B"),
+        format_si(held, "B") if held else "",
+    )

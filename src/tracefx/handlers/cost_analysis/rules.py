@@ -1,0 +1,449 @@
+"""What one application of an operation costs: a table of rules by class, the nearest base of an operation deciding."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, TypeAlias, TypeVar, cast, final
+
+import numpy as np
+from attrs import field, frozen
+from typing_extensions import override
+
+from tracefx.control.checkpoint import CheckpointName
+from tracefx.control.special.formula import ElementwiseFormula
+from tracefx.core import dtypes
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import DType
+from tracefx.core.primitive import Primitive, missing_rule_error
+from tracefx.handlers.cost_analysis.linalg_flops import LINALG_FLOPS, linalg_flops
+from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
+from tracefx.ops.contractions.contraction import DotGeneral
+from tracefx.ops.contractions.convolution import ConvGeneralDilated
+from tracefx.ops.elementwise.abs_sign import Abs, Sign
+from tracefx.ops.elementwise.arithmetic import Div, Mul
+from tracefx.ops.elementwise.atan2_nextafter import Atan2
+from tracefx.ops.elementwise.bit_representation import BitcastConvertType, ReducePrecision
+from tracefx.ops.elementwise.comparison import Eq, Ne
+from tracefx.ops.elementwise.complex import Complex, Conj, Imag, Real
+from tracefx.ops.elementwise.elementwise import Elementwise
+from tracefx.ops.elementwise.powers import IntegerPow, Pow, Square
+from tracefx.ops.elementwise.selection import SelectN, StopGradient
+from tracefx.ops.elementwise.special import Polygamma, Zeta
+from tracefx.ops.elementwise.transcendental import Exp2, Logistic, ReciprocalDerivative, Transcendental
+from tracefx.ops.fourier import Fft, FftType
+from tracefx.ops.indexing.along_axis import Unstack
+from tracefx.ops.indexing.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
+from tracefx.ops.indexing.gather_scatter_add import Gather, ScatterOperation
+from tracefx.ops.indexing.indexed_windows import GatherScatterMode
+from tracefx.ops.indexing.scatter import Scatter, ScatterMul
+from tracefx.ops.indexing.sorting import Sort
+from tracefx.ops.indexing.top_k import TopKOperation
+from tracefx.ops.random.prng import RandomClone, RandomUnwrap, RandomWrap
+from tracefx.ops.random.threefry import Threefry2x32
+from tracefx.ops.reductions.cumulative import CumLogSumExp, CumProd, Cumulative
+from tracefx.ops.reductions.reduction import ArgExtremum, ReduceProd, Reduction
+from tracefx.ops.reductions.select_and_scatter import SelectAndGatherAdd, SelectAndScatterAdd
+from tracefx.ops.reductions.window_reduction import WindowReduction
+from tracefx.ops.shape.shape import Split, Squeeze
+from tracefx.ops.shape.slicing import Slice
+from tracefx.ops.structural import BroadcastInDim, ConvertElementType, ReduceSum, Reshape
+
+Q = TypeVar("Q", bound=Primitive)
+Avals: TypeAlias = Sequence[ShapedArray]
+
+
+@final
+@frozen
+class OperationCost:
+    """What one application of an operation costs.
+
+    An operation on floats or complex numbers is a flop, one on integers and booleans alone an integer operation. Bytes
+    that are not given are those of all operands and of all results.
+
+    >>> OperationCost(flops=3)
+    OperationCost(flops=3, transcendentals=0, integer_ops=0, bytes_read=None, bytes_written=None)
+    """
+
+    flops: int = 0
+    transcendentals: int = 0
+    integer_ops: int = 0
+    bytes_read: int | None = None
+    bytes_written: int | None = None
+
+
+class Costed:
+    """A capability: the operation says what it costs."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def cost(self, in_avals: Avals, out_avals: Avals) -> OperationCost:
+        """The cost of one application to operands of these types."""
+        raise missing_rule_error(self, "cost", "define cost(self, in_avals, out_avals)")
+
+
+CostRule: TypeAlias = Callable[[Primitive, Avals, Avals], OperationCost]
+
+
+@final
+@frozen(eq=False, repr=False)
+class CostRules:
+    """An immutable table of what operations cost, by their classes and the classes these inherit from.
+
+    Of the classes an operation inherits from, the nearest that has a rule decides; a class that is `Costed` has one.
+    """
+
+    _rules: Mapping[type[Primitive], CostRule] = field(default=MappingProxyType({}))
+
+    def adding(self, kind: Callable[..., Q], rule: Callable[[Q, Avals, Avals], OperationCost]) -> CostRules:
+        """The table with a rule for a class of operations, in place of the one it may have.
+
+        >>> from tracefx.ops.elementwise.elementwise import Add
+        >>> free = COST_RULES.adding(Add, lambda add, in_avals, out_avals: OperationCost())
+        >>> free.rule_for(Add) is COST_RULES.rule_for(Add)
+        False
+        """
+        if not (isinstance(kind, type) and issubclass(kind, Primitive)):
+            raise TypeError(f"a rule is for a class of operations, which {kind!r} is not")
+        return CostRules(MappingProxyType({**self._rules, kind: cast(CostRule, rule)}))
+
+    def rule_for(self, kind: type[Primitive]) -> CostRule | None:
+        """The rule for operations of this class, if there is one."""
+        for base in kind.__mro__:
+            found = self._rules.get(base)
+            if found is not None:
+                return found
+            if "cost" in vars(base) and issubclass(base, Costed) and base is not Costed:
+                return _own_cost
+        return None
+
+    @override
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} for {', '.join(kind.__name__ for kind in self._rules)}>"
+
+
+def _own_cost(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
+    assert isinstance(prim, Costed)
+    cost = prim.cost(ins, outs)
+    if not isinstance(cost, OperationCost):
+        raise TypeError(f"{type(prim).__name__}.cost must give an OperationCost, got {cost!r}")
+    return cost
+
+
+# ------------------------------------------------------------------ how much work a number is
+
+DATA_MOVEMENT_COST: Final = OperationCost()
+"""Operands are read and results written, and nothing is computed."""
+ZERO_COST: Final = OperationCost(bytes_read=0, bytes_written=0)
+"""The result is the operand, seen in another way."""
+
+
+def real_components(dtype: DType) -> int:
+    """How many real numbers a number is: an operation on each is counted."""
+    return 2 if dtypes.is_complex(dtype) else 1
+
+
+def product_flops(dtype: DType) -> int:
+    """Real operations in the product of two numbers."""
+    return 6 if dtypes.is_complex(dtype) else 1
+
+
+def quotient_flops(dtype: DType) -> int:
+    """Real operations in `a / b`: `a` times the conjugate of `b`, divided by the square of its size."""
+    return 11 if dtypes.is_complex(dtype) else 1
+
+
+def arithmetic_cost(count: int, *avals: ShapedArray) -> OperationCost:
+    """So many operations, which are flops if any of the types is one of floats or complex numbers."""
+    if any(dtypes.is_inexact(a.dtype) for a in avals):
+        return OperationCost(flops=count)
+    return OperationCost(integer_ops=count)
+
+
+def complex_or_first_dtype(avals: Avals) -> DType:
+    """The dtype of the operands, complex if that of any is."""
+    return next((a.dtype for a in avals if dtypes.is_complex(a.dtype)), avals[0].dtype)
+
+
+def is_bitcast(prim: Primitive, x: ShapedArray, out: ShapedArray) -> bool:
+    """Whether a conversion or a broadcast changes no number and no place: it forgets a weak type or adds an axis."""
+    return (type(prim) is BroadcastInDim and out.size == x.size) or (
+        type(prim) is ConvertElementType and out.dtype == x.dtype
+    )
+
+
+# ------------------------------------------------------------------ the rules of the families
+
+
+def _data_movement(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
+    return DATA_MOVEMENT_COST
+
+
+def _free(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
+    return ZERO_COST
+
+
+def _elementwise(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
+    return arithmetic_cost(outs[0].size * real_components(complex_or_first_dtype(ins)), *ins, *outs)
+
+
+def _transcendental(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
+    return OperationCost(transcendentals=outs[0].size * real_components(outs[0].dtype))
+
+
+def _exp2(prim: Exp2, ins: Avals, outs: Avals) -> OperationCost:
+    """The exponential of a multiple of the operand."""
+    n = outs[0].size * real_components(outs[0].dtype)
+    return OperationCost(flops=n, transcendentals=n)
+
+
+def _logistic(prim: Logistic, ins: Avals, outs: Avals) -> OperationCost:
+    """`1 / (1 + exp(-x))`."""
+    n, dtype = outs[0].size, outs[0].dtype
+    return OperationCost(
+        flops=n * (2 * real_components(dtype) + quotient_flops(dtype)), transcendentals=n * real_components(dtype)
+    )
+
+
+def _mul(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
+    return arithmetic_cost(outs[0].size * product_flops(outs[0].dtype), *outs)
+
+
+def _div(prim: Div, ins: Avals, outs: Avals) -> OperationCost:
+    return arithmetic_cost(outs[0].size * quotient_flops(outs[0].dtype), *outs)
+
+
+def _integer_pow(prim: IntegerPow, ins: Avals, outs: Avals) -> OperationCost:
+    """The products of repeated squaring, and a division for a negative power."""
+    (out,) = outs
+    y = abs(prim.y)
+    products = y.bit_length() - 1 + y.bit_count() - 1 if y else 0  # the squares, and what joins them
+    each = products * product_flops(out.dtype) + (quotient_flops(out.dtype) if prim.y < 0 else 0)
+    return arithmetic_cost(out.size * each, out)
+
+
+def _equal(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
+    """Complex numbers are compared part by part, and the two answers joined."""
+    return arithmetic_cost(outs[0].size * (3 if dtypes.is_complex(ins[0].dtype) else 1), *ins)
+
+
+def _abs(prim: Abs, ins: Avals, outs: Avals) -> OperationCost:
+    if not dtypes.is_complex(ins[0].dtype):
+        return arithmetic_cost(outs[0].size, *ins)
+    return OperationCost(flops=3 * outs[0].size, transcendentals=outs[0].size)
+
+
+def _sign(prim: Sign, ins: Avals, outs: Avals) -> OperationCost:
+    if not dtypes.is_complex(ins[0].dtype):
+        return arithmetic_cost(outs[0].size, *ins)
+    return OperationCost(flops=5 * outs[0].size, transcendentals=outs[0].size)
+
+
+def _conj(prim: Conj, ins: Avals, outs: Avals) -> OperationCost:
+    return OperationCost(flops=ins[0].size if dtypes.is_complex(ins[0].dtype) else 0)
+
+
+def _convert(prim: ConvertElementType, ins: Avals, outs: Avals) -> OperationCost:
+    if is_bitcast(prim, ins[0], outs[0]):
+        return ZERO_COST
+    return arithmetic_cost(outs[0].size * real_components(outs[0].dtype), *ins, *outs)
+
+
+def _broadcast(prim: BroadcastInDim, ins: Avals, outs: Avals) -> OperationCost:
+    return ZERO_COST if is_bitcast(prim, ins[0], outs[0]) else DATA_MOVEMENT_COST
+
+
+def _select(prim: SelectN, ins: Avals, outs: Avals) -> OperationCost:
+    """One selection for each case but the first, which an index among more than two is compared for."""
+    which, *cases = ins
+    selected = arithmetic_cost((len(cases) - 1) * outs[0].size * real_components(outs[0].dtype), *outs)
+    compared = (len(cases) - 1) * which.size if len(cases) > 2 else 0
+    return OperationCost(selected.flops, 0, selected.integer_ops + compared)
+
+
+def _reduction(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
+    """One step for each element folded into another."""
+    dtype = ins[0].dtype
+    each = product_flops(dtype) if isinstance(prim, ReduceProd) else real_components(dtype)
+    return arithmetic_cost(max(ins[0].size - outs[0].size, 0) * each, *ins)
+
+
+def _cumulative(prim: Cumulative, ins: Avals, outs: Avals) -> OperationCost:
+    """One step for each element after the first of its row."""
+    (x,) = ins
+    steps = x.size - x.size // x.shape[prim.axis] if x.size else 0
+    if isinstance(prim, CumLogSumExp):
+        return OperationCost(flops=8 * steps, transcendentals=2 * steps)
+    return arithmetic_cost(
+        steps * (product_flops(x.dtype) if isinstance(prim, CumProd) else real_components(x.dtype)), x
+    )
+
+
+def _reduce_window(prim: WindowReduction, ins: Avals, outs: Avals) -> OperationCost:
+    """One step for each element of a window after its first."""
+    return arithmetic_cost(outs[0].size * (prim.windows.size - 1) * real_components(outs[0].dtype), *outs)
+
+
+def _select_and_gather_add(prim: SelectAndGatherAdd, ins: Avals, outs: Avals) -> OperationCost:
+    """For each element of a window after its first one comparison, and two selections."""
+    return arithmetic_cost(3 * outs[0].size * (prim.windows.size - 1), *ins)
+
+
+def _select_and_scatter_add(prim: SelectAndScatterAdd, ins: Avals, outs: Avals) -> OperationCost:
+    """For each element of a window after its first one comparison, and one sum for the window."""
+    return arithmetic_cost(ins[0].size * prim.windows.size, *ins)
+
+
+def _dot(prim: DotGeneral, ins: Avals, outs: Avals) -> OperationCost:
+    """A product and a sum for each element of the result and each that is contracted."""
+    (lhs, _), (out,) = ins, outs
+    (contracted, _), _ = prim.dimension_numbers
+    count = out.size
+    for axis in contracted:
+        count *= lhs.shape[axis]
+    return arithmetic_cost(count * (product_flops(out.dtype) + real_components(out.dtype)), *ins, out)
+
+
+def _sort(prim: Sort, ins: Avals, outs: Avals) -> OperationCost:
+    """Each line by merging: every element is compared once for each time the line can be halved, by all keys."""
+    keys = ins[: prim.num_keys]
+    x = ins[0]
+    halvings = max(x.shape[prim.dimension] - 1, 0).bit_length()
+    return arithmetic_cost(x.size * halvings * sum(real_components(key.dtype) for key in keys), *keys)
+
+
+def _top_k(prim: TopKOperation, ins: Avals, outs: Avals) -> OperationCost:
+    """Every element is compared with those found so far, by halving."""
+    (x,), axis = ins, prim.resolve_axis(ins[0].ndim)
+    return arithmetic_cost(x.size * outs[0].shape[axis].bit_length(), x)
+
+
+def _convolution(prim: ConvGeneralDilated, ins: Avals, outs: Avals) -> OperationCost:
+    """A product and a sum for each element of the result and each of its window that is no padding."""
+    (lhs, rhs), (out,) = ins, outs
+    (_, _, *spatial), (_, features, *window), (_, _, *places) = prim.dimension_numbers
+    count = out.size * rhs.shape[features]
+    for i, (x, y, z) in enumerate(zip(spatial, window, places, strict=True)):
+        starts = np.arange(out.shape[z]) * prim.window_strides[i] - prim.padding[i][0]
+        at, left = np.divmod(starts[:, None] + np.arange(rhs.shape[y]) * prim.rhs_dilation[i], prim.lhs_dilation[i])
+        inside = int(np.count_nonzero((left == 0) & (at >= 0) & (at < lhs.shape[x])))
+        count = count // out.shape[z] * inside if out.shape[z] else 0
+    return arithmetic_cost(count * (product_flops(out.dtype) + real_components(out.dtype)), *ins, out)
+
+
+def _linalg(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
+    return OperationCost(flops=linalg_flops(prim, ins))
+
+
+# ------------------------------------------------------------------ the rules of what reads or writes a part
+
+
+def _slice(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
+    """What is cut out is read, with the numbers that say where."""
+    size = sum(o.nbytes for o in outs)
+    return OperationCost(bytes_read=size + sum(a.nbytes for a in ins[1:]), bytes_written=size)
+
+
+def _update(prim: DynamicUpdateSlice, ins: Avals, outs: Avals) -> OperationCost:
+    """In place."""
+    return OperationCost(bytes_read=sum(a.nbytes for a in ins[1:]), bytes_written=ins[1].nbytes)
+
+
+def _gather(prim: Gather, ins: Avals, outs: Avals) -> OperationCost:
+    """Filling asks of every number whether it lies between its bounds, and selects."""
+    moved = _slice(prim, ins, outs)
+    if prim.mode is not GatherScatterMode.FILL_OR_DROP:
+        return moved
+    indices = ins[1]
+    windows = indices.size // indices.shape[-1] if indices.size else 0
+    asked = 3 * indices.size + max(indices.size - windows, 0)
+    selected = arithmetic_cost(outs[0].size * real_components(outs[0].dtype), *outs)
+    return OperationCost(
+        selected.flops, 0, selected.integer_ops + asked, bytes_read=moved.bytes_read, bytes_written=moved.bytes_written
+    )
+
+
+def _fft(prim: Fft, ins: Avals, outs: Avals) -> OperationCost:
+    """As usual, five operations a number and bit of the length; half of that where the numbers of a side are real."""
+    count = math.prod(prim.fft_lengths)
+    if not count or not ins[0].size:
+        return DATA_MOVEMENT_COST
+    real = ins[0] if prim.fft_type is FftType.RFFT else outs[0]
+    halves = 1 if prim.fft_type in (FftType.RFFT, FftType.IRFFT) else 2
+    return OperationCost(round(2.5 * halves * real.size * math.log2(count)))
+
+
+def _scatter(prim: ScatterOperation, ins: Avals, outs: Avals) -> OperationCost:
+    """In place, with one step for each number that is merged with the one that is there."""
+    _, indices, updates = ins
+    merges = not isinstance(prim, Scatter)
+    each = product_flops(updates.dtype) if isinstance(prim, ScatterMul) else real_components(updates.dtype)
+    merged = arithmetic_cost(updates.size * each if merges else 0, updates)
+    clipped = indices.size if prim.mode is GatherScatterMode.CLIP else 0
+    return OperationCost(
+        merged.flops,
+        0,
+        merged.integer_ops + clipped,
+        bytes_read=indices.nbytes + updates.nbytes * (1 + merges),
+        bytes_written=updates.nbytes,
+    )
+
+
+def _threefry(prim: Threefry2x32, ins: Avals, outs: Avals) -> OperationCost:
+    """Twenty rounds of five operations; the key is extended, and added six times, but for the first with a number."""
+    return OperationCost(integer_ops=outs[0].size * (20 * 5 + 6 * 2 + 5 + 2))
+
+
+_SHARED_RULES: Final[
+    tuple[tuple[Callable[[Primitive, Avals, Avals], OperationCost], tuple[type[Primitive], ...]], ...]
+] = (
+    (_free, (Reshape, Squeeze, StopGradient, BitcastConvertType, OptimizationBarrier, CheckpointName)),
+    (_free, (RandomWrap, RandomUnwrap, RandomClone)),
+    (_data_movement, (Real, Imag, Complex)),
+    (_elementwise, (Elementwise, ReducePrecision)),
+    (_transcendental, (Transcendental, ReciprocalDerivative, Polygamma, Zeta, ElementwiseFormula, Atan2, Pow)),
+    (_mul, (Mul, Square)),
+    (_equal, (Eq, Ne)),
+    (_reduction, (Reduction, ReduceSum, ArgExtremum)),
+    (_linalg, tuple(LINALG_FLOPS)),
+    (_slice, (Slice, DynamicSlice, Split, Unstack)),
+)
+
+
+def _rules() -> CostRules:
+    rules = CostRules()
+    for rule, kinds in _SHARED_RULES:
+        for kind in kinds:
+            rules = rules.adding(kind, rule)
+    return (
+        rules.adding(Exp2, _exp2)
+        .adding(Logistic, _logistic)
+        .adding(Div, _div)
+        .adding(IntegerPow, _integer_pow)
+        .adding(Abs, _abs)
+        .adding(Sign, _sign)
+        .adding(Conj, _conj)
+        .adding(ConvertElementType, _convert)
+        .adding(BroadcastInDim, _broadcast)
+        .adding(SelectN, _select)
+        .adding(Cumulative, _cumulative)
+        .adding(DotGeneral, _dot)
+        .adding(ConvGeneralDilated, _convolution)
+        .adding(Sort, _sort)
+        .adding(TopKOperation, _top_k)
+        .adding(WindowReduction, _reduce_window)
+        .adding(SelectAndGatherAdd, _select_and_gather_add)
+        .adding(SelectAndScatterAdd, _select_and_scatter_add)
+        .adding(DynamicUpdateSlice, _update)
+        .adding(Fft, _fft)
+        .adding(Gather, _gather)
+        .adding(ScatterOperation, _scatter)
+        .adding(Threefry2x32, _threefry)
+    )
+
+
+COST_RULES: Final = _rules()
+"""The rules for tracefx's own operations. One without a rule moves its operands to its results."""

@@ -1,0 +1,272 @@
+"""A handler that lets somebody watch a program: every operation, where it stands, and its values when it runs.
+
+What is shown of a value goes through `debug_callback`, so it is shown when the value is computed: at once where the
+program is evaluated, and from within where it is compiled, once for each step of a loop.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Sequence
+from typing import ClassVar, Final, Never, Protocol, TypeAlias, final
+
+from attrs import evolve, field, frozen
+from typing_extensions import override
+
+from tracefx.control.callback import DebugCallback, FlatCallback
+from tracefx.control.control_flow import rearrange_jaxpr
+from tracefx.control.scan import Scan
+from tracefx.control.while_loop import While
+from tracefx.core import dtypes, trees
+from tracefx.core.avals import ShapedArray
+from tracefx.core.body_transform import BodyTransformable, CollectedSpec, TransformedBody, ValueSpec
+from tracefx.core.dtypes import float0, is_key
+from tracefx.core.effects import DebugEffect
+from tracefx.core.handler import Handler
+from tracefx.core.jaxpr import Eqn, Jaxpr, Var
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Expandable, HasCallables, Primitive
+from tracefx.core.settings import X64
+from tracefx.core.source_location import SourceLocation, current_provenance
+from tracefx.core.values import Value
+from tracefx.interpreters.interpreter import Interpreter
+from tracefx.ops.elementwise.elementwise import add
+from tracefx.ops.random.prng import RandomUnwrap
+
+STEP_AVAL: Final = ShapedArray((), dtypes.int32)
+RuntimeCallback: TypeAlias = Callable[..., None]
+"""Called with arrays when these are computed, or with none when the program gets there."""
+
+
+@final
+@frozen
+class OperationInfo:
+    """An operation of a program.
+
+    `operands` and `results` are types; an operation that holds functions has no results before it is done. `place`
+    is the line of the user's code it comes from. `inside` says in which bodies it is, from the outermost on.
+    """
+
+    prim: Primitive
+    operands: tuple[ShapedArray, ...]
+    results: tuple[ShapedArray, ...]
+    place: SourceLocation | None
+    enclosing_bodies: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The operation's name, and that of the function it calls: `sin`, `jit(layer)`."""
+        return self.prim.profile_name
+
+    @property
+    def has_bodies(self) -> bool:
+        """Whether it is a call, a loop, a branch or the like, whose own operations follow it."""
+        return isinstance(self.prim, (BodyTransformable, HasCallables))
+
+    @property
+    def file(self) -> str:
+        return "" if self.place is None else self.place.file
+
+    @property
+    def line(self) -> int:
+        return 0 if self.place is None else self.place.line
+
+
+def relative_path(file: str) -> str:
+    """The name of a file, seen from the current directory if it is below it."""
+    folder = os.path.join(os.getcwd(), "")
+    return file.removeprefix(folder)
+
+
+Position: TypeAlias = tuple[int | str, ...]
+"""Where an operation is in a program: its number in its body, before that the body's name and its operation's."""
+
+
+class OperationHooks(Protocol):
+    """What wants to know of the operations. All is asked while the program is traced, or evaluated."""
+
+    @property
+    def cache_key(self) -> Hashable:
+        """Equal for watchers that show the same; `None` if programs must be watched anew each time."""
+        ...
+
+    @property
+    def counts_steps(self) -> bool:
+        """Whether what is shown at the start of a loop's step takes the number of the step, `i32[]`, from 0 on."""
+        ...
+
+    def before(self, position: Position, op: OperationInfo, depth: int) -> RuntimeCallback | None:
+        """What to show where the program gets to an operation with bodies. With `None`, it counts for no depth."""
+        ...
+
+    def enter_body(self, body: str, jaxpr: Jaxpr, depth: int) -> RuntimeCallback | None:
+        """What to show where the program gets into a body."""
+        ...
+
+    def after(self, position: Position, op: OperationInfo, depth: int) -> RuntimeCallback | None:
+        """What to do with the results of an operation. `before` was asked if it has bodies."""
+        ...
+
+
+@final
+@frozen
+class NextStep(Primitive, Expandable):
+    """The number of the next step of a loop: the program's own count, so that several threads can run the program."""
+
+    name: ClassVar[str] = "next_step"
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        if avals != (STEP_AVAL,):
+            raise TypeError(f"next_step takes {STEP_AVAL}, got ({', '.join(map(str, avals))})")
+        return [STEP_AVAL]
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        return [add(args[0], Literal(1, STEP_AVAL))]
+
+
+def _with_step_counter(op: Scan | While) -> Scan | While:
+    """The loop with the number of its step as the first carry."""
+    return op.memo.get("counted", lambda: _add_step_counter(op))
+
+
+def _add_step_counter(op: Scan | While) -> Scan | While:
+    if isinstance(op, Scan):
+        return evolve(op, jaxpr=_body_with_step_counter(op.jaxpr, op.num_consts), num_carry=op.num_carry + 1)
+    n = op.cond_nconsts
+    cond = rearrange_jaxpr(op.cond_jaxpr, [*range(n), STEP_AVAL, *range(n, len(op.cond_jaxpr.invars))])
+    return evolve(op, cond_jaxpr=cond, body_jaxpr=_body_with_step_counter(op.body_jaxpr, op.body_nconsts))
+
+
+def _body_with_step_counter(body: Jaxpr, n: int) -> Jaxpr:
+    """The body of a loop, which takes the count after `n` constants and gives it first."""
+    body = rearrange_jaxpr(body, [*range(n), STEP_AVAL, *range(n, len(body.invars))])
+    after = Var(body.var_count, STEP_AVAL)
+    return evolve(body, eqns=(*body.eqns, Eqn(NextStep(), (body.invars[n],), (after,))), outs=(after, *body.outs))
+
+
+@final
+class _Tally:
+    """How many operations there have been in a body."""
+
+    __slots__ = ("step_input",)
+
+    def __init__(self) -> None:
+        self.step_input = 0
+
+    def next(self) -> int:
+        self.step_input += 1
+        return self.step_input - 1
+
+
+@final
+@frozen(eq=False)
+class Instrument(Interpreter[Never, None]):
+    """Hands every operation on as it is, and shows it to a watcher."""
+
+    title: str
+    hooks: OperationHooks
+    with_values: bool = True
+    position: Position = ()
+    enclosing_bodies: tuple[str, ...] = ()
+    depth: int = 0
+    body: str | None = None
+    """What is entered, until it is run."""
+    hidden: bool = False
+    """Whether the operation whose bodies are entered was not shown."""
+    step_input: int | None = None
+    """Which input of the body is the number of the step."""
+    tally: _Tally = field(factory=_Tally)
+
+    handles_all: ClassVar[bool] = True
+
+    @property
+    @override
+    def cache_key(self) -> Hashable:
+        own = self.hooks.cache_key
+        if own is None:
+            return None
+        return own, self.with_values, self.depth, self.body, self.hidden, self.step_input, self.enclosing_bodies
+
+    @override
+    def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        if isinstance(prim, NextStep):
+            return self.inner.bind(prim, args)
+        position, source = (*self.position, self.tally.next()), current_provenance(1)
+        place = None if source is None else source.resolve()
+        operands = tuple([a.aval for a in args])
+        loop = prim if isinstance(prim, (Scan, While)) and self.hooks.counts_steps else None
+        if not isinstance(prim, (BodyTransformable, HasCallables)):
+            outs = self.inner.bind(prim, args)
+        else:
+            op = OperationInfo(prim, operands, (), place, self.enclosing_bodies)
+            show = self.hooks.before(position, op, self.depth)
+            if show is not None:
+                self.emit_callback(show, ())
+            inside = evolve(
+                self,
+                position=position,
+                enclosing_bodies=(*self.enclosing_bodies, op.name),
+                depth=self.depth + (show is not None),
+                hidden=show is None,
+                step_input=None,
+                tally=_Tally(),
+            )
+            outs = Interpreter.bind(inside, prim, args) if loop is None else inside.bind_with_step_counter(loop, args)
+        op = OperationInfo(prim, operands, tuple([x.aval for x in outs]), place, self.enclosing_bodies)
+        show = self.hooks.after(position, op, self.depth)
+        if show is not None:
+            self.emit_callback(show, outs if self.with_values else ())
+        return outs
+
+    def bind_with_step_counter(self, op: Scan | While, args: Sequence[Value]) -> Sequence[Value]:
+        """Interpret a loop whose steps are counted."""
+        before = op.num_consts if isinstance(op, Scan) else op.cond_nconsts + op.body_nconsts
+        counted = evolve(self, step_input=op.num_consts if isinstance(op, Scan) else op.body_nconsts)
+        return Interpreter.bind(
+            counted, _with_step_counter(op), [*args[:before], Literal(0, STEP_AVAL), *args[before:]]
+        )[1:]
+
+    def emit_callback(self, show: RuntimeCallback, values: Sequence[Value]) -> None:
+        given = [self._printable(x) for x in values if x.aval.dtype != float0]
+        function = FlatCallback(show, trees.structure((tuple(given), {})), None, X64.value)
+        self.inner.bind(DebugCallback(function, DebugEffect(ordered=True)), given)
+
+    def _printable(self, x: Value) -> Value:
+        """Random keys are shown by their words."""
+        return self.inner.bind(RandomUnwrap(), [x])[0] if is_key(x.aval.dtype) else x
+
+    @override
+    def with_inner(self, handler: Handler) -> Instrument:
+        return evolve(self, inner=handler, tally=_Tally())
+
+    @override
+    def transform_body(
+        self,
+        jaxpr: Jaxpr,
+        inputs: Sequence[ValueSpec],
+        what: str,
+        *,
+        outs: Sequence[ValueSpec | None] = (),
+        state: ValueSpec | None = None,
+        collected: Sequence[CollectedSpec] = (),
+        bare: bool = False,
+    ) -> TransformedBody:
+        body = evolve(
+            self, position=(*self.position, what), body=what, enclosing_bodies=(*self.enclosing_bodies[:-1], what)
+        )
+        return Interpreter.transform_body(
+            body, jaxpr, inputs, what, outs=outs, state=state, collected=collected, bare=bare
+        )
+
+    @override
+    def run(self, jaxpr: Jaxpr, args: Sequence[Value]) -> Sequence[Value]:
+        if self.body is None:
+            return Interpreter.run(self, jaxpr, args)
+        show = None if self.hidden else self.hooks.enter_body(self.body, jaxpr, self.depth)
+        if show is not None:
+            is_step = self.body.startswith("a step of ")
+            self.emit_callback(show, [args[self.step_input]] if is_step and self.step_input is not None else ())
+        inside = evolve(self, depth=self.depth + (show is not None), body=None)
+        return Interpreter.run(inside, jaxpr, args)

@@ -1,0 +1,71 @@
+"""`bounds`, for users."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from tracefx.core import dtypes, trees
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.handler import as_array, current, handling
+from tracefx.core.trees import PyTree
+from tracefx.core.values import Value
+from tracefx.handlers.intervals.handler import Intervals
+from tracefx.handlers.intervals.interval import ComparisonInterval, Interval, IntervalOrValue, as_interval
+from tracefx.transforms.arguments import flatten_values, fun_name, require_callable
+
+
+def around(x: ArrayLike, radius: ArrayLike) -> Interval:
+    """The interval from `x - radius` to `x + radius`.
+
+    >>> around(1.0, 0.25)
+    Interval(lo=Array(0.75, dtype=float32, weak_type=True), hi=Array(1.25, dtype=float32, weak_type=True))
+    """
+    middle = as_array(x)
+    return Interval(middle - radius, middle + radius)
+
+
+def bounds(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """`fun` on intervals: its results contain those of `fun` for all arguments within the given ones.
+
+    Anywhere in the arguments an `Interval` may stand for an array. A result that depends on one is an `Interval`, any
+    other what it is. Bounds hold for the exact value of the program, and for the one that is computed: all arithmetic
+    is rounded away from what is inside. They say nothing of arguments for which the function is not defined, such as
+    the logarithm of negative numbers. They may be wider than need be where a value is used twice.
+
+    Raises TypeError for an interval of complex numbers, of arrays that differ in type, or where the number of steps of
+    a `while_loop` would depend on one.
+
+    >>> bounds(lambda x: x * x - 1.0)(Interval(-1.0, 2.0)).lo < -0.99
+    Array(True, dtype=bool)
+    """
+    require_callable("bounds", fun)
+    name = fun_name(fun)
+
+    @functools.wraps(fun)
+    def bounded(*args: Any, **kwargs: Any) -> Any:
+        with handling(Intervals(current())) as handler:
+            args, kwargs = trees.map(
+                lambda x: handler.wrap(_checked_interval(x, name)) if isinstance(x, Interval) else x,
+                (args, kwargs),
+                is_leaf=lambda x: isinstance(x, Interval),
+            )
+            out: PyTree = fun(*args, **kwargs)
+        return trees.map(lambda x: _result(handler.unwrap(x)) if isinstance(x, Array) else x, out)
+
+    return bounded
+
+
+def _result(x: IntervalOrValue) -> Interval | Value:
+    return as_interval(x) if isinstance(x, ComparisonInterval) else x
+
+
+def _checked_interval(x: Interval, name: str) -> Interval:
+    values, _ = flatten_values(tuple(x), f"bounds of {name}: the ends of an interval")
+    lo, hi = map(as_array, values)
+    if lo.aval.shape != hi.aval.shape or lo.aval.dtype != hi.aval.dtype:
+        raise TypeError(f"bounds of {name}: the ends of an interval have one type, got {lo.aval} and {hi.aval}")
+    if dtypes.is_complex(lo.aval.dtype):
+        raise TypeError(f"bounds of {name}: complex numbers have no order, but an interval of {lo.aval} was given")
+    return Interval(lo, hi)

@@ -1,0 +1,247 @@
+"""A value with its derivatives by all inputs and its Laplacian, and the arithmetic that rules are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias, final
+
+from attrs import evolve, field, frozen
+
+from tracefx.core import dtypes, trees
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.dtypes import DType
+from tracefx.core.primitive import Tangent, Zero
+from tracefx.core.values import Value
+from tracefx.ops.elementwise.arithmetic import mul
+from tracefx.ops.elementwise.comparison import eq
+from tracefx.ops.elementwise.elementwise import add
+from tracefx.ops.elementwise.selection import select_with_aval
+from tracefx.ops.shape.array_creation import broadcasted_iota
+from tracefx.ops.shape.slicing import pad
+from tracefx.ops.structural import (
+    broadcast_in_dim,
+    broadcast_to,
+    constant_like_aval,
+    convert,
+    move_axis,
+    reduce_sum,
+    reshape,
+)
+
+
+@final
+@frozen(eq=False)
+class LaplacianArray:
+    """A value `f32[*s]`, its derivatives by `size` inputs, `f32[size, *s]`, and the sum of its second derivatives.
+
+    A Laplacian known to be zero is `None`. With a `start` each element depends on one input alone: element `i`,
+    counted through the array, on input `start + i`; then `jacobian` is only that derivative, `f32[*s]`. With `rows`
+    each row along the first axis depends on its own `b` inputs alone, as many for each, and `jacobian` is by these,
+    `f32[b, *s]`. At the border of a loop, which slices values along their first axis, the inputs come last
+    (`behind`): `f32[*s, size]`.
+    """
+
+    value: Value
+    jacobian: Value
+    laplacian: Value | None
+    size: int
+    diagonal_offset: int | None = field(default=None)
+    is_block_diagonal: bool = field(default=False)
+    has_inputs_last: bool = field(default=False)
+
+    @property
+    def shape(self) -> Shape:
+        return self.value.aval.shape
+
+    @property
+    def layout(self) -> tuple[int | None, bool]:
+        """How the Jacobian is written."""
+        return self.diagonal_offset, self.is_block_diagonal
+
+
+LaplacianArrayAux: TypeAlias = tuple[int, int | None, bool, bool]
+
+
+def _flatten(x: LaplacianArray) -> tuple[tuple[Value, Value, Value | None], LaplacianArrayAux]:
+    return (x.value, x.jacobian, x.laplacian), (x.size, x.diagonal_offset, x.is_block_diagonal, x.has_inputs_last)
+
+
+def _unflatten(static: LaplacianArrayAux, children: tuple[Value, Value, Value | None]) -> LaplacianArray:
+    size, start, rows, behind = static
+    value, jac, lap = children
+    return LaplacianArray(value, jac, lap, size, start, rows, behind)
+
+
+trees.register_pytree_node(LaplacianArray, _flatten, _unflatten)
+
+LaplacianOrValue: TypeAlias = LaplacianArray | Value
+
+
+DENSE_LAYOUT: Final = (None, False)
+
+
+def laplacian_array(
+    value: Value, jacobian: Value, laplacian: Value | None, size: int, form: tuple[int | None, bool] = DENSE_LAYOUT
+) -> LaplacianArray:
+    """The derivatives get the dtype of the value."""
+    dtype = value.aval.dtype
+    lap = None if laplacian is None else convert_to(laplacian, dtype)
+    return LaplacianArray(value, convert_to(jacobian, dtype), lap, size, *form)
+
+
+def convert_to(x: Value, dtype: DType) -> Value:
+    return x if x.aval.dtype is dtype else convert(x, dtype, x.aval.weak_type)
+
+
+def primal_of(x: LaplacianOrValue) -> Value:
+    return x.value if isinstance(x, LaplacianArray) else x
+
+
+def constant_laplacian_array(x: Value, size: int) -> LaplacianArray:
+    """A value that doesn't vary."""
+    return LaplacianArray(x, constant_like_aval(ShapedArray((size, *x.aval.shape), x.aval.dtype), 0), None, size)
+
+
+def seed_laplacian_array(x: Value, start: int, size: int) -> LaplacianArray:
+    """Inputs: each element its own, from number `start` on."""
+    return LaplacianArray(x, constant_like_aval(x.aval.tangent(), 1), None, size, start)
+
+
+# ------------------------------------------------------------------ forms
+
+
+def to_dense(x: LaplacianArray) -> LaplacianArray:
+    """The same with all derivatives written out."""
+    if x.is_block_diagonal:
+        return evolve(x, jacobian=expand_block_diagonal(x.jacobian, 1), is_block_diagonal=False)
+    if x.diagonal_offset is None:
+        return x
+    shape = (x.size, *x.shape)
+    places = reshape(broadcasted_iota(dtypes.int32, (x.value.aval.size,), 0), x.shape)
+    own = eq(broadcast_to(add(places, x.diagonal_offset), shape), broadcasted_iota(dtypes.int32, shape, 0))
+    return evolve(x, jacobian=_mask_jacobian(own, broadcast_to(x.jacobian, shape)), diagonal_offset=None)
+
+
+def to_block_diagonal(x: LaplacianArray) -> LaplacianArray | None:
+    """The same as rows that depend on their own inputs each, if they do."""
+    if x.is_block_diagonal:
+        return x
+    shape = x.shape
+    if x.diagonal_offset != 0 or len(shape) < 2 or x.value.aval.size != x.size or not x.size:
+        return None
+    count = x.size // shape[0]
+    places = reshape(broadcasted_iota(dtypes.int32, (count,), 0), shape[1:])
+    full = (count, *shape)
+    own = eq(broadcast_to(places, full), broadcasted_iota(dtypes.int32, full, 0))
+    return evolve(
+        x, jacobian=_mask_jacobian(own, broadcast_to(x.jacobian, full)), diagonal_offset=None, is_block_diagonal=True
+    )
+
+
+def expand_block_diagonal(jac: Value, axis: int) -> Value:
+    """Derivatives `f32[b, ..., n, ...]` of rows along `axis` by their own inputs, among zeros: `f32[n * b, ...]`."""
+    shape = jac.aval.shape
+    n = shape[axis]
+    full = (n, *shape)
+    own = eq(broadcasted_iota(dtypes.int32, full, 0), broadcasted_iota(dtypes.int32, full, axis + 1))
+    return reshape(_mask_jacobian(own, broadcast_to(jac, full)), (n * shape[0], *shape[1:]))
+
+
+def embed_diagonal_blocks(x: Value, axis: int, among: bool = False) -> Value:
+    """Rows `[n, ...]`, among zeros along one more axis: `x[i]` at `[i, ..., i, ...]`, the second at place `axis`.
+
+    Or the other way, where both axes are there: only those with `i` at both.
+    """
+    if among:
+        shape = x.aval.shape
+        own = eq(broadcasted_iota(dtypes.int32, shape, 0), broadcasted_iota(dtypes.int32, shape, axis))
+        return reduce_sum(_mask_jacobian(own, x), (axis,))
+    shape = (*x.aval.shape[:axis], x.aval.shape[0], *x.aval.shape[axis:])
+    full = broadcast_in_dim(x, shape, [d for d in range(len(shape)) if d != axis])
+    own = eq(broadcasted_iota(dtypes.int32, shape, 0), broadcasted_iota(dtypes.int32, shape, axis))
+    return _mask_jacobian(own, full)
+
+
+def _mask_jacobian(own: Value, slopes: Value) -> Value:
+    return select_with_aval(own, slopes, 0, slopes.aval)
+
+
+def inputs_first(x: LaplacianArray) -> LaplacianArray:
+    return evolve(x, jacobian=move_axis(x.jacobian, len(x.shape), 0), has_inputs_last=False) if x.has_inputs_last else x
+
+
+def inputs_last(x: LaplacianArray) -> LaplacianArray:
+    """The form that goes through loops."""
+    if x.has_inputs_last:
+        return x
+    x = to_dense(x)
+    return evolve(x, jacobian=move_axis(x.jacobian, 0, len(x.shape)), has_inputs_last=True)
+
+
+def broadcast_scalar(x: LaplacianOrValue, shape: Shape) -> LaplacianOrValue:
+    """A value without axes repeated to a shape, as operations element by element take it."""
+    if not isinstance(x, LaplacianArray) or x.shape == shape:
+        return x
+    full = to_dense(x)
+    lap = None if full.laplacian is None else broadcast_to(full.laplacian, shape)
+    jac = broadcast_in_dim(full.jacobian, (x.size, *shape), (0,))
+    return LaplacianArray(broadcast_to(full.value, shape), jac, lap, x.size)
+
+
+def to_common_layout(x: LaplacianArray, y: LaplacianArray) -> tuple[LaplacianArray, LaplacianArray]:
+    """Both with derivatives in one form."""
+    x, y = all_to_common_layout([x, y])
+    return x, y
+
+
+def all_to_common_layout(xs: Sequence[LaplacianArray]) -> list[LaplacianArray]:
+    """All with derivatives in one form."""
+    if len({(x.layout, x.shape) for x in xs}) == 1:
+        return list(xs)
+    rows = [to_block_diagonal(x) for x in xs]
+    found = [x for x in rows if x is not None]
+    return found if len(found) == len(xs) and len({x.shape for x in xs}) == 1 else [to_dense(x) for x in xs]
+
+
+def pad_inputs(x: Value, start: int, size: int) -> Value:
+    """Derivatives by the inputs from number `start` on, `f32[n, *s]`, among zeros: `f32[size, *s]`."""
+    shape = x.aval.shape
+    behind = size - start - shape[0]
+    return pad(x, 0, [(start, behind, 0), *[(0, 0, 0)] * (len(shape) - 1)]) if start or behind else x
+
+
+# ------------------------------------------------------------------ arithmetic
+
+
+def broadcast_factor(x: Value, y: LaplacianArray) -> Value:
+    """A factor, one an element or one for all, for derivatives as those of `y` are."""
+    return (
+        x
+        if y.diagonal_offset is not None or not x.aval.shape
+        else broadcast_to(x, (y.jacobian.aval.shape[0], *x.aval.shape))
+    )
+
+
+def scale_jacobian(factor: Value, x: LaplacianArray) -> Value:
+    """A factor, one an element or one for all, times the derivatives of `x`, in their form."""
+    return mul(broadcast_factor(factor, x), x.jacobian)
+
+
+def jacobian_inner_product(x: LaplacianArray, y: LaplacianArray) -> Value:
+    """The sum over inputs of the products of derivatives; both have one form."""
+    products = mul(x.jacobian, y.jacobian)
+    return products if x.diagonal_offset is not None else reduce_sum(products, (0,))
+
+
+def add_or_zero(x: Value | None, y: Value | None) -> Value | None:
+    if x is None:
+        return y
+    return x if y is None else add(x, y)
+
+
+def mul_or_zero(x: Value, y: Value | None) -> Value | None:
+    return None if y is None else mul(x, y)
+
+
+def tangent_or_none(t: Tangent) -> Value | None:
+    return None if isinstance(t, Zero) else t

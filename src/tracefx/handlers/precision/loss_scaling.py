@@ -1,0 +1,176 @@
+"""Loss scales: gradients of `float16` kept within its range."""
+
+from __future__ import annotations
+
+import functools
+from typing import Final, TypeVar, final
+
+from attrs import evolve, field, frozen
+
+from tracefx.core import dtypes, trees
+from tracefx.core.array import Array, ArrayLike, is_arraylike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.handler import as_array
+from tracefx.core.trees import PyTree
+from tracefx.core.values import Value, as_value
+from tracefx.ops.elementwise.arithmetic import div, max, mul
+from tracefx.ops.elementwise.bitwise import bitwise_and
+from tracefx.ops.elementwise.comparison import ge
+from tracefx.ops.elementwise.complex import is_finite
+from tracefx.ops.elementwise.elementwise import add
+from tracefx.ops.elementwise.selection import select_with_aval
+from tracefx.ops.reductions.reduction import reduce_and
+from tracefx.ops.structural import constant_like_aval, convert
+
+T = TypeVar("T")
+_SCALE_AVAL: Final = ShapedArray((), dtypes.float32)
+_COUNT_AVAL: Final = ShapedArray((), dtypes.int32)
+
+
+def _as_dtype_of(x: ArrayLike, aval: ShapedArray) -> Array:
+    """A number of a loss scale, of a type that stays what it is from step to step."""
+    return convert(as_value(x), aval.dtype)
+
+
+def _scale_floats(tree: T, scale: ArrayLike, what: str) -> T:
+    """Floats multiplied by a number, in their own dtype; gradients of other dtypes are left as they are."""
+
+    def one(leaf: object) -> object:
+        if not is_arraylike(leaf):
+            raise TypeError(f"{what} must be a tree of arrays, got {leaf!r} in it")
+        x = as_value(leaf)
+        if not dtypes.is_inexact(x.aval.dtype):
+            return leaf
+        return mul(x, convert(as_value(scale), x.aval.dtype))
+
+    out: T = trees.map(one, tree)
+    return out
+
+
+@final
+@frozen(eq=False)
+class StaticLossScale:
+    """A loss scale that stays what it is. A tree, as `DynamicLossScale` is, and with its methods.
+
+    >>> StaticLossScale(1024.0).unscale({"w": 2048.0})
+    {'w': Array(2., dtype=float32)}
+    """
+
+    value: ArrayLike
+
+    def scale(self, loss: T) -> T:
+        """The loss, or a tree of them, times the scale."""
+        return _scale_floats(loss, self.value, "StaticLossScale: the loss")
+
+    def unscale(self, grads: T) -> T:
+        """Gradients of a scaled loss, divided by the scale."""
+        return _scale_floats(grads, div(1.0, _as_dtype_of(self.value, _SCALE_AVAL)), "StaticLossScale: gradients")
+
+    def adjust(self, finite: ArrayLike) -> StaticLossScale:
+        return self
+
+
+@final
+@frozen(eq=False)
+class DynamicLossScale:
+    """A loss scale that becomes smaller where gradients are not finite, and larger again where they long were.
+
+    After a step whose gradients are not all finite it is divided by `factor`, though never below `minimum`; after
+    `period` steps in a row whose gradients are, it is multiplied by it. A tree of two arrays, `value` (`f32[]`) and
+    `steps` (`i32[]`), which programs and loops take and give.
+
+    Raises ValueError for a `period` below 1, or a `factor` of at most 1.
+
+    >>> scale = DynamicLossScale(2.0**15, period=2)
+    >>> scale.adjust(False).value, scale.adjust(True).adjust(True).value
+    (Array(16384., dtype=float32), Array(65536., dtype=float32))
+    """
+
+    value: ArrayLike = 2.0**15
+    steps: ArrayLike = 0
+    """How many steps in a row have been finite."""
+    period: int = field(default=2000, kw_only=True)
+    factor: float = field(default=2.0, kw_only=True)
+    minimum: float = field(default=1.0, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        if type(self.period) is not int or self.period < 1:
+            raise ValueError(f"DynamicLossScale: period must be a positive integer, got {self.period!r}")
+        if not self.factor > 1:
+            raise ValueError(f"DynamicLossScale: factor must be greater than 1, got {self.factor!r}")
+
+    def scale(self, loss: T) -> T:
+        """The loss, or a tree of them, times the scale."""
+        return _scale_floats(loss, self.value, "DynamicLossScale: the loss")
+
+    def unscale(self, grads: T) -> T:
+        """Gradients of a scaled loss, divided by the scale."""
+        return _scale_floats(grads, div(1.0, _as_dtype_of(self.value, _SCALE_AVAL)), "DynamicLossScale: gradients")
+
+    def adjust(self, finite: ArrayLike) -> DynamicLossScale:
+        """The scale for the next step, after one whose gradients were all finite, or not."""
+        good = _boolean_scalar(finite, "DynamicLossScale.adjust: finite")
+        value, steps = _as_dtype_of(self.value, _SCALE_AVAL), add(_as_dtype_of(self.steps, _COUNT_AVAL), 1)
+        due = ge(steps, self.period)
+        larger = mul(value, self.factor)
+        grown = select_with_aval(bitwise_and(due, is_finite(larger)), larger, value, _SCALE_AVAL)
+        smaller = max(div(value, self.factor), self.minimum)
+        counted = select_with_aval(
+            bitwise_and(good, select_with_aval(due, False, True, due.aval)), steps, 0, _COUNT_AVAL
+        )
+        return evolve(self, value=select_with_aval(good, grown, smaller, _SCALE_AVAL), steps=counted)
+
+
+trees.register_pytree_node(StaticLossScale, lambda s: ((s.value,), None), lambda _, xs: StaticLossScale(*xs))
+trees.register_pytree_node(
+    DynamicLossScale,
+    lambda s: ((s.value, s.steps), (s.period, s.factor, s.minimum)),
+    lambda how, xs: DynamicLossScale(*xs, period=how[0], factor=how[1], minimum=how[2]),
+)
+
+
+def _boolean_scalar(x: ArrayLike, what: str) -> Value:
+    value = as_value(x)
+    if value.aval.shape or not dtypes.is_bool(value.aval.dtype):
+        raise TypeError(f"{what} must be a boolean scalar, got {x!r}")
+    return value
+
+
+def all_finite(tree: PyTree) -> Array:
+    """Whether all numbers of a tree are finite: `bool[]`.
+
+    >>> bool(all_finite({"w": [1.0, 2.0], "b": float("nan")}))
+    False
+    """
+    found: list[Value] = []
+    for leaf in trees.leaves(tree):
+        if not is_arraylike(leaf):
+            raise TypeError(f"all_finite takes a tree of arrays, got {leaf!r} in it")
+        x = as_value(leaf)
+        if dtypes.is_float(x.aval.dtype):
+            found.append(reduce_and(is_finite(x), range(x.aval.ndim)))
+        elif dtypes.is_complex(x.aval.dtype):
+            raise TypeError(f"all_finite takes numbers that are not complex, got {x.aval}; take abs of them")
+    return as_array(functools.reduce(bitwise_and, found, constant_like_aval(ShapedArray((), dtypes.bool_), True)))
+
+
+def select_tree(pred: ArrayLike, on_true: T, on_false: T) -> T:
+    """`on_true` if `pred`, of type `bool[]`, else `on_false`: two trees of arrays of the same types.
+
+    What a step that went wrong made is left out by `select_tree(finite, new, old)`.
+
+    >>> select_tree(True, {"w": 1.0}, {"w": 2.0})
+    {'w': Array(1., dtype=float32, weak_type=True)}
+    """
+    chosen = _boolean_scalar(pred, "select_tree: pred")
+
+    def one(x: ArrayLike, y: ArrayLike) -> Array:
+        a, b = as_value(x), as_value(y)
+        if (a.aval.shape, a.aval.dtype) != (b.aval.shape, b.aval.dtype):
+            raise TypeError(f"select_tree: on_true has {a.aval} where on_false has {b.aval}")
+        weak = a.aval.weak_type and b.aval.weak_type
+        aval = ShapedArray(a.aval.shape, a.aval.dtype, weak)
+        return select_with_aval(chosen, convert(a, aval.dtype, weak), convert(b, aval.dtype, weak), aval)
+
+    out: T = trees.map(one, on_true, on_false)
+    return out

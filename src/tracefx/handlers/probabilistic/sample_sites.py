@@ -1,0 +1,332 @@
+"""`sample`: random values under names, as operations that handlers give a meaning to.
+
+A site is two operations. `Sample` is the value: seeded, it is drawn, and anybody around may put another in its place.
+What shows the value to those who record is a `Sow` with a tag of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar, final
+from typing import Literal as OneOf
+
+from attrs import evolve, field, frozen
+from typing_extensions import override
+
+from tracefx import random
+from tracefx.control.sow import Sow
+from tracefx.core import dtypes, trees
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Builder, IrValue
+from tracefx.core.dtypes import DType
+from tracefx.core.effects import NO_EFFECTS, Effect, Effects
+from tracefx.core.handler import as_array, bind
+from tracefx.core.primitive import (
+    Batchable,
+    Differentiable,
+    Expandable,
+    Lowerable,
+    MappedAxis,
+    Primitive,
+    Tangent,
+    Transposable,
+    UndefinedPrimal,
+    Zero,
+)
+from tracefx.core.source_location import at_location, current_provenance
+from tracefx.core.trees import TreeDef
+from tracefx.core.values import Value
+from tracefx.handlers.probabilistic.distributions import Distribution, Reparametrized
+from tracefx.ops.annotations.identity import Identity
+from tracefx.ops.structural import batch_first, convert_value, instantiate
+from tracefx.transforms.arguments import flatten_values
+from tracefx.transforms.differentiation import jvp
+from tracefx.transforms.vmap import vmap
+
+D = TypeVar("D", bound=Distribution | None)
+SITES: Final = "tracefx.sites"
+"""The tag of what is sown for those who record sites."""
+
+
+class UnseededError(ValueError):
+    """A value was to be drawn where no random numbers are."""
+
+
+@final
+@trees.register_dataclass
+@frozen
+class Site:
+    """What became of a random value.
+
+    `log_prob` is that of each draw, `f32[batch...]`. A value that was sampled in a scan, or inside of `vmap`, comes
+    stacked, and so do the others. `distribution` is `None` if branches of a `cond` draw from different ones.
+    """
+
+    value: Array
+    log_prob: Array
+    distribution: Distribution | None
+    observed: bool = field(metadata={"static": True})
+    """Whether the value was given, by `obs=` or by a `condition` inside."""
+
+
+@final
+@trees.register_dataclass
+@frozen
+class SownSite:
+    """What is shown of a site, whose value has `rank` axes without those of batches."""
+
+    value: Array
+    distribution: Distribution
+    observed: bool = field(metadata={"static": True})
+    rank: int = field(metadata={"static": True})
+
+
+@final
+@frozen
+class SampleEffect(Effect):
+    """The operation draws a random number: neither dropped nor repeated, and elements of a batch draw their own."""
+
+    per_batch_element = True
+    name: str
+
+    @override
+    def __str__(self) -> str:
+        return f"Sample {self.name!r}"
+
+
+ValueOrigin = OneOf["open", "drawn", "given", "observed"]
+
+
+@final
+@frozen(eq=False)
+class Sample(Primitive, Expandable, Differentiable, Batchable, Lowerable):
+    """A value of a distribution, whose fields are the first operands; these are outputs too, after the value.
+
+    All have the axes `batch` first. Unless it is `open`, the value is there, as the last operand.
+    """
+
+    name = "sample"
+    label: str = field(metadata={"print": "name", "erased": True})
+    tree: TreeDef = field(metadata={"erased": True})
+    shape: Shape
+    dtype: DType
+    batch_shape: Shape = field(default=(), metadata={"hide_default": True})
+    origin: ValueOrigin = field(default="open", metadata={"hide_default": True})
+
+    @property
+    @override
+    def profile_name(self) -> str:
+        return f"sample({self.label})"
+
+    @property
+    @override
+    def effects(self) -> Effects:
+        return frozenset({SampleEffect(self.label)}) if self.origin == "open" else NO_EFFECTS
+
+    @property
+    def aval(self) -> ShapedArray:
+        """The type of the value."""
+        return ShapedArray(self.batch_shape + self.shape, self.dtype)
+
+    def parameters(self, operands: Sequence[Value]) -> Sequence[Value]:
+        return operands if self.origin == "open" else operands[:-1]
+
+    def distribution(self, parameters: Sequence[Value]) -> Distribution:
+        found: Distribution = self.tree.unflatten([as_array(x) for x in parameters])
+        return found
+
+    def bind_with_value(self, origin: ValueOrigin, parameters: Sequence[Value], value: Value) -> Sequence[Value]:
+        """The outputs with this value, unless somebody further out has another."""
+        return bind(evolve(self, origin=origin), *parameters, value)
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        return [self.aval, *(avals if self.origin == "open" else avals[:-1])]
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        if self.origin == "open":
+            raise self.unseeded_error()
+        return [args[-1], *args[:-1]]
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        if self.origin == "open":
+            raise UnseededError(
+                f"sample of {self.label!r}{at_location(current_provenance())}: it is drawn from values of a handler "
+                "that knows nothing of "
+                "draws. Seed the function inside of that: handler(seed(f, key)), not seed(handler(f), key)"
+            )
+        return [args[-1], *args[:-1]]
+
+    @override
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+        if self.origin == "open":
+            raise self.unseeded_error()
+        return [operands[-1], *operands[:-1]]
+
+    def unseeded_error(self) -> UnseededError:
+        return UnseededError(
+            f"sample of {self.label!r}{at_location(current_provenance())}: there are no random numbers to draw it "
+            "from. Run the function with "
+            f"a key, seed(f, key), or say what the value is: condition(f, {{{self.label!r}: ...}})"
+        )
+
+    # -------------------------------------------------------------- rules
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        op = evolve(self, batch_shape=(axis.size, *self.batch_shape))
+        outs = bind(op, *[batch_first(x, d, axis) for x, d in zip(args, dims, strict=True)])
+        return outs, [0] * len(outs)
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        outs = bind(self, *primals)
+        if self.origin == "open":
+            tangent, moving = self._pathwise_tangent(outs[0], primals, tangents), list(tangents)
+        else:
+            *moving, tangent = tangents
+        if not isinstance(tangent, Zero):  # those who put another value here make it zero
+            (tangent,) = bind(SampleTangent(self.label), tangent)
+        return outs, [tangent, *moving]
+
+    def _pathwise_tangent(self, value: Value, parameters: Sequence[Value], tangents: Sequence[Tangent]) -> Tangent:
+        """How the value moves with the parameters where the noise it was made of stays."""
+        if not dtypes.is_inexact(self.dtype):
+            return Zero(self.aval.tangent())
+        here_now = self.distribution(parameters)
+        if not isinstance(here_now, Reparametrized):
+            raise TypeError(
+                f"sample of {self.label!r}{at_location(current_provenance())}: {type(here_now).__name__} does not "
+                "say how its draws depend on "
+                "its fields; inherit from Reparametrized, or seed the function before it is differentiated: "
+                "grad(seed(f, key))"
+            )
+
+        def pushed(*fields: Value) -> Array:
+            return self.map_batch(lambda d, z: d.push(z), self.distribution(fields), noise)
+
+        noise = self.map_batch(lambda d, x: d.pull(x), here_now, value)
+        return jvp(pushed, tuple(parameters), tuple([instantiate(t) for t in tangents]))[1]
+
+    def map_batch(self, f: Callable[..., Array], distribution: Distribution, *xs: Value) -> Array:
+        return vmap_leading_axes(f, len(self.batch_shape))(distribution, *xs)
+
+    def draw(self, key: Array, parameters: Sequence[Value]) -> Array:
+        """A value for each element of the batches."""
+        keys = random.split(key, self.batch_shape) if self.batch_shape else key
+        value = vmap_leading_axes(_draw_one, len(self.batch_shape))(self.distribution(parameters), keys)
+        if value.aval.shape != self.aval.shape or value.aval.dtype != self.aval.dtype:
+            name = type(self.distribution(parameters)).__name__
+            raise TypeError(
+                f"sample of {self.label!r}{at_location(current_provenance())}: a draw of {name} is {value.aval}, "
+                "but its shape and dtype "
+                f"say {self.aval}: define these properties to say what sample gives"
+            )
+        return value
+
+
+def _draw_one(distribution: Distribution, key: Array) -> Array:
+    return as_array(distribution.sample(key))
+
+
+def vmap_leading_axes(f: Callable[..., Array], axes: int) -> Callable[..., Array]:
+    """`f` along so many leading axes of its arguments."""
+    for _ in range(axes):
+        f = vmap(f)
+    return f
+
+
+@final
+@frozen(eq=False)
+class SampleTangent(Identity, Primitive, Expandable, Differentiable, Transposable, Batchable):
+    """The tangent, or cotangent, of a value that is sampled: zero for those who give that value."""
+
+    name = "sample_tangent"
+    label: str = field(metadata={"print": "name", "erased": True})
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        return args
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        return bind(self, *primals), [t if isinstance(t, Zero) else bind(self, t)[0] for t in tangents]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        return [ct if isinstance(ct, Zero) else bind(self, ct)[0] for ct in cts]
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        return bind(self, *args), dims
+
+
+# ------------------------------------------------------------------ for users
+
+
+def sample(name: str, distribution: Distribution, *, obs: ArrayLike | None = None) -> Array:
+    """A random value under a name: `seed` draws it, `condition` gives it, `trace` records it.
+
+    With `obs`, an array of the shape of a draw, that is the value: it was observed. Inside of `vmap` each element draws
+    its own.
+
+    Raises UnseededError if nobody gives it a value, TypeError for what is no distribution and for an observation of
+    another shape or kind than the draws.
+
+    >>> from tracefx.handlers import Normal, seed
+    >>> seed(lambda: sample("x", Normal(5.0, 0.1)), 0)()
+    Array(4.7557545, dtype=float32)
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"sample: the name must be a string, got {name!r} of type {type(name).__name__}")
+    if not isinstance(distribution, Distribution):
+        raise TypeError(
+            f"sample of {name!r}: the distribution must inherit from Distribution, got {distribution!r} of type "
+            f"{type(distribution).__name__}"
+        )
+    parameters, tree = flatten_values(distribution, f"sample of {name!r}: the distribution")
+    try:
+        shape, dtype = distribution.shape, distribution.dtype
+    except ValueError as error:
+        raise ValueError(f"sample of {name!r}: the fields of {distribution} don't fit each other: {error}") from error
+    op = Sample(name, tree, shape, dtype)
+    if obs is None:
+        outs = bind(op, *parameters)
+    else:
+        outs = op.bind_with_value(
+            "observed", parameters, cast_to_draw(as_array(obs), op.aval, f"sample of {name!r}: obs")
+        )
+    value = as_array(outs[0])
+    shown = SownSite(value, op.distribution(outs[1:]), obs is not None, len(shape))
+    leaves, shown_tree = trees.flatten(shown)
+    bind(Sow(SITES, name, "strict", shown_tree), *leaves)
+    return value
+
+
+def observe(name: str, distribution: Distribution, value: ArrayLike) -> Array:
+    """`sample(name, distribution, obs=value)`.
+
+    >>> from tracefx.handlers import Normal, log_density
+    >>> log_density(lambda: observe("x", Normal(0.0, 1.0), 0.0))({})
+    Array(-0.9189385, dtype=float32)
+    """
+    return sample(name, distribution, obs=value)
+
+
+def cast_to_draw(x: Value, aval: ShapedArray, what: str) -> Value:
+    """A value that is given, as one of the type of a draw."""
+    kinds = [_dtype_rank(a.dtype) for a in (x.aval, aval)]
+    if x.aval.shape != aval.shape or kinds[0] > kinds[1]:
+        raise TypeError(f"{what} is {x.aval}, but the value is {aval}")
+    return convert_value(x, aval.dtype, False)
+
+
+def _dtype_rank(dtype: DType) -> int:
+    return [dtypes.is_bool(dtype), dtypes.is_integer(dtype), dtypes.is_float(dtype), True].index(True)

@@ -1,0 +1,224 @@
+"""Loops that tell how far they are: the same loops, with a carry that counts steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import ClassVar, Final, final
+
+from attrs import evolve, field, frozen
+from typing_extensions import override
+
+from tracefx.control.call import Call
+from tracefx.control.control_flow import single_eqn_jaxpr
+from tracefx.control.scan import Scan
+from tracefx.control.while_loop import While
+from tracefx.core import dtypes
+from tracefx.core.avals import ShapedArray
+from tracefx.core.handler import ROOT, bind
+from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr
+from tracefx.core.literal import Literal
+from tracefx.core.source_location import current_provenance
+from tracefx.core.values import Value
+from tracefx.handlers.progress_reporting.reports import (
+    COUNT_AVAL,
+    UNKNOWN_LENGTH,
+    LoopSite,
+    ReportCallback,
+    Reporter,
+    Tick,
+)
+from tracefx.interpreters.interpreter import Interpreter
+from tracefx.interpreters.rules import Rules
+from tracefx.interpreters.stage import stage
+from tracefx.ops.elementwise.arithmetic import div, sub
+from tracefx.ops.elementwise.arithmetic import max as larger
+from tracefx.ops.elementwise.comparison import Lt
+from tracefx.ops.elementwise.elementwise import Add, add
+from tracefx.ops.elementwise.selection import clamp
+from tracefx.ops.structural import constant_like_aval, convert
+
+OUTER_REPORTS: Final = 100
+"""How often the outermost loop is told of, if its length is known, and the length from which one inside is."""
+INNER_REPORTS: Final = 10
+"""How often a loop inside of another one is told of."""
+
+
+@final
+@frozen(eq=False)
+class Progress(Interpreter):
+    """Has a rule for loops alone, and enters their bodies."""
+
+    title: ClassVar[str] = "progress"
+    handles_all = True
+    show: ReportCallback = field(kw_only=True)
+    every: int | None = field(kw_only=True)
+    depth: int = field(kw_only=True)
+    nesting: int = field(default=0, kw_only=True)
+    """In how many loops that are told of it is."""
+
+    @property
+    @override
+    def rules(self) -> Rules[Progress, Value]:
+        return RULES
+
+    @property
+    @override
+    def cache_key(self) -> Hashable:
+        return self.show, self.every, self.depth, self.nesting
+
+    def report_interval(self, total: int) -> int | None:
+        """How many steps there are from one report to the next, for a loop of `total`; `None` if there are none."""
+        if self.nesting >= self.depth or total < 2 or (self.nesting and total < OUTER_REPORTS):
+            return None
+        return -(-total // self.num_reports) if self.every is None else self.every
+
+    def traced_report_interval(self, total: Value) -> Value:
+        """The same for a loop whose length is known when it runs, if at all."""
+        if self.every is not None:
+            return Literal(self.every, COUNT_AVAL)
+        if isinstance(total, Literal):
+            return Literal(max(-(-int(total.val.real) // self.num_reports), 0), COUNT_AVAL)
+        each = div(
+            add(total, constant_like_aval(COUNT_AVAL, self.num_reports - 1)),
+            constant_like_aval(COUNT_AVAL, self.num_reports),
+        )
+        return larger(each, constant_like_aval(COUNT_AVAL, 1))
+
+    @property
+    def num_reports(self) -> int:
+        """How often a loop is told of."""
+        return INNER_REPORTS if self.nesting else OUTER_REPORTS
+
+    def loop_site(self, name: str) -> LoopSite:
+        source = current_provenance()
+        return LoopSite(name, None if source is None else source.resolve(), self.nesting)
+
+
+# ------------------------------------------------------------------ scan
+
+
+def _scan_rule(handler: Progress, op: Scan, *args: Value) -> Sequence[Value]:
+    every = handler.report_interval(op.length)
+    if every is None:
+        return op.transform_bodies(handler, args)
+    if handler.inner is ROOT:
+        return _bind_as_call(handler, op, args)
+    site = handler.loop_site("scan")
+    consts, carry, arrays = op.split_operands(args)
+    total, often = [Literal(n, COUNT_AVAL) for n in (op.length, every)]
+
+    def step(*xs: Value) -> list[Value]:
+        count, rest = xs[op.num_consts], [*xs[: op.num_consts], *xs[op.num_consts + 1 :]]
+        outs = eval_jaxpr(op.jaxpr, (), rest)
+        done = add(count, Literal(1, COUNT_AVAL))
+        bind(Tick(Reporter(site, handler.show, False)), done, total, often)
+        return [done, *outs]
+
+    const_avals, carry_avals, slice_avals = op.split_operands(op.jaxpr.in_avals)
+    body = _stage_without_consts(step, [*const_avals, COUNT_AVAL, *carry_avals, *slice_avals])
+    counting = evolve(op, jaxpr=body, num_carry=op.num_carry + 1)
+    inside = evolve(handler, nesting=handler.nesting + 1)
+    return counting.transform_bodies(inside, [*consts, Literal(0, COUNT_AVAL), *carry, *arrays])[1:]
+
+
+# ------------------------------------------------------------------ while
+
+
+def _while_rule(handler: Progress, op: While, *args: Value) -> Sequence[Value]:
+    if handler.nesting >= handler.depth:
+        return op.transform_bodies(handler, args)
+    if handler.inner is ROOT:
+        return _bind_as_call(handler, op, args)
+    cond_consts, body_consts, carry = op.split_operands(args)
+    total = _trip_count(op, args)
+    site = handler.loop_site("while_loop" if total is None else "fori_loop")
+    if total is None:
+        total = Literal(UNKNOWN_LENGTH if op.max_steps is None else op.max_steps, COUNT_AVAL)
+    every = handler.traced_report_interval(total)
+    n, m = op.cond_nconsts, op.body_nconsts
+
+    def ask(*xs: Value) -> list[Value]:
+        return eval_jaxpr(op.cond_jaxpr, (), [*xs[:n], *xs[n + 1 :]])
+
+    def step(*xs: Value) -> list[Value]:
+        (all_steps, often), rest = xs[:2], xs[2:]
+        outs = eval_jaxpr(op.body_jaxpr, (), [*rest[:m], *rest[m + 1 :]])
+        done = add(rest[m], Literal(1, COUNT_AVAL))
+        bind(Tick(Reporter(site, handler.show, False)), done, all_steps, often)
+        return [done, *outs]
+
+    asking, doing = op.cond_jaxpr.in_avals, op.body_jaxpr.in_avals
+    counting = While(
+        _stage_without_consts(step, [COUNT_AVAL, COUNT_AVAL, *doing[:m], COUNT_AVAL, *doing[m:]]),
+        m + 2,
+        _stage_without_consts(ask, [*asking[:n], COUNT_AVAL, *asking[n:]]),
+        n,
+        op.max_steps,
+    )
+    inside = evolve(handler, nesting=handler.nesting + 1)
+    operands = [*cond_consts, total, every, *body_consts, Literal(0, COUNT_AVAL), *carry]
+    done, *outs = counting.transform_bodies(inside, operands)
+    # Of a loop of known length the last step is the last report: the number of its steps would not wait for them.
+    bind(Tick(Reporter(site, handler.show, True)), done, total, every)
+    return outs
+
+
+def _trip_count(op: While, args: Sequence[Value]) -> Value | None:
+    """How many steps a loop takes that counts from one number up to another, as `fori_loop` does; `None` for others."""
+    cond, body, n = op.cond_jaxpr, op.body_jaxpr, op.cond_nconsts
+    if len(cond.eqns) != 1 or op.max_steps is not None:
+        return None
+    (asked,) = cond.eqns
+    if type(asked.prim) is not Lt or asked.outs != cond.outs or not dtypes.is_integer(asked.inputs[0].aval.dtype):
+        return None
+    cond_consts, _, initial = op.split_operands(args)
+    count, end = [_input_index(cond, x) for x in asked.inputs]
+    if count is None or count < n:
+        return None
+    carry, outs = body.invars[op.body_nconsts :], body.outs
+    if not any(e.outs == (outs[count - n],) and _is_increment(e, carry[count - n]) for e in body.eqns):
+        return None
+    bound = asked.inputs[1]
+    if isinstance(bound, Literal):
+        last: Value = bound
+    elif end is not None and end < n:
+        last = cond_consts[end]
+    elif end is not None and outs[end - n] == carry[end - n]:
+        last = initial[end - n]
+    else:
+        return None
+    wide = ShapedArray((), dtypes.int64)  # in which nothing is out of range
+    steps = sub(convert(last, wide.dtype), convert(initial[count - n], wide.dtype))
+    return convert(
+        clamp(constant_like_aval(wide, 0), steps, constant_like_aval(wide, dtypes.iinfo(COUNT_AVAL.dtype).max)),
+        COUNT_AVAL.dtype,
+    )
+
+
+def _input_index(jaxpr: Jaxpr, x: Atom) -> int | None:
+    """Which input of a program it is, if it is one."""
+    return jaxpr.invars.index(x) if isinstance(x, Var) and x in jaxpr.invars else None
+
+
+def _is_increment(eqn: Eqn, count: Var) -> bool:
+    x, y = eqn.inputs if len(eqn.inputs) == 2 else (None, None)
+    return type(eqn.prim) is Add and x == count and isinstance(y, Literal) and y.val == 1
+
+
+# ------------------------------------------------------------------ what both need
+
+
+def _bind_as_call(handler: Progress, op: Scan | While, args: Sequence[Value]) -> Sequence[Value]:
+    """A loop that is evaluated, as a program that is kept: so one that runs again is not compiled again."""
+    avals = [x.aval for x in args]
+    program = op.memo.get("program", lambda: single_eqn_jaxpr(op, avals))
+    return Call(op.name, program).transform_bodies(handler, args)
+
+
+def _stage_without_consts(f: Callable[..., Sequence[Value]], avals: Sequence[ShapedArray]) -> Jaxpr:
+    jaxpr, consts = stage(f, avals)
+    assert not consts
+    return jaxpr
+
+
+RULES: Final = Rules[Progress, Value]().on(Scan, _scan_rule).on(While, _while_rule)

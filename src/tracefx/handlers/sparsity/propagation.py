@@ -1,0 +1,250 @@
+"""Through a linear program, equation by equation: what its results depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, final
+
+import numpy as np
+
+from tracefx.control.call import CallPrimitive
+from tracefx.control.cond import Cond
+from tracefx.control.custom_rules import CustomRuleProgram
+from tracefx.control.scan import Scan
+from tracefx.control.shard_map import ShardMapPrimitive
+from tracefx.control.while_loop import While
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import NDArray
+from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Expandable, HasCallables, Primitive
+from tracefx.core.values import ConcreteArray, Value, from_numpy, to_numpy
+from tracefx.handlers.sparsity.dependence import (
+    Dependence,
+    all_known,
+    known_dependence,
+    same_dependence,
+    unknown_dependence,
+)
+from tracefx.handlers.sparsity.index_sets import IndexSets
+from tracefx.handlers.sparsity.rules import SPARSITY_RULES, sparsity_rule
+from tracefx.interpreters.stage import stage
+from tracefx.ops.operation import Operation
+
+MAX_UNROLLED_EQUATIONS: Final = 20_000
+"""How many equations are gone through one by one in the steps of loops, before a loop is looked at as a whole."""
+MAX_FIXED_POINT_ITERATIONS: Final = 12
+"""How often a loop is gone through for its carry not to grow any more, before it is taken to depend on all there is."""
+
+
+@final
+class SparsityPropagation:
+    """One analysis."""
+
+    def __init__(self, n: int) -> None:
+        self.sets = IndexSets(n)
+        self._steps_left = MAX_UNROLLED_EQUATIONS
+        self._sizes: dict[int, tuple[Jaxpr, int]] = {}
+
+    def run(self, jaxpr: Jaxpr, args: Sequence[Dependence]) -> list[Dependence]:
+        """What the outputs of a program without constants depend on."""
+        found = dict(zip(jaxpr.invars, args, strict=True))
+
+        def read(atom: Atom) -> Dependence:
+            return known_dependence(atom.aval, to_numpy(atom)) if isinstance(atom, Literal) else found[atom]
+
+        for eqn in jaxpr.eqns:
+            outs = self._apply(eqn, [read(a) for a in eqn.inputs])
+            found.update(zip(eqn.outs, outs, strict=True))
+        return [read(a) for a in jaxpr.outs]
+
+    def _apply(self, eqn: Eqn, args: Sequence[Dependence]) -> Sequence[Dependence]:
+        prim, avals = eqn.prim, [out.aval for out in eqn.outs]
+        if isinstance(prim, ShardMapPrimitive):
+            whole, given = prim.emulated([a.aval for a in args])
+            return self.run(whole, [*map(constant_dependence, given), *args])
+        if isinstance(prim, CallPrimitive):
+            return self.run(prim.body, args)
+        if isinstance(prim, CustomRuleProgram):
+            return self.run(prim.jaxpr, args)
+        if all(a.ids is None for a in args):
+            return _evaluate_known(prim, avals, args)
+        if isinstance(prim, Cond):
+            return self._branch(prim, args)
+        if isinstance(prim, Scan):
+            return self._scan(prim, avals, args)
+        if isinstance(prim, While):
+            return self._while(prim, args)
+        if (
+            isinstance(prim, Expandable)
+            and type(prim) not in SPARSITY_RULES
+            and not isinstance(prim, HasSubjaxprs | Operation)
+        ):
+            jaxpr, consts = stage(prim.expand, [a.aval for a in args])
+            return self.run(jaxpr.closed(), [*map(constant_dependence, consts), *args])
+        sets = sparsity_rule(prim)(self.sets, prim, avals, *args)
+        return [Dependence(aval, ids) for aval, ids in zip(avals, sets, strict=True)]
+
+    # -------------------------------------------------------------- branches
+
+    def _branch(self, prim: Cond, args: Sequence[Dependence]) -> list[Dependence]:
+        index, *operands = args
+        place = index.value()
+        if place is not None:
+            return self.run(prim.branches[min(max(int(place), 0), len(prim.branches) - 1)], operands)
+        outs = self.run(prim.branches[0], operands)
+        for branch in prim.branches[1:]:
+            outs = [self._join(x, y) for x, y in zip(outs, self.run(branch, operands), strict=True)]
+        return outs
+
+    def _join(self, x: Dependence, y: Dependence) -> Dependence:
+        """What may be one or the other."""
+        if x.ids is None and y.ids is None:
+            return x if x is y else unknown_dependence(x.aval)
+        return Dependence(x.aval, self.sets.join(x.sets(), y.sets()))
+
+    # -------------------------------------------------------------- loops
+
+    def _size(self, jaxpr: Jaxpr) -> int:
+        """How many equations a step is."""
+        found = self._sizes.get(id(jaxpr))
+        if found is None:
+            size = 1
+            for eqn in jaxpr.eqns:
+                prim = eqn.prim
+                inner = sum([self._size(j) for j in prim.jaxprs()]) if isinstance(prim, HasSubjaxprs) else 1
+                size += inner * prim.length if isinstance(prim, Scan) else inner
+            found = self._sizes[id(jaxpr)] = jaxpr, size
+        return found[1]
+
+    def _scan(self, prim: Scan, avals: Sequence[ShapedArray], args: Sequence[Dependence]) -> list[Dependence]:
+        consts, carry, arrays = [list(part) for part in prim.split_operands(args)]
+        cost = prim.length * self._size(prim.jaxpr)
+        if cost <= self._steps_left:
+            self._steps_left -= cost
+            return self._unroll_scan(prim, avals, consts, carry, arrays)
+        # What all steps take, for every step: the slices' sets united.
+        slices = [self._union_of_slices(a) for a in arrays]
+        count = prim.num_carry
+        carry = self._fixed_point(
+            lambda c: self.run(prim.jaxpr, [*consts, *c, *slices])[:count], carry, [*consts, *slices]
+        )
+        outs = self.run(prim.jaxpr, [*consts, *carry, *slices])
+        rows = [
+            Dependence(aval, np.broadcast_to(out.sets(), aval.shape))
+            for out, aval in zip(outs[count:], avals[count:], strict=True)
+        ]
+        return [*carry, *rows]
+
+    def _unroll_scan(
+        self,
+        prim: Scan,
+        avals: Sequence[ShapedArray],
+        consts: Sequence[Dependence],
+        carry: list[Dependence],
+        arrays: Sequence[Dependence],
+    ) -> list[Dependence]:
+        count = prim.num_carry
+        rows: list[list[Dependence]] = []
+        order = range(prim.length - 1, -1, -1) if prim.reverse else range(prim.length)
+        for i in order:
+            outs = self.run(prim.jaxpr, [*consts, *carry, *[_slice_of(a, i) for a in arrays]])
+            carry = outs[:count]
+            rows.append(outs[count:])
+        if prim.reverse:
+            rows.reverse()
+        columns = zip(*rows, strict=True) if rows else [() for _ in avals[count:]]
+        stacked = [_stack(column, aval) for column, aval in zip(columns, avals[count:], strict=True)]
+        return [*carry, *stacked]
+
+    def _union_of_slices(self, x: Dependence) -> Dependence:
+        aval = x.aval.without_axis(0)
+        if x.ids is None:
+            return unknown_dependence(aval)
+        count = len(x.ids)
+        flat = x.ids.reshape(count, -1)
+        groups = np.broadcast_to(np.arange(flat.shape[1], dtype=np.int64), flat.shape)
+        return Dependence(
+            aval, self.sets.union(groups.reshape(-1), flat.reshape(-1), flat.shape[1]).reshape(aval.shape)
+        )
+
+    def _while(self, prim: While, args: Sequence[Dependence]) -> list[Dependence]:
+        cond_consts, consts, carry = [list(part) for part in prim.split_operands(args)]
+        cost = self._size(prim.cond_jaxpr) + self._size(prim.body_jaxpr)
+        while cost <= self._steps_left:
+            self._steps_left -= cost
+            goes_on = self.run(prim.cond_jaxpr, [*cond_consts, *carry])[0].value()
+            if goes_on is None:
+                break
+            if not goes_on:
+                return carry
+            carry = self.run(prim.body_jaxpr, [*consts, *carry])
+        return self._fixed_point(lambda c: self.run(prim.body_jaxpr, [*consts, *c]), carry, consts)
+
+    def _fixed_point(
+        self,
+        step: Callable[[list[Dependence]], list[Dependence]],
+        carry: list[Dependence],
+        beside: Sequence[Dependence],
+    ) -> list[Dependence]:
+        """What the carry depends on after any number of steps."""
+        for _ in range(MAX_FIXED_POINT_ITERATIONS):
+            after = [self._join(x, y) for x, y in zip(carry, step(carry), strict=True)]
+            if all(same_dependence(x, y) for x, y in zip(carry, after, strict=True)):
+                return after
+            carry = after
+        everything = self._union_of_all([*carry, *beside])
+        while True:  # which of the carries depend on something can grow as often as there are carries
+            carry = [
+                x if x.ids is None else Dependence(x.aval, np.full(x.aval.shape, everything, np.int64)) for x in carry
+            ]
+            after = [self._join(x, y) for x, y in zip(carry, step(carry), strict=True)]
+            if all(same_dependence(x, y) for x, y in zip(carry, after, strict=True)):
+                return carry
+            carry = after
+
+    def _union_of_all(self, xs: Sequence[Dependence]) -> int:
+        flat = np.concatenate([np.zeros(1, np.int64), *[np.unique(x.ids) for x in xs if x.ids is not None]])
+        return int(self.sets.union(np.zeros(len(flat), np.int64), flat, 1)[0])
+
+
+def _slice_of(x: Dependence, i: int) -> Dependence:
+    aval = x.aval.without_axis(0)
+    if x.ids is not None:
+        return Dependence(aval, x.ids[i])
+    return Dependence(aval, None, lambda: _require_known(x)[i]) if x.is_known else unknown_dependence(aval)
+
+
+def _require_known(x: Dependence) -> NDArray:
+    found = x.value()
+    assert found is not None
+    return found
+
+
+def _stack(column: Sequence[Dependence], aval: ShapedArray) -> Dependence:
+    if column and any(x.ids is not None for x in column):
+        return Dependence(aval, np.stack([x.sets() for x in column]))
+    if column and all_known(column):
+        return Dependence(aval, None, lambda: np.stack([_require_known(x) for x in column]))
+    return unknown_dependence(aval)
+
+
+def _evaluate_known(prim: Primitive, avals: Sequence[ShapedArray], args: Sequence[Dependence]) -> list[Dependence]:
+    """Results of an operation on what depends on no input: known, if all of that is."""
+    if prim.effects or isinstance(prim, HasCallables) or not all_known(args):
+        return [unknown_dependence(aval) for aval in avals]
+    results: list[Sequence[Value]] = []
+
+    def result(i: int) -> NDArray:
+        if not results:
+            results.append(prim.evaluate([from_numpy(_require_known(a), a.aval.dtype) for a in args]))
+        return to_numpy(results[0][i])
+
+    return [Dependence(aval, None, lambda i=i: result(i)) for i, aval in enumerate(avals)]  # type: ignore[misc]  # of the default
+
+
+def constant_dependence(x: Value) -> Dependence:
+    """A value that a program closes over: known, if it is no tracer."""
+    return (
+        known_dependence(x.aval, to_numpy(x)) if isinstance(x, ConcreteArray | Literal) else unknown_dependence(x.aval)
+    )

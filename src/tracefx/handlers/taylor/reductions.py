@@ -1,0 +1,93 @@
+"""Series of products and sums of exponentials along axes: series are folded in a tree, so that zeros do no harm."""
+
+from __future__ import annotations
+
+from tracefx.core.array import Array
+from tracefx.core.handler import as_array, bind1
+from tracefx.handlers.taylor.series import (
+    Coefficient,
+    Series,
+    cast_series,
+    instantiate_term,
+    integrate_quotient,
+    series_exp,
+    series_product,
+)
+from tracefx.ops.elementwise.arithmetic import mul, neg, sub
+from tracefx.ops.elementwise.bitwise import bitwise_and
+from tracefx.ops.elementwise.comparison import eq, ge, ne
+from tracefx.ops.elementwise.elementwise import add
+from tracefx.ops.elementwise.selection import select, select_with_aval
+from tracefx.ops.elementwise.transcendental import exp, log1p, logistic
+from tracefx.ops.reductions.cumulative import CumLogSumExp, CumProd
+from tracefx.ops.reductions.reduction import ReduceProd
+from tracefx.ops.shape.slicing import pad, slice_axis
+from tracefx.ops.structural import constant_like_aval, reshape
+from tracefx.transforms.associative_scan import associative_scan
+
+
+def instantiate_terms(x: Series) -> list[Array]:
+    """All coefficients, as many as there are orders: products have them all soon."""
+    return [as_array(instantiate_term(t, x.primal)) for t in x.terms]
+
+
+def drop_zero_terms(terms: list[Coefficient]) -> list[Array]:
+    return [as_array(t) for t in terms if t is not None]
+
+
+# ------------------------------------------------------------------ products
+
+
+def cumprod_taylor(prim: CumProd, x: Series) -> Series:
+    terms = associative_scan(
+        lambda a, b: drop_zero_terms(series_product(a, b)), instantiate_terms(x), reverse=prim.reverse, axis=prim.axis
+    )
+    return cast_series(terms, bind1(prim, x.primal))
+
+
+def reduce_prod_taylor(prim: ReduceProd, x: Series) -> Series:
+    out = bind1(prim, x.primal)
+    terms = [prim.flatten_axes(t) for t in instantiate_terms(x)]
+    if not terms[0].shape[0]:
+        return cast_series([out, *[None] * x.order], out)
+    while (n := terms[0].shape[0]) > 1:
+        half = (n + 1) // 2
+        others = [_second_half(t, half, 0 if k else 1) for k, t in enumerate(terms)]
+        terms = drop_zero_terms(series_product([slice_axis(t, 0, half, 0) for t in terms], others))
+    return cast_series([reshape(t, out.shape) for t in terms], out)
+
+
+def _second_half(x: Array, half: int, fill: int) -> Array:
+    """The second half of the rows, filled up to be as many as the first."""
+    rows = slice_axis(x, half, x.shape[0], 0)
+    missing = half - rows.shape[0]
+    return pad(rows, fill, [(0, missing, 0), *[(0, 0, 0)] * (x.ndim - 1)]) if missing else rows
+
+
+# ------------------------------------------------------------------ sums of exponentials
+
+
+def cumlogsumexp_taylor(prim: CumLogSumExp, x: Series) -> Series:
+    """The sum's series, divided by the sum, is the mean of the terms', each divided by its term: none overflows."""
+    out = bind1(prim, x.primal)
+    ones = constant_like_aval(x.primal.aval, 1)
+    parts = [instantiate_term(t, x.primal) for t in series_exp(x.terms, ones)[1:]]
+
+    def together(a: list[Array], b: list[Array]) -> list[Array]:
+        (u, *us), (v, *vs) = a, b
+        total, share, rest = _logaddexp_with_weights(u, v)
+        return [total, *[add(mul(s, share), mul(t, rest)) for s, t in zip(us, vs, strict=True)]]
+
+    elements = [as_array(t) for t in (x.primal, *parts)]
+    _, *means = associative_scan(together, elements, reverse=prim.reverse, axis=prim.axis)
+    relative = [ones, *means]
+    return cast_series(integrate_quotient(relative, relative, out), out)
+
+
+def _logaddexp_with_weights(x: Array, y: Array) -> tuple[Array, Array, Array]:
+    """The logarithm of the sum of two exponentials, and the shares that they have in it; infinities that tie halves."""
+    apart, larger = sub(x, y), ge(x, y)
+    total = add(select(larger, x, y), log1p(exp(select(larger, neg(apart), apart))))  # without a kink where they tie
+    total = select(eq(apart, apart), total, add(x, y))
+    apart = select_with_aval(bitwise_and(eq(x, y), ne(apart, apart)), 0, apart, apart.aval)
+    return total, logistic(apart), logistic(neg(apart))

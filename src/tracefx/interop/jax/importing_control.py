@@ -1,0 +1,320 @@
+"""Rules for JAX's primitives that carry programs: calls, loops, branches, checkpoints, solvers, reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import jax
+import numpy as np
+from jax.extend.core import Primitive as JaxPrimitive
+from jax.extend.core import primitives
+
+from tracefx.control.checkpoint import CheckpointPrimitive
+from tracefx.control.composite import ArrayAttribute, Attributes, AttributeValue, Composite
+from tracefx.control.cond import Cond
+from tracefx.control.linear_solve import LinearSolve
+from tracefx.control.remat import CheckpointPolicy
+from tracefx.control.scan import Scan
+from tracefx.control.while_loop import While
+from tracefx.core import trees
+from tracefx.core.array import Array
+from tracefx.core.avals import ShapedArray
+from tracefx.core.handler import as_array, bind
+from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr, eval_jaxpr
+from tracefx.core.primitive import Primitive
+from tracefx.core.values import Value
+from tracefx.interop.jax.importing_programs import (
+    ImportedProgram,
+    Importer,
+    ImportRule,
+    JaxEquation,
+    JaxJaxpr,
+    input_types,
+    result_types,
+    retype_values,
+)
+from tracefx.interop.jax.parameters import parameters_to_jax
+from tracefx.interop.jax.values import type_to_jax
+from tracefx.ops.elementwise.selection import select
+from tracefx.ops.reductions.reduction import reduce_or
+from tracefx.ops.structural import broadcast_in_dim
+from tracefx.transforms import checkpoint_policies
+from tracefx.transforms.body_tracing import common_consts, convert_outputs
+from tracefx.transforms.reductions import reduce, reduce_window
+from tracefx.transforms.tracing import Trace
+
+# ------------------------------------------------------------------ calls
+
+
+def _inline_rule(parameter: str) -> ImportRule:
+    def rule(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+        return translation.run(eqn.params[parameter], args)
+
+    return rule
+
+
+def _callee(eqn: JaxEquation) -> JaxJaxpr:
+    """The program of `composite` and `eval_jaxpr`: the parameter is `call_jaxpr` since JAX 0.11, `jaxpr` before."""
+    program: JaxJaxpr = eqn.params["call_jaxpr" if "call_jaxpr" in eqn.params else "jaxpr"]
+    return program
+
+
+def _eval_jaxpr(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    return translation.run(_callee(eqn), args)
+
+
+def _composite(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    params = eqn.params
+    program = translation.program(_callee(eqn), [x.aval for x in args])
+    attributes: Attributes = tuple([(key, _attribute(leaves, tree)) for key, leaves, tree in params["attributes"]])
+    prim = Composite(params["name"], attributes, int(params["version"]), program.jaxpr)
+    return bind(prim, *program.consts, *args)
+
+
+def _attribute(leaves: Sequence[Any], tree: Any) -> AttributeValue | tuple[AttributeValue, ...]:
+    value = jax.tree_util.tree_unflatten(tree, [_single(getattr(leaf, "val", leaf)) for leaf in leaves])
+    return tuple(value) if isinstance(value, tuple | list) else value
+
+
+def _single(value: Any) -> AttributeValue:
+    if isinstance(value, bool | int | float | str):
+        return value
+    return ArrayAttribute.of(np.asarray(value))
+
+
+# ------------------------------------------------------------------ checkpoints
+
+_POLICIES: Final[tuple[tuple[CheckpointPolicy, Callable[..., Any]], ...]] = (
+    (checkpoint_policies.everything_saveable, jax.checkpoint_policies.everything_saveable),
+    (checkpoint_policies.nothing_saveable, jax.checkpoint_policies.nothing_saveable),
+    (checkpoint_policies.dots_saveable, jax.checkpoint_policies.dots_saveable),
+    (checkpoint_policies.checkpoint_dots, jax.checkpoint_policies.checkpoint_dots),
+    (
+        checkpoint_policies.dots_with_no_batch_dims_saveable,
+        jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    ),
+    (
+        checkpoint_policies.checkpoint_dots_with_no_batch_dims,
+        jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims,
+    ),
+)
+"""Policies that are here by the same name."""
+
+
+_PRIMITIVES: Final[Mapping[str, JaxPrimitive]] = MappingProxyType(
+    {p.name: p for p in vars(primitives).values() if isinstance(p, JaxPrimitive)}
+)
+
+
+def policy_from_jax(theirs: Callable[..., Any] | None) -> CheckpointPolicy | None:
+    """What a policy of JAX says of our operations. What it would move to the host is kept where it is."""
+    if theirs is None:
+        return None
+    for ours, known in _POLICIES:
+        if theirs is known:
+            return ours
+    policy = theirs
+
+    def asked(prim: Primitive, *avals: ShapedArray) -> bool:
+        if (primitive := _PRIMITIVES.get(prim.name)) is None or isinstance(prim, HasSubjaxprs):
+            return False
+        said = policy(primitive, *map(type_to_jax, avals), **parameters_to_jax(prim))
+        return said if isinstance(said, bool) else type(said).__name__ != "RecomputeType"
+
+    return asked
+
+
+def _checkpoint(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    return bind_checkpoint(translation, eqn.params, args)
+
+
+def bind_checkpoint(translation: Importer, params: Mapping[str, Any], args: Sequence[Value]) -> Sequence[Value]:
+    """Binds a checkpointed program, from the parameters that JAX has for it."""
+    program = translation.program(params["jaxpr"], [x.aval for x in args])
+    policy = policy_from_jax(params["policy"])
+    # Where JAX doesn't say it of all operands alike, it is for some of them.
+    prevent = params["prevent_cse"]
+    prevent = any(prevent) if isinstance(prevent, tuple) else prevent
+    prim = CheckpointPrimitive(program.jaxpr, params.get("differentiated", False), policy, prevent)
+    return bind(prim, *program.consts, *args)
+
+
+# ------------------------------------------------------------------ loops and branches
+
+
+def _scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
+    """The numbers of constants and carries of a `scan`.
+
+    Since JAX 0.11 `ft_in` groups the operands into constants, carries and slices; before, two parameters count them.
+    """
+    if "ft_in" not in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carry, _ = params["ft_in"].unpack()
+    return len(consts), len(carry)
+
+
+def _scan(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    params = eqn.params
+    num_consts, num_carry = _scan_counts(params)
+    n, m = num_consts, num_consts + num_carry
+    carry = input_types(params["jaxpr"])[n:m]
+    slices = [x.aval.without_axis(0) for x in args[m:]]
+    program = translation.program(params["jaxpr"], [*[x.aval for x in args[:n]], *carry, *slices])
+    outs = program.jaxpr.out_avals
+    body = convert_outputs(program.jaxpr, [*carry, *outs[len(carry) :]])
+    prim = Scan(
+        body,
+        length=params["length"],
+        num_carry=len(carry),
+        num_consts=len(program.consts) + n,
+        reverse=params["reverse"],
+        unroll=int(params["unroll"]),
+    )
+    return bind(prim, *program.consts, *args[:n], *retype_values(args[n:m], carry), *args[m:])
+
+
+def _while(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    params = eqn.params
+    n, m = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+    carry = input_types(params["body_jaxpr"])[params["body_nconsts"] :]
+    of_cond, of_body = args[:n], args[n:m]
+    cond = translation.program(params["cond_jaxpr"], [*[x.aval for x in of_cond], *carry])
+    body = translation.program(params["body_jaxpr"], [*[x.aval for x in of_body], *carry])
+    of_cond, of_body = [*cond.consts, *of_cond], [*body.consts, *of_body]
+    step = convert_outputs(body.jaxpr, carry)
+    if cond.jaxpr.out_avals[0].shape:
+        cond, step = _batched_while(translation, cond.jaxpr, step, len(of_cond), carry)
+        of_body = [*of_cond, *of_body]
+    prim = While(body_jaxpr=step, body_nconsts=len(of_body), cond_jaxpr=cond.jaxpr, cond_nconsts=len(of_cond))
+    return bind(prim, *of_cond, *of_body, *retype_values(args[m:], carry))
+
+
+def _batched_while(
+    translation: Importer, cond: Jaxpr, body: Jaxpr, count: int, carry: Sequence[ShapedArray]
+) -> tuple[ImportedProgram, Jaxpr]:
+    """The programs of a loop that `jax.vmap` gave a condition for each element of the batch.
+
+    It runs while any holds, and changes the elements whose condition holds. The body takes the constants of the
+    condition, which are `count`, before its own.
+    """
+    size, (goes_on,) = len(carry), cond.out_avals
+
+    def any_holds(*values: Value) -> Sequence[Value]:
+        return [reduce_or(eval_jaxpr(cond, (), values)[0], range(goes_on.ndim))]
+
+    def step(*values: Value) -> Sequence[Value]:
+        olds = values[len(values) - size :]
+        (holds,) = eval_jaxpr(cond, (), [*values[:count], *olds])
+        news = eval_jaxpr(body, (), values[count:])
+        places = [broadcast_in_dim(holds, x.aval.shape, range(goes_on.ndim)) for x in olds]
+        return [select(place, new, old) for place, new, old in zip(places, news, olds, strict=True)]
+
+    changed = translation.staged(step, [*cond.in_avals[:count], *body.in_avals])
+    return translation.staged(any_holds, cond.in_avals), convert_outputs(changed.jaxpr, carry)
+
+
+def _cond(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    index, *operands = args
+    avals = [x.aval for x in operands]
+    branches = [translation.program(branch, avals) for branch in eqn.params["branches"]]
+    bodies, consts = common_consts([_as_trace(branch) for branch in branches])
+    return bind(Cond(tuple([convert_outputs(body, result_types(eqn)) for body in bodies])), index, *consts, *operands)
+
+
+def _as_trace(program: ImportedProgram) -> Trace:
+    return Trace(program.jaxpr, program.consts, trees.structure(()), "branch")
+
+
+# ------------------------------------------------------------------ solvers and reductions
+
+
+def _linear_solve(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    """All programs take all constants here, where JAX's take each their own."""
+    programs, lengths = eqn.params["jaxprs"], eqn.params["const_lengths"]
+    count = sum(lengths)
+    avals = [*[x.aval for x in args[:count]], *[x.aval.strong() for x in args[count:]]]
+    bodies: list[ImportedProgram | None] = []
+    start = 0
+    for theirs, length in zip(programs, lengths, strict=True):
+        bodies.append(
+            None
+            if theirs is None
+            else translation.staged(_with_own_constants(translation, theirs, start, count), avals)
+        )
+        start += length
+    traced = [_as_trace(body) for body in bodies if body is not None]
+    jaxprs, consts = common_consts(traced)
+    size = len(args) - count
+    found = iter([convert_outputs(j, [*avals[count:], *j.out_avals[size:]]) for j in jaxprs])
+    matvec, vecmat, solve, transpose_solve = [None if body is None else next(found) for body in bodies]
+    assert matvec is not None
+    assert solve is not None
+    prim = LinearSolve(len(consts) + count, matvec, solve, vecmat, transpose_solve)
+    return bind(prim, *consts, *args[:count], *retype_values(args[count:], avals[count:]))
+
+
+def _with_own_constants(
+    translation: Importer, theirs: JaxJaxpr, start: int, count: int
+) -> Callable[..., Sequence[Value]]:
+    """A program that takes, of all constants, those from `start` on."""
+    own = len(input_types(theirs))
+
+    def run(*values: Value) -> Sequence[Value]:
+        rest = values[count:]
+        return translation.run(theirs, [*values[start : start + own - len(rest)], *rest])
+
+    return run
+
+
+def _reducer(translation: Importer, theirs: JaxJaxpr, consts: Sequence[Value]) -> Callable[[Any, Any], Any]:
+    def computation(a: Sequence[Array], b: Sequence[Array]) -> list[Array]:
+        return [as_array(x) for x in translation.run(theirs, [*consts, *a, *b])]
+
+    return computation
+
+
+def _reduce(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    n = len(args) // 2
+    operands, starts = [list(map(as_array, part)) for part in (args[:n], args[n:])]
+    computation = _reducer(translation, eqn.params["jaxpr"], ())
+    found: Sequence[Value] = reduce(operands, starts, computation, eqn.params["dimensions"])
+    return found
+
+
+def _reduce_window(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    n, params = len(args) // 2, eqn.params
+    operands, starts = [list(map(as_array, part)) for part in (args[:n], args[n:])]
+    computation = _reducer(translation, params["jaxpr"], list(map(translation.constant, params["consts"])))
+    found: Sequence[Value] = reduce_window(
+        operands,
+        starts,
+        computation,
+        params["window_dimensions"],
+        params["window_strides"],
+        params["padding"],
+        params["base_dilation"],
+        params["window_dilation"],
+    )
+    return found
+
+
+RULES: Final[Mapping[str, ImportRule]] = MappingProxyType(
+    {
+        "call": _inline_rule("call_jaxpr"),
+        "closed_call": _inline_rule("call_jaxpr"),
+        "composite": _composite,
+        "cond": _cond,
+        "custom_linear_solve": _linear_solve,
+        "custom_partitioning": _inline_rule("call"),
+        "eval_jaxpr": _eval_jaxpr,
+        "program_order": _inline_rule("call_jaxpr"),
+        "reduce": _reduce,
+        "reduce_window": _reduce_window,
+        "remat2": _checkpoint,
+        "scan": _scan,
+        "while": _while,
+    }
+)
+"""By the names of JAX's primitives."""

@@ -1,0 +1,153 @@
+"""Operations that JAX has nothing like, as one primitive of JAX that has an operation for its parameter.
+
+Its rules are the operation's: for derivatives, transposes and batches JAX gets what the operation's own rules compute.
+So derivatives that functions define are kept, as are the rules of operations that users have written.
+"""
+
+# jax leaves some functions that are called here unannotated.
+# mypy: untyped-calls-exclude="jax"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+import jax
+from jax.extend.core import Primitive as JaxPrimitive
+from jax.interpreters import ad, batching, mlir
+
+from tracefx.control.callback import PureCallback
+from tracefx.control.control_flow import select_unmasked, single_eqn_jaxpr
+from tracefx.core import trees
+from tracefx.core.avals import ShapedArray
+from tracefx.core.backend import BACKEND
+from tracefx.core.errors import MissingRuleError
+from tracefx.core.primitive import (
+    Batchable,
+    Differentiable,
+    Expandable,
+    Lowerable,
+    MappedAxis,
+    Primitive,
+    Transposable,
+)
+from tracefx.interop.jax.exporting_callbacks import export_pure_callback
+from tracefx.interop.jax.exporting_programs import Exporter, constant_to_jax, jax_settings, samples_differently
+from tracefx.interop.jax.values import JaxType, type_from_jax, type_to_jax
+from tracefx.interpreters.jaxpr_transforms import batch_jaxpr, jvp_jaxpr, transpose_jaxpr
+from tracefx.transforms.jax_export_format import encode_jax_export
+
+OPERATION_P: Final = JaxPrimitive("tracefx_operation")
+"""An operation of tracefx, its parameter `operation`, done by `export`."""
+OPERATION_P.multiple_results = True
+
+
+def export_fallback(export: Exporter, prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    """The operation as it is; one that is defined by others, and has no rules of its own, as these others."""
+    if export.has_counterpart(prim):
+        return bind_tracefx_operation(export, prim, args)
+    if isinstance(prim, Expandable) and not isinstance(prim, Differentiable | Transposable | Batchable):
+        return export.run_function(prim.expand, _types_of(args), args)
+    if not isinstance(prim, Expandable | Lowerable):
+        raise MissingRuleError(
+            f"to_jax: JAX has nothing like the operation {prim.name!r}, which has no rule to compile it by: in class "
+            f"{type(prim).__name__}, define lower(self, builder, *operands) or expand(self, *args), or give "
+            f"to_jax(f, rules={{{prim.name!r}: rule}}), where rule(operation, *arrays) computes the results with JAX"
+        )
+    return bind_tracefx_operation(export, prim, args)
+
+
+def bind_tracefx_operation(export: Exporter, prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    """The operation, whose rules are its own."""
+    return cast("Sequence[jax.Array]", OPERATION_P.bind(*args, operation=prim, export=export))
+
+
+# ------------------------------------------------------------------ types and values
+
+
+def _types_of(args: Sequence[jax.Array]) -> list[ShapedArray]:
+    return [type_from_jax(jax.typeof(x)) for x in args]
+
+
+def _abstract_eval(*avals: JaxType, operation: Primitive, export: Exporter) -> list[JaxType]:
+    return [type_to_jax(a) for a in operation.abstract_eval(*map(type_from_jax, avals))]
+
+
+def _impl(*args: jax.Array, operation: Primitive, export: Exporter) -> Sequence[jax.Array]:
+    """What is compiled, and runs where nothing is: what JAX has, what the operation is made of, or what it emits."""
+    if isinstance(operation, PureCallback):
+        return export_pure_callback(operation, args)
+    if export.has_counterpart(operation) and not samples_differently(operation, args):
+        return export.bind(operation, args)
+    avals = _types_of(args)
+    if isinstance(operation, Expandable):
+        return export.run_function(operation.expand, avals, args)
+    return _compile_operation(operation, tuple(avals))(*args)
+
+
+_PLATFORMS: Final[Mapping[str, str]] = MappingProxyType({"gpu": "cuda"})
+
+
+def _compile_operation(operation: Primitive, avals: tuple[ShapedArray, ...]) -> Callable[..., Sequence[jax.Array]]:
+    """The operation compiled by its own rule, as a program that JAX reads."""
+    program = single_eqn_jaxpr(operation, [a.strong() for a in avals])
+    here = jax.default_backend()
+    platforms = (_PLATFORMS.get(here, here),)
+    module, kept = BACKEND.value.serialize_portable(program, (), operation.name, platforms)
+    structures = (trees.structure((tuple(avals), {})), trees.structure(list(program.out_avals)))
+    data = encode_jax_export(operation.name, structures, (program.in_avals, program.out_avals), platforms, module, kept)
+    call: Callable[..., Sequence[jax.Array]] = jax.export.deserialize(bytearray(data)).call
+    return call
+
+
+# ------------------------------------------------------------------ transformations
+
+
+def _jvp(
+    primals: Sequence[jax.Array], tangents: Sequence[Any], *, operation: Primitive, export: Exporter
+) -> tuple[list[jax.Array], list[Any]]:
+    given = [t for t in tangents if not isinstance(t, ad.Zero)]
+    with jax_settings():
+        program = single_eqn_jaxpr(operation, _types_of(primals))
+        derived = jvp_jaxpr(program, tuple([not isinstance(t, ad.Zero) for t in tangents]))
+    found = export.run(derived.jaxpr, [*map(constant_to_jax, derived.consts), *primals, *given])
+    n = len(derived.out_nonzero)
+    moved = iter(found[n:])
+    return found[:n], [
+        next(moved) if nonzero else ad.Zero(type_to_jax(aval.tangent()))
+        for nonzero, aval in zip(derived.out_nonzero, program.out_avals, strict=True)
+    ]
+
+
+def _transpose(cts: Sequence[Any], *args: Any, operation: Primitive, export: Exporter) -> list[Any]:
+    linear = tuple([ad.is_undefined_primal(a) for a in args])
+    avals = [type_from_jax(a.aval) if m else type_from_jax(jax.typeof(a)) for a, m in zip(args, linear, strict=True)]
+    given = [ct for ct in cts if not isinstance(ct, ad.Zero)]
+    with jax_settings():
+        nonzero = tuple([not isinstance(ct, ad.Zero) for ct in cts])
+        derived = transpose_jaxpr(single_eqn_jaxpr(operation, avals), linear, nonzero)
+    found = export.run(derived.jaxpr, [*map(constant_to_jax, derived.consts), *select_unmasked(args, linear), *given])
+    results, alive = iter(found), iter(derived.in_nonzero)
+    return [
+        None if not m else next(results) if next(alive) else ad.Zero(type_to_jax(aval.tangent()))
+        for m, aval in zip(linear, avals, strict=True)
+    ]
+
+
+def _batch(
+    axis: Any, args: Sequence[jax.Array], dims: Sequence[int | None], *, operation: Primitive, export: Exporter
+) -> tuple[list[jax.Array], Sequence[int | None]]:
+    full = _types_of(args)
+    avals = [a if d is None else a.without_axis(d) for a, d in zip(full, dims, strict=True)]
+    with jax_settings():
+        derived = batch_jaxpr(single_eqn_jaxpr(operation, avals), MappedAxis(axis.size, axis.name), tuple(dims))
+    return export.run(derived.jaxpr, [*map(constant_to_jax, derived.consts), *args]), derived.out_dims
+
+
+OPERATION_P.def_abstract_eval(_abstract_eval)
+OPERATION_P.def_impl(_impl)
+ad.primitive_jvps[OPERATION_P] = _jvp
+ad.primitive_transposes[OPERATION_P] = _transpose
+batching.fancy_primitive_batchers[OPERATION_P] = _batch
+mlir.register_lowering(OPERATION_P, mlir.lower_fun(_impl, multiple_results=True))

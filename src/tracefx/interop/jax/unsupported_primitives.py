@@ -1,0 +1,82 @@
+"""Why some of JAX's primitives have no counterpart here, in words that the error for them says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+_REFERENCES: Final = "it reads or writes a mutable array, and programs here have values alone"
+_DEVICES: Final = "what it does with other devices nothing here does"
+_SPARSE: Final = (
+    "it computes with sparse arrays of jax.experimental.sparse by a kernel; make them dense, with todense, before"
+)
+_KERNEL: Final = "it is a kernel of a library for one kind of device"
+_TOKEN: Final = "it orders effects by a token, which programs here need none of"
+_LINEAR: Final = "JAX binds it within its own transformations alone"
+_INNER: Final = "it is a value of JAX that is no array"
+
+UNSUPPORTED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(
+            (
+                *("accum_grad_in_ref", "addupdate", "core_map", "empty_ref", "free_ref", "freeze", "get", "new_ref"),
+                *("run_state", "swap", "pin", "unpin"),
+            ),
+            _REFERENCES,
+        ),
+        **dict.fromkeys(
+            (
+                *("all_gather_done", "all_gather_reduced", "all_gather_reduced_start", "all_gather_start"),
+                *("all_to_all_done", "all_to_all_start", "pbroadcast_done", "pbroadcast_start", "ppermute_done"),
+                *("ppermute_start", "precv", "preduced", "psend", "psum_done", "psum_invariant_start", "psum_start"),
+                *("ragged_all_to_all", "reduce_scatter_done", "reduce_scatter_start", "reduced_vary_cast"),
+                *("reduced_vary_cast_p", "vary_unreduced_cast", "unreduced_pmax", "unreduced_pmin"),
+                *("unreduced_psum", "unreduced_psum_start", "unreduced_reduce_scatter"),
+                *("unreduced_reduce_scatter_start", "vary_unreduced_cast_p"),
+            ),
+            _DEVICES,
+        ),
+        **dict.fromkeys(("inspect_sharding", "pbroadcast", "pbroadcast_dynamic"), _DEVICES),
+        **dict.fromkeys(
+            (
+                *("bcoo_dot_general", "bcsr_dot_general", "coo_fromdense", "coo_matmat", "coo_matvec", "coo_spmm"),
+                *("coo_spmv", "coo_todense", "csr_fromdense", "csr_matmat", "csr_matvec", "csr_spmm", "csr_spmv"),
+                *("csr_todense", "spsolve"),
+            ),
+            _SPARSE,
+        ),
+        **dict.fromkeys(
+            (
+                *("cudnn_fusion", "dot_product_attention_bwd", "dot_product_attention_bwd_wrapper"),
+                *("dot_product_attention_fp8_bwd", "dot_product_attention_fp8_bwd_wrapper"),
+                *("dot_product_attention_fp8_fwd", "dot_product_attention_fp8_fwd_wrapper"),
+                *("dot_product_attention_fwd", "dot_product_attention_fwd_wrapper", "ffi_call", "pallas_call"),
+                *("scaled_matmul", "scaled_matmul_wrapper"),
+            ),
+            _KERNEL,
+        ),
+        **dict.fromkeys(("after_all", "create_token"), _TOKEN),
+        **dict.fromkeys(
+            (
+                *("call_hi_primitive_linearized", "create_linear", "custom_jvp_call_jaxpr", "custom_lin"),
+                *("remat_opt", "select_and_scatter", "stage", "tie", "unreachable", "zeros_like"),
+                *("broadcast_to", "call_exported"),
+            ),
+            _LINEAR,
+        ),
+        **dict.fromkeys(
+            (
+                *("box_get", "box_set", "from_edtype", "log_extend", "log_read", "new_box", "new_log", "to_edtype"),
+                *("dim_as_value", "dimension_size", "shape_assertion"),
+            ),
+            _INNER,
+        ),
+        **dict.fromkeys(
+            ("philox2x32", "philox4x32", "threefry4x32"), "it is a generator of random numbers that is not here"
+        ),
+        "check": "turn the checks into values with jax.experimental.checkify.checkify(f) first",
+        "rng_uniform": "what it gives is neither said nor the same everywhere; draw with jax.random instead",
+    }
+)
+"""By the names of JAX's primitives."""

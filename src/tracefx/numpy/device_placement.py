@@ -1,0 +1,21 @@
+"""Where arrays are: the argument `device` of functions that make them."""
+
+from __future__ import annotations
+
+from tracefx.core.array import Array
+from tracefx.core.backend import is_device
+from tracefx.core.shardings import DeviceOrSharding, Sharding
+from tracefx.core.values import ConcreteArray
+from tracefx.transforms.devices import device_put
+
+
+def place_on_device(x: Array, device: DeviceOrSharding | None) -> Array:
+    """`x` on a device, or as a sharding says; where it is, if None. What is traced goes where its program runs.
+
+    TypeError for what is no device.
+    """
+    if device is None or not (isinstance(x, ConcreteArray) or isinstance(device, Sharding)):
+        return x
+    if not isinstance(device, Sharding) and not is_device(device):
+        raise TypeError(f"device must be one of tracefx.devices(), a sharding or None, got {device!r}")
+    return device_put(x, device)

@@ -1,0 +1,228 @@
+"""Products of vectors, matrices and stacks of them; each is one `dot_general`, after promotion.
+
+A `preferred_element_type` is the dtype of the result in which sums are computed; `precision` is passed on to the
+compiler. Sizes that don't fit are a TypeError naming both operands.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import SupportsIndex
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core.handler import as_array, bind1
+from tracefx.core.values import Value
+from tracefx.numpy.evaluated import NUMBERS, always, by_numpy
+from tracefx.numpy.operand_promotion import broadcast_operand_shapes, convert_dtype, promote_dtypes, reject_out
+from tracefx.numpy.ufuncs import conjugate, multiply
+from tracefx.ops import structural
+from tracefx.ops.contractions import contraction
+from tracefx.ops.contractions.contraction import DotGeneral, PrecisionLike
+from tracefx.ops.static_integers import canonicalize_axes, static_int
+
+
+def _operands(name: str, a: ArrayLike, b: ArrayLike, preferred: DTypeLike | None) -> tuple[Value, Value, DType, bool]:
+    """The operands in one dtype, the dtype of the result, and whether it is weak."""
+    x, y = promote_dtypes(name, a, b)
+    dtype = x.aval.dtype if preferred is None else dtypes.as_dtype(preferred, f"{name}: preferred_element_type")
+    return x, y, dtype, preferred is None and x.aval.weak_type
+
+
+def _contract(
+    name: str,
+    x: Value,
+    y: Value,
+    over: tuple[Sequence[int], Sequence[int]],
+    batch: tuple[Sequence[int], Sequence[int]],
+    precision: PrecisionLike,
+    dtype: DType,
+) -> Array:
+    (i, j), shapes = over, (x.aval.shape, y.aval.shape)
+    if [shapes[0][k] for k in i] != [shapes[1][k] for k in j]:
+        raise TypeError(
+            f"{name}: {x.aval} and {y.aval} do not fit: axes {tuple(i)} of the first and {tuple(j)} of the second are "
+            f"summed over and must agree, but have sizes {[shapes[0][k] for k in i]} and {[shapes[1][k] for k in j]}"
+        )
+    numbers = ((tuple(i), tuple(j)), (tuple(batch[0]), tuple(batch[1])))
+    return contraction.dot_general(x, y, numbers, precision, dtype)
+
+
+@by_numpy(arrays=2)
+def dot(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:
+    """The sum over the last axis of `a` and the second to last of `b` (the only one of a vector): `f32[m, k]` and
+    `f32[k, n]` give `f32[m, n]`. A scalar is multiplied with.
+
+    >>> import numpy as np
+    >>> dot(np.arange(3.0), np.arange(3.0))
+    Array(5., dtype=float32)
+    """
+    if precision is None and preferred_element_type is None and isinstance(a, Array) and isinstance(b, Array):
+        product = _direct_dot_general(a.aval, b.aval)
+        if product is not None:
+            return bind1(product, a, b)
+    x, y, dtype, weak = _operands("dot", a, b, preferred_element_type)
+    if not x.aval.shape or not y.aval.shape:
+        return as_array(convert_dtype(multiply(x, y), dtype, weak))
+    over = ((x.aval.ndim - 1,), (max(0, y.aval.ndim - 2),))
+    return as_array(convert_dtype(_contract("dot", x, y, over, ((), ()), precision, dtype), dtype, weak))
+
+
+@functools.lru_cache(maxsize=4096)
+def _direct_dot_general(x: ShapedArray, y: ShapedArray) -> DotGeneral | None:
+    """The one operation that the product of two vectors or matrices is, where they need no conversion and fit."""
+    if (x.dtype, x.weak_type) != (y.dtype, y.weak_type) or not (1 <= x.ndim <= 2 >= y.ndim >= 1):
+        return None
+    if x.shape[-1] != y.shape[0]:
+        return None
+    return DotGeneral((((x.ndim - 1,), (0,)), ((), ())), None, x.dtype)
+
+
+@by_numpy(arrays=2)
+def matmul(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:
+    """The matrix product; axes before the last two are mapped over and broadcast, a vector is a row on the left and a
+    column on the right. Scalars are a ValueError.
+
+    >>> import numpy as np
+    >>> matmul(np.ones((5, 2, 3)), np.ones((3, 4))).shape
+    (5, 2, 4)
+    """
+    if precision is None and preferred_element_type is None and isinstance(a, Array) and isinstance(b, Array):
+        product = _direct_dot_general(a.aval, b.aval)
+        if product is not None:
+            return bind1(product, a, b)
+    x, y, dtype, weak = _operands("matmul", a, b, preferred_element_type)
+    m, n = x.aval.ndim, y.aval.ndim
+    if m == 0 or n == 0:
+        raise ValueError(f"matmul: operands must have axes, got {x.aval} and {y.aval}; multiply by scalars with *")
+    over = ((m - 1,), (max(0, n - 2),))
+    if n <= 2:  # the axes of `a` that are mapped over are free ones then
+        return as_array(convert_dtype(_contract("matmul", x, y, over, ((), ()), precision, dtype), dtype, weak))
+    stacks = broadcast_operand_shapes("matmul", x.aval.shape[:-2], y.aval.shape[:-2])
+    rank = len(stacks)
+    x_sizes, y_sizes = _pad_shape(x.aval.shape[:-2], rank), _pad_shape(y.aval.shape[:-2], rank)
+    # An axis that both operands have is mapped over; one that only one of them has is free in it, and not repeated.
+    shared = [i for i in range(rank) if x_sizes[i] != 1 and y_sizes[i] != 1]
+    x, x_places = _drop_unit_axes(x, x_sizes)
+    y, y_places = _drop_unit_axes(y, y_sizes)
+    batch = [x_places[i] for i in shared], [y_places[i] for i in shared]
+    over = ((x.aval.ndim - 1,), (y.aval.ndim - 2,))
+    out = _contract("matmul", x, y, over, batch, precision, dtype)
+    # The result has the shared axes, then those of `a` and its rows, then those of `b` and its columns.
+    left, right = [[i for i in places if i not in shared] for places in (x_places, y_places)]
+    rows: list[int] = [rank] if m > 1 else []
+    found = [*shared, *left, *rows, *right, rank + 1]
+    order = sorted(range(len(found)), key=found.__getitem__)
+    out = structural.reshape(
+        structural.transpose(out, order), (*stacks, *x.aval.shape[-2:-1][: len(rows)], y.aval.shape[-1])
+    )
+    return as_array(convert_dtype(out, dtype, weak))
+
+
+def _pad_shape(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    return (1,) * (rank - len(shape)) + shape
+
+
+def _drop_unit_axes(x: Value, sizes: tuple[int, ...]) -> tuple[Value, dict[int, int]]:
+    """`x` without its stacking axes of size 1, and where the others are in it."""
+    kept = [i for i, n in enumerate(sizes) if n != 1]
+    core = x.aval.shape[-2:]
+    return structural.reshape(x, [*[sizes[i] for i in kept], *core]), {i: place for place, i in enumerate(kept)}
+
+
+@by_numpy(arrays=2)
+def tensordot(
+    a: ArrayLike,
+    b: ArrayLike,
+    axes: int | Sequence[int] | Sequence[Sequence[int]] = 2,
+    *,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:
+    """The sum over some axes of `a` and equally many of `b`: the last and first `axes`, or a pair of sequences.
+
+    >>> import numpy as np
+    >>> tensordot(np.ones((2, 3, 4)), np.ones((3, 4, 5))).shape
+    (2, 5)
+    """
+    x, y, dtype, weak = _operands("tensordot", a, b, preferred_element_type)
+    if isinstance(axes, SupportsIndex):
+        count = static_int("tensordot", axes, "axes")
+        if not 0 <= count <= min(x.aval.ndim, y.aval.ndim):
+            raise TypeError(f"tensordot: axes {count} must be a number of axes that both {x.aval} and {y.aval} have")
+        over = tuple(range(x.aval.ndim - count, x.aval.ndim)), tuple(range(count))
+    else:
+        if len(axes) != 2:
+            raise TypeError(f"tensordot: axes must be a number or a pair of axes or sequences of them, got {axes!r}")
+        first, second = [(each,) if isinstance(each, SupportsIndex) else each for each in axes]
+        over = (
+            canonicalize_axes("tensordot", first, x.aval.ndim, "axes[0]"),
+            canonicalize_axes("tensordot", second, y.aval.ndim, "axes[1]"),
+        )
+        if len(over[0]) != len(over[1]):
+            raise TypeError(f"tensordot: axes {axes!r} must name equally many axes of both arrays")
+    return as_array(convert_dtype(_contract("tensordot", x, y, over, ((), ()), precision, dtype), dtype, weak))
+
+
+@by_numpy(arrays=2)
+def vdot(
+    a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None, preferred_element_type: DTypeLike | None = None
+) -> Array:
+    """The sum of the products of all elements, those of `a` conjugated.
+
+    >>> import numpy as np
+    >>> vdot(np.ones((2, 3)), np.ones((2, 3)))
+    Array(6., dtype=float32)
+    """
+    x, y, _, _ = _operands("vdot", a, b, preferred_element_type)
+    x, y = [structural.reshape(v, (v.aval.size,)) for v in (conjugate(x), y)]
+    return dot(x, y, precision=precision, preferred_element_type=preferred_element_type)
+
+
+@by_numpy(arrays=2)
+def inner(
+    a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None, preferred_element_type: DTypeLike | None = None
+) -> Array:
+    """The sum over the last axes of both. A scalar is multiplied with.
+
+    >>> import numpy as np
+    >>> inner(np.ones((2, 3)), np.ones((5, 3))).shape
+    (2, 5)
+    """
+    x, y, dtype, weak = _operands("inner", a, b, preferred_element_type)
+    if not x.aval.shape or not y.aval.shape:
+        return as_array(convert_dtype(multiply(x, y), dtype, weak))
+    over = ((x.aval.ndim - 1,), (y.aval.ndim - 1,))
+    return as_array(convert_dtype(_contract("inner", x, y, over, ((), ()), precision, dtype), dtype, weak))
+
+
+@by_numpy(always(lambda v, w: v.reshape(-1, 1) * w.reshape(-1)), arrays=2, among=NUMBERS)
+def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
+    """All products of an element of `a` and one of `b`: `f32[m]` and `f32[n]` give `f32[m, n]`.
+
+    >>> import numpy as np
+    >>> outer(np.arange(2), np.arange(3)).tolist()
+    [[0, 0, 0], [0, 1, 2]]
+    """
+    reject_out("outer", out)
+    x, y = promote_dtypes("outer", a, b)
+    m, n = x.aval.size, y.aval.size
+    return multiply(
+        structural.broadcast_in_dim(structural.reshape(x, (m,)), (m, n), (0,)),
+        structural.broadcast_in_dim(structural.reshape(y, (n,)), (m, n), (1,)),
+    )

@@ -1,0 +1,56 @@
+"""Floats by what they are made of: their sign, also of zeros and NaN, and their neighbours."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.numpy.evaluated import numpys
+from tracefx.numpy.operand_promotion import as_operand, promote_args_inexact
+from tracefx.numpy.ufuncs import broadcast_select, literal_like, python_zero
+from tracefx.ops.elementwise import abs_sign, arithmetic, atan2_nextafter, comparison
+from tracefx.ops.elementwise.bit_representation import bitcast_convert_type
+from tracefx.ops.structural import full_like_aval
+
+
+def signbit(x: ArrayLike, /) -> Array:
+    """Whether `x` has a minus sign, as -0.0 has and a NaN may. ValueError for complex numbers.
+
+    >>> signbit(-0.0)
+    Array(True, dtype=bool)
+    """
+    value = as_operand(x, "signbit: x")
+    dtype = value.aval.dtype
+    if dtypes.is_complex(dtype):
+        raise ValueError(f"signbit: complex numbers have no sign, got {value.aval}; take their real or imaginary part")
+    if dtypes.is_float(dtype):
+        value = bitcast_convert_type(value, f"int{dtypes.itemsize_bits(dtype)}")
+    elif not dtypes.is_signed(dtype):
+        return full_like_aval(ShapedArray(value.aval.shape, dtypes.bool_), False)
+    return comparison.lt(value, literal_like(value, python_zero(value)))
+
+
+def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The size of `x1` with the sign of `x2`, as a float. TypeError for complex numbers.
+
+    >>> copysign(3.0, -0.0)
+    Array(-3., dtype=float32, weak_type=True)
+    """
+    x, y = promote_args_inexact("copysign", x1, x2)
+    if dtypes.is_complex(x.aval.dtype):
+        raise TypeError(f"copysign is not defined for complex numbers, got {x.aval}")
+    if (found := numpys(np.copysign, x, y)) is not None:
+        return found
+    size = abs_sign.abs(x)
+    return broadcast_select(signbit(y), arithmetic.neg(size), size)
+
+
+def nextafter(x1: ArrayLike, x2: ArrayLike, /) -> Array:
+    """The float next to `x1` in the direction of `x2`. TypeError for complex numbers.
+
+    >>> nextafter(1.0, 2.0) > 1.0
+    Array(True, dtype=bool)
+    """
+    return atan2_nextafter.nextafter(*promote_args_inexact("nextafter", x1, x2))

@@ -1,0 +1,114 @@
+"""Questions about arrays and shapes whose answers are Python's: known while a program is traced."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike, AxisLike, is_convertible
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.dtypes import DTypeLike
+from tracefx.core.values import get_aval
+from tracefx.numpy import operand_promotion
+from tracefx.numpy.creation import asarray
+from tracefx.numpy.shapes import normalize_axes
+from tracefx.ops.duck_typing import DuckTypedArray, typeof
+from tracefx.ops.static_integers import is_sequence_like, static_ints
+
+
+def shape(a: ArrayLike | DuckTypedArray | Sequence[Any]) -> Shape:
+    """The sizes of the axes.
+
+    >>> shape(np.ones((2, 3)))
+    (2, 3)
+    """
+    return nested_aval(a, "shape: a").shape
+
+
+def ndim(a: ArrayLike | DuckTypedArray | Sequence[Any]) -> int:
+    """The number of axes.
+
+    >>> ndim(np.zeros((2, 3)))
+    2
+    """
+    return nested_aval(a, "ndim: a").ndim
+
+
+def size(a: ArrayLike | DuckTypedArray | Sequence[Any], axis: AxisLike = None) -> int:
+    """The number of elements, or of those along `axis`.
+
+    >>> size(np.zeros((2, 3)))
+    6
+    """
+    aval = nested_aval(a, "size: a")
+    return aval.size if axis is None else math.prod(aval.shape[i] for i in normalize_axes("size", axis, aval.ndim))
+
+
+def nested_aval(x: ArrayLike | DuckTypedArray | Sequence[Any], what: str) -> ShapedArray:
+    """`typeof` of an array, or of the array that nested sequences make."""
+    return typeof(asarray(x) if isinstance(x, list | tuple) else x, what)  # type: ignore[arg-type]  # refused there
+
+
+def broadcast_shapes(*shapes: SupportsIndex | tuple[SupportsIndex, ...]) -> Shape:
+    """The shape that arrays of these shapes have together. BroadcastError, a ValueError, where sizes don't agree.
+
+    >>> broadcast_shapes((2, 1), (3,))
+    (2, 3)
+    """
+    found = [static_ints("broadcast_shapes", s if is_sequence_like(s) else (s,), "shapes") for s in shapes]  # type: ignore[arg-type]  # as asked
+    return operand_promotion.broadcast_operand_shapes("broadcast_shapes", *found)
+
+
+def isscalar(element: object) -> bool:
+    """Whether `element` is a number, or an array without axes.
+
+    >>> isscalar(1.5), isscalar(np.ones(())), isscalar(np.ones(1))
+    (True, True, False)
+    """
+    return not get_aval(element).shape if is_convertible(element) else np.isscalar(element)
+
+
+def iterable(y: object) -> bool:
+    """Whether `y` can be iterated over: an array with axes, a sequence.
+
+    >>> iterable(np.ones(2)), iterable(2)
+    (True, False)
+    """
+    return np.iterable(y)
+
+
+def iscomplexobj(x: object) -> bool:
+    """Whether `x` is an array or number of a complex dtype, whatever its imaginary part.
+
+    >>> iscomplexobj(1 + 0j), iscomplexobj(np.ones(2))
+    (True, False)
+    """
+    return dtypes.is_complex(get_aval(x).dtype) if is_convertible(x) else bool(np.iscomplexobj(np.asarray(x)))
+
+
+def isrealobj(x: object) -> bool:
+    """Whether `x` is of no complex dtype.
+
+    >>> isrealobj(1 + 0j), isrealobj(np.ones(2))
+    (False, True)
+    """
+    return not iscomplexobj(x)
+
+
+def can_cast(from_: DTypeLike | ArrayLike, to: DTypeLike, casting: str = "safe") -> bool:
+    """Whether numbers of a dtype, or an array's, can become those of another: without loss if `casting` is "safe",
+    within one kind of dtypes if it is "same_kind".
+
+    >>> can_cast("int16", "float32"), can_cast("float32", "int16")
+    (True, False)
+    """
+    own = from_.dtype if isinstance(from_, Array | np.ndarray) else _dtype(from_)
+    return np.can_cast(own, _dtype(to), casting)  # type: ignore[arg-type]  # NumPy says which there are
+
+
+def _dtype(x: Any) -> Any:
+    return dtypes.as_dtype(x) if not isinstance(x, bool | int | float | complex) else x

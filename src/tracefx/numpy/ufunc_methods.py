@@ -1,0 +1,331 @@
+"""What universal functions can do beside being called: reduce, accumulate, update, and pair all with all.
+
+`add` and the like are plain functions, called as fast as such, that carry these methods as attributes; `ufunc` makes
+them of a function of scalars.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast, final
+
+from tracefx import lax
+from tracefx.core import dtypes
+from tracefx.core.array import ARRAY_METHODS, Array, ArrayLike, AxisLike, Index
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core.handler import as_array
+from tracefx.core.values import Value, as_value
+from tracefx.numpy.operand_promotion import (
+    broadcast_operand_shapes,
+    convert_dtype,
+    convert_operand,
+    reject_out,
+    rounded_literal,
+)
+from tracefx.ops import structural
+from tracefx.ops.elementwise import selection
+from tracefx.ops.shape import shape
+from tracefx.ops.static_integers import canonicalize_axes, canonicalize_axis
+from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
+from tracefx.transforms.staging import eval_shape
+
+if TYPE_CHECKING:
+    from tracefx.numpy.ufunc_types import (
+        BinaryFunction,
+        InitialValue,
+        UfuncAccumulation,
+        UfuncIdentity,
+        UfuncReduction,
+        UnaryFunction,
+    )
+
+
+@final
+class UfuncMethods:
+    """The methods of a universal function; those with a faster way of their own say so."""
+
+    __slots__ = ("folded", "function", "identity", "name", "nin", "nout", "so_far", "update")
+
+    def __init__(
+        self,
+        function: Callable[..., Array],
+        name: str,
+        nin: int,
+        nout: int,
+        identity: UfuncIdentity = None,
+        folded: UfuncReduction | None = None,
+        so_far: UfuncAccumulation | None = None,
+        update: str | None = None,
+    ) -> None:
+        """`update` is the name of the update that `x.at[index]` has for it."""
+        self.function = function
+        self.name = name
+        self.nin, self.nout = nin, nout
+        self.identity = identity
+        self.folded, self.so_far = folded, so_far
+        self.update = update
+
+    def reduce(
+        self,
+        a: ArrayLike,
+        axis: AxisLike = 0,
+        dtype: DTypeLike | None = None,
+        out: None = None,
+        keepdims: bool = False,
+        initial: ArrayLike | None = None,
+        where: ArrayLike | None = None,
+    ) -> Array:
+        """The function applied between all elements along an axis (all axes, if it is None), from the first to the
+        last, beginning with `initial` if given, and only where `where` holds.
+        """
+        self._require_binary("reduce", out)
+        x = as_value(a, f"{self.name}.reduce: a")
+        if where is not None:
+            if self.identity is None and initial is None:
+                raise ValueError(f"{self.name}.reduce: {self.name} has no identity: where needs an initial value")
+            if not dtypes.is_bool(as_value(where, f"{self.name}.reduce: where").aval.dtype):
+                raise ValueError(f"{self.name}.reduce: where must be bools, got {as_value(where).aval}")
+        if self.folded is not None:
+            return self.folded(x, axis, dtype, keepdims, initial, where)
+        return self._reduce_by_scan(x, axis, dtype, keepdims, initial, where)
+
+    def _reduce_by_scan(
+        self,
+        x: Value,
+        axis: AxisLike,
+        dtype: DTypeLike | None,
+        keepdims: bool,
+        initial: ArrayLike | None,
+        where: ArrayLike | None,
+    ) -> Array:
+        ndim, sizes = x.aval.ndim, x.aval.shape
+        over = range(ndim) if axis is None else [axis] if isinstance(axis, int) else axis
+        along = canonicalize_axes(f"{self.name}.reduce", over, ndim, "axis")
+        result = self._result_dtype(x, dtype, f"{self.name}.reduce")
+        rest = [n for i, n in enumerate(sizes) if i not in along]
+        count = math.prod([sizes[i] for i in along])
+        first = self.identity if initial is None else initial
+        if first is None and not count:
+            raise ValueError(f"{self.name}.reduce: {x.aval} has no elements, and {self.name} has no identity")
+        order = [*along, *[i for i in range(ndim) if i not in along]]
+        rows = as_array(convert_dtype(structural.reshape(structural.transpose(x, order), (count, *rest)), result))
+        kept = [1 if i in along else n for i, n in enumerate(sizes)] if keepdims else rest
+        if first is None:
+            start, rows = shape.squeeze(shape.slice_axis(rows, 0, 1, 0), (0,)), shape.slice_axis(rows, 1, count, 0)
+        else:
+            start = as_array(
+                structural.broadcast_to(
+                    convert_operand(first, result, what=f"{self.name}.reduce: initial"), tuple(rest)
+                )
+            )
+        if where is None:
+            total, _ = lax.scan(lambda carry, row: (self._combine(carry, row), None), start, rows)
+        else:
+            masks = structural.reshape(
+                structural.transpose(_broadcast_aligned(as_value(where), sizes), order), (count, *rest)
+            )
+            total, _ = lax.scan(
+                lambda carry, row: (selection.select_n(row[1], carry, self._combine(carry, row[0])), None),
+                start,
+                (rows, masks),
+            )
+        return structural.reshape(total, kept)
+
+    def _combine(self, x: Array, y: Array) -> Array:
+        return as_array(convert_dtype(self.function(x, y), x.dtype, x.weak_type))
+
+    def accumulate(self, a: ArrayLike, axis: int = 0, dtype: DTypeLike | None = None, out: None = None) -> Array:
+        """What `reduce` gives of the first element, the first two, and so on along an axis."""
+        self._require_binary("accumulate", out)
+        x = as_value(a, f"{self.name}.accumulate: a")
+        if not isinstance(axis, int):
+            raise ValueError(f"{self.name}.accumulate goes along one axis, got {axis!r}")
+        along = canonicalize_axis(f"{self.name}.accumulate", axis, x.aval.ndim)
+        if self.so_far is not None:
+            return self.so_far(x, along, dtype)
+        result = self._result_dtype(x, dtype, f"{self.name}.accumulate")
+        if not x.aval.size:
+            return structural.full_like_aval(ShapedArray(x.aval.shape, result), 0)
+        rows = structural.move_axis(convert_dtype(x, result), along, 0)
+        first = shape.slice_axis(rows, 0, 1, 0)
+
+        def step(carry: Array, row: Array) -> tuple[Array, Array]:
+            found = self._combine(carry, row)
+            return found, found
+
+        _, rest = lax.scan(step, shape.squeeze(first, (0,)), shape.slice_axis(rows, 1, rows.shape[0], 0))
+        return structural.move_axis(shape.concatenate([first, rest], 0), 0, along)
+
+    def at(self, a: ArrayLike, indices: Index, b: ArrayLike | None = None, /, *, inplace: bool = True) -> Array:
+        """`a` with the function applied at an index, once for each time that it is named. `inplace` must be False,
+        since arrays never change.
+        """
+        if inplace:
+            raise NotImplementedError(
+                f"{self.name}.at: arrays never change; pass inplace=False and use what is returned"
+            )
+        x = as_array(as_value(a, f"{self.name}.at: a"))
+        places = ARRAY_METHODS.value.at(x)[indices]
+        if (b is None) is (self.nin == 2):
+            wanted = "given" if b is None else "left out"
+            raise TypeError(f"{self.name}.at: {self.name} takes {self.nin} arrays, so b must be {wanted}")
+        if b is None:
+            return places.apply(self.function)
+        if self.update is not None and not dtypes.is_bool(x.dtype):
+            changed: Array = getattr(places, self.update)(b)
+            return changed
+        return self._update_by_scan(x, indices, as_value(b, f"{self.name}.at: b"))
+
+    def _update_by_scan(self, x: Array, indices: Index, b: Value) -> Array:
+        """Updates in the order of the indices, whatever the function."""
+        numbers = structural.reshape(shape.iota(dtypes.int32, x.size), x.shape)
+        named = ARRAY_METHODS.value.getitem(numbers, indices)
+        new = _broadcast_aligned(b, named.shape)
+        result = self._result_dtype(x, None, f"{self.name}.at", b)
+        flat = as_array(convert_dtype(structural.reshape(x, (x.size,)), result))
+        pairs = [structural.reshape(v, (named.size,)) for v in (named, convert_dtype(new, result))]
+
+        def step(carry: Array, pair: tuple[Array, Array]) -> tuple[Array, None]:
+            place, value = pair
+            old = ARRAY_METHODS.value.getitem(carry, place)
+            return ARRAY_METHODS.value.at(carry)[place].set(self._combine(old, value)), None
+
+        return structural.reshape(lax.scan(step, flat, (pairs[0], pairs[1]))[0], x.shape)
+
+    def reduceat(
+        self, a: ArrayLike, indices: ArrayLike, axis: int = 0, dtype: DTypeLike | None = None, out: None = None
+    ) -> Array:
+        """What `reduce` gives from each index to before the next, the last one to the end; the element at an index
+        where the next is no greater.
+        """
+        self._require_binary("reduceat", out)
+        name = f"{self.name}.reduceat"
+        x, starts = as_value(a, f"{name}: a"), as_value(indices, f"{name}: indices")
+        if not x.aval.ndim or starts.aval.ndim != 1:
+            raise ValueError(f"{name} takes an array with axes and a vector of indices, got {x.aval} and {starts.aval}")
+        if not isinstance(axis, int):
+            raise ValueError(f"{name} goes along one axis, got {axis!r}")
+        along = canonicalize_axis(name, axis, x.aval.ndim)
+        rows = structural.move_axis(
+            x if dtype is None else convert_dtype(x, dtypes.as_dtype(dtype, f"{name}: dtype")), along, 0
+        )
+        n, means = rows.shape[0], ARRAY_METHODS.value
+        if not starts.aval.size:
+            return structural.move_axis(shape.slice_axis(rows, 0, 0, 0), 0, along)
+        begin = as_array(convert_dtype(starts, dtypes.int32))
+        end = shape.concatenate([shape.slice_axis(begin, 1, begin.size, 0), _int32_vector(n)], 0)
+        wide = (begin.size, *[1] * (rows.ndim - 1))
+        begin, end = structural.reshape(begin, wide), structural.reshape(end, wide)
+
+        def step(i: Array, out: Array) -> Array:
+            inside = means.bitwise_and(means.greater(i, begin), means.less(i, end))
+            row = _broadcast_aligned(shape.expand_dims(means.getitem(rows, i), (0,)), out.shape)
+            return selection.select_n(_broadcast_aligned(inside, out.shape), out, self._combine(out, as_array(row)))
+
+        found: Array = lax.fori_loop(0, n, step, means.getitem(rows, as_array(starts)))
+        return structural.move_axis(found, 0, along)
+
+    def outer(self, A: ArrayLike, B: ArrayLike, /) -> Array:
+        """The function of each element of `A` with each of `B`: shapes `s` and `t` give `(*s, *t)`."""
+        self._require_binary("outer", None)
+        x, y = as_value(A, f"{self.name}.outer: A"), as_value(B, f"{self.name}.outer: B")
+        return self.function(shape.expand_dims(x, range(x.aval.ndim, x.aval.ndim + y.aval.ndim)), y)
+
+    def _require_binary(self, method: str, out: None) -> None:
+        reject_out(f"{self.name}.{method}", out)
+        if self.nin != 2 or self.nout != 1:
+            raise ValueError(
+                f"{self.name}.{method}: only functions of two arrays that give one have it, and {self.name} takes "
+                f"{self.nin} and gives {self.nout}"
+            )
+
+    def _result_dtype(self, x: Value, dtype: DTypeLike | None, what: str, *others: Value) -> DType:
+        """The dtype asked for, or else that of the function's results."""
+        if dtype is not None:
+            return dtypes.as_dtype(dtype, f"{what}: dtype")
+        one = [ShapeDtypeStruct((), v.aval.dtype) for v in (x, *(others or (x,)))]
+        found: DType = eval_shape(self.function, *one).dtype
+        return found
+
+
+def _int32_vector(*numbers: int) -> Array:
+    return shape.stack([rounded_literal(n, ShapedArray((), dtypes.int32)) for n in numbers], 0)
+
+
+def _broadcast_aligned(x: Value, sizes: Sequence[int]) -> Value:
+    """`x` broadcast to a shape, axes aligned at the end."""
+    if not x.aval.shape:
+        return structural.broadcast_to(x, tuple(sizes))
+    broadcast_operand_shapes("where", x.aval.shape, tuple(sizes))
+    return structural.broadcast_in_dim(x, sizes, range(len(sizes) - x.aval.ndim, len(sizes)))
+
+
+# ------------------------------------------------------------------ faster ways
+
+
+def sum_reduction(
+    a: ArrayLike, axis: AxisLike, dtype: DTypeLike | None, keepdims: bool, initial: InitialValue, where: InitialValue
+) -> Array:
+    return ARRAY_METHODS.value.sum(a, axis, dtype, None, keepdims, initial, where, True)
+
+
+def product_reduction(
+    a: ArrayLike, axis: AxisLike, dtype: DTypeLike | None, keepdims: bool, initial: InitialValue, where: InitialValue
+) -> Array:
+    return ARRAY_METHODS.value.prod(a, axis, dtype, None, keepdims, initial, where, True)
+
+
+def max_reduction(
+    a: ArrayLike, axis: AxisLike, dtype: DTypeLike | None, keepdims: bool, initial: InitialValue, where: InitialValue
+) -> Array:
+    return _astype_if_given(dtype, ARRAY_METHODS.value.max(a, axis, None, keepdims, initial, where))
+
+
+def least(
+    a: ArrayLike, axis: AxisLike, dtype: DTypeLike | None, keepdims: bool, initial: InitialValue, where: InitialValue
+) -> Array:
+    return _astype_if_given(dtype, ARRAY_METHODS.value.min(a, axis, None, keepdims, initial, where))
+
+
+def _astype_if_given(dtype: DTypeLike | None, x: Array) -> Array:
+    return x if dtype is None else ARRAY_METHODS.value.astype(x, dtype)
+
+
+def sum_accumulation(a: ArrayLike, axis: int, dtype: DTypeLike | None) -> Array:
+    return ARRAY_METHODS.value.cumsum(a, axis, dtype, None)
+
+
+def product_accumulation(a: ArrayLike, axis: int, dtype: DTypeLike | None) -> Array:
+    return ARRAY_METHODS.value.cumprod(a, axis, dtype, None)
+
+
+# ------------------------------------------------------------------ functions that carry them
+
+
+def binary_ufunc(
+    identity: UfuncIdentity = None,
+    folded: UfuncReduction | None = None,
+    so_far: UfuncAccumulation | None = None,
+    update: str | None = None,
+) -> Callable[[Callable[[ArrayLike, ArrayLike], Array]], BinaryFunction]:
+    """Gives a function of two arrays the methods of universal functions; it stays the function that it is."""
+
+    def with_methods(function: Callable[[ArrayLike, ArrayLike], Array]) -> BinaryFunction:
+        methods = UfuncMethods(function, function.__name__, 2, 1, identity, folded, so_far, update)
+        found = cast("BinaryFunction", function)
+        found.nin, found.nout, found.nargs, found.identity = 2, 1, 2, identity
+        found.at, found.reduce, found.accumulate = methods.at, methods.reduce, methods.accumulate
+        found.reduceat, found.outer = methods.reduceat, methods.outer
+        return found
+
+    return with_methods
+
+
+def unary_ufunc(function: Callable[[ArrayLike], Array]) -> UnaryFunction:
+    """Gives a function of one array the methods of universal functions."""
+    found = cast("UnaryFunction", function)
+    found.nin, found.nout, found.nargs, found.identity = 1, 1, 1, None
+    found.at = UfuncMethods(function, function.__name__, 1, 1).at
+    return found

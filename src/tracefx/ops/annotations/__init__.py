@@ -1,0 +1,1 @@
+"""Operations that return their operands and inform the compiler or a transformation."""

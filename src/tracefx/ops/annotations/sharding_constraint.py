@@ -1,0 +1,85 @@
+"""A wish, in the middle of a program, where an array is to lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import final
+
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.backend import BACKEND
+from tracefx.core.builder import Builder, IrValue, MlirText
+from tracefx.core.dtypes import NDArray
+from tracefx.core.effects import Effects, MeshEffect
+from tracefx.core.handler import bind1
+from tracefx.core.jaxpr_printer import HasJaxParams
+from tracefx.core.meshes import UNCONSTRAINED, PartitionSpec
+from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal
+from tracefx.core.shardings import NamedSharding, require_shardable
+from tracefx.core.values import Value
+from tracefx.ops.operation import DataMovement, LinearOperation
+
+
+@final
+@frozen(eq=False)
+class ShardingConstraint(LinearOperation, DataMovement, HasJaxParams):
+    name = "sharding_constraint"
+    sharding: NamedSharding
+
+    @property
+    @override
+    def effects(self) -> Effects:
+        return frozenset([MeshEffect(self.sharding.mesh)])
+
+    @override
+    def jax_params(self) -> Mapping[str, object]:
+        mesh, spec = self.sharding.mesh, self.sharding.spec
+        free = [str(i) for i, part in enumerate(spec) if part is UNCONSTRAINED]
+        return {
+            "context_mesh": "Mesh()",
+            "layout": None,
+            "sharding": f"NamedSharding(mesh={mesh.jax_repr}, spec={spec.jax_repr}, memory_kind=device)",
+            "unconstrained_dims": f"frozenset({{{', '.join(free)}}})",
+        }
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        parts = self.sharding.spec.of_rank(x.ndim)
+        known = PartitionSpec(*[None if part is UNCONSTRAINED else part for part in parts])
+        require_shardable(x, NamedSharding(self.sharding.mesh, known), "the operand of with_sharding_constraint")
+        return x
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        return args[0]
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return BACKEND.value.evaluate_on_devices(self, args)
+
+    @override
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        return [bind1(self, ct)]
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        (x,), (dim,) = args, dims
+        assert dim is not None
+        parts = self.sharding.spec.of_rank(x.aval.ndim - 1)
+        along = UNCONSTRAINED if axis.spmd_name is None else axis.spmd_name
+        spec = PartitionSpec(*parts[:dim], along, *parts[dim:])
+        return bind1(ShardingConstraint(NamedSharding(self.sharding.mesh, spec)), x), dim
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        attrs = {"sharding": MlirText(builder.sharding(self.sharding, out))}
+        return builder.emit("sdy.sharding_constraint", operands, [out], attrs)[0]
+
+
+def sharding_constraint(x: ArrayLike, sharding: NamedSharding) -> Array:
+    """`x`, which is to lie as `sharding` says at this point of the program."""
+    return bind1(ShardingConstraint(sharding), x)

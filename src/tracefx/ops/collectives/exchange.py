@@ -1,0 +1,467 @@
+"""Collectives that move data between the members of a batch: gathering, scattering, permuting, transposing."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from math import prod
+from typing import Final, final
+
+import numpy as np
+from attrs import evolve, field, frozen
+from typing_extensions import override
+
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import NOWHERE, Axes, ShapedArray
+from tracefx.core.builder import Attr, Builder, IrValue, MlirText
+from tracefx.core.handler import as_array, bind1
+from tracefx.core.primitive import (
+    MappedAxis,
+)
+from tracefx.core.values import Value, as_value
+from tracefx.core.varying import Flow
+from tracefx.ops.collectives.collective import (
+    NOT_IN_JAX,
+    AxisName,
+    AxisNameTuple,
+    Collective,
+    LinearCollective,
+    ReplicaGroups,
+    ShowsAxisIndexGroups,
+    axis_index,
+    psum,
+    reducer_region,
+    replica_group_attrs,
+    resolve_axis_names,
+    scalar_like,
+)
+from tracefx.ops.collectives.pvary import varying
+from tracefx.ops.elementwise.arithmetic import mul
+from tracefx.ops.elementwise.comparison import eq
+from tracefx.ops.elementwise.elementwise import NUMBERS
+from tracefx.ops.elementwise.selection import select_with_aval
+from tracefx.ops.indexing.along_axis import index_in_dim
+from tracefx.ops.indexing.gather_scatter_add import Gather, GatherDimensionNumbers
+from tracefx.ops.indexing.indexed_windows import GatherScatterMode
+from tracefx.ops.operation import DataMovement
+from tracefx.ops.shape.shape import batch_at
+from tracefx.ops.static_integers import canonicalize_axis, static_int
+from tracefx.ops.structural import batch_first, reduce_sum, reshape, transpose
+
+# ------------------------------------------------------------------ all_gather, psum_scatter
+
+
+@final
+@frozen(eq=False)
+class AllGather(LinearCollective, DataMovement, ShowsAxisIndexGroups):
+    name = "all_gather"
+    all_gather_dimension: int
+    axis_name: AxisNameTuple
+    axis_size: int
+    tiled: bool
+
+    @property
+    @override
+    def names(self) -> AxisNameTuple:
+        return self.axis_name
+
+    @override
+    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
+        # All have the same. But each has it for itself, as in JAX: what they make of it, they make each for themselves.
+        names = map(str, self.names) if flow.of_values else ()
+        return [NOWHERE.union(*operands).difference(names)] * count
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,), axis = avals, self.all_gather_dimension
+        if not 0 <= axis < x.ndim + (not self.tiled):
+            raise ValueError(f"all_gather: axis {axis} is out of bounds for {x}, tiled={self.tiled}")
+        if not self.tiled:
+            return x.with_axis(self.axis_size, axis)
+        return x.update(shape=(*x.shape[:axis], x.shape[axis] * self.axis_size, *x.shape[axis + 1 :]))
+
+    @override
+    def batch_over_axis(self, axis: MappedAxis, x: Value, dim: int | None) -> tuple[Value, int | None]:
+        place = self.all_gather_dimension
+        out = batch_at(x, dim, axis, place)
+        if self.tiled:
+            out = _merged(out, place)
+        return out, None
+
+    @override
+    def emit_across_devices(
+        self, builder: Builder, groups: ReplicaGroups, out: ShapedArray, *operands: IrValue
+    ) -> IrValue:
+        (x,) = operands
+        place = self.all_gather_dimension
+        if not self.tiled:
+            (x,) = builder.emit("stablehlo.reshape", [x], [x.aval.with_axis(1, place)])
+        attrs = {
+            **replica_group_attrs(builder, groups),
+            "all_gather_dim": place,
+            "use_global_device_ids": MlirText("unit"),
+        }
+        return builder.emit("stablehlo.all_gather", [x], [out], attrs)[0]
+
+    @override
+    def batch_other_axis(self, x: Value, dim: int) -> tuple[Value, int | None]:
+        place = self.all_gather_dimension
+        if dim <= place:
+            return bind1(evolve(self, all_gather_dimension=place + 1), x), dim
+        return bind1(self, x), dim + (not self.tiled)
+
+    @override
+    def transposed(self) -> Collective:
+        return ReduceScatter(self.all_gather_dimension, self.axis_name, self.axis_size, self.tiled)
+
+
+@final
+@frozen(eq=False)
+class ReduceScatter(LinearCollective, ShowsAxisIndexGroups):
+    name = "reduce_scatter"
+    scatter_dimension: int
+    axis_name: AxisNameTuple
+    axis_size: int
+    tiled: bool
+
+    @property
+    @override
+    def names(self) -> AxisNameTuple:
+        return self.axis_name
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,), axis = avals, self.scatter_dimension
+        NUMBERS.require("psum_scatter", x)
+        if not 0 <= axis < x.ndim:
+            raise ValueError(f"psum_scatter: scatter_dimension {axis} is out of bounds for {x}")
+        if self.tiled:
+            if x.shape[axis] % self.axis_size:
+                raise ValueError(f"psum_scatter: axis {axis} of {x} must be a multiple of {self.axis_size} long")
+            return x.update(shape=(*x.shape[:axis], x.shape[axis] // self.axis_size, *x.shape[axis + 1 :]))
+        if x.shape[axis] != self.axis_size:
+            raise ValueError(f"psum_scatter: axis {axis} of {x} must have the named axis's size {self.axis_size}")
+        return x.without_axis(axis)
+
+    @override
+    def batch_over_axis(self, axis: MappedAxis, x: Value, dim: int | None) -> tuple[Value, int | None]:
+        total = as_array(mul(x, scalar_like(axis.size, x.aval)) if dim is None else reduce_sum(x, (dim,)))
+        if self.tiled:
+            total = _split(total, self.scatter_dimension, axis.size)
+        return total, self.scatter_dimension
+
+    @override
+    def emit_across_devices(
+        self, builder: Builder, groups: ReplicaGroups, out: ShapedArray, *operands: IrValue
+    ) -> IrValue:
+        place = self.scatter_dimension
+        part = out if self.tiled else out.with_axis(1, place)
+        attrs = {
+            **replica_group_attrs(builder, groups),
+            "scatter_dimension": place,
+            "use_global_device_ids": MlirText("unit"),
+        }
+        region = reducer_region(out, "stablehlo.add")
+        (x,) = builder.emit("stablehlo.reduce_scatter", operands, [part], attrs, [region])
+        return x if self.tiled else builder.emit("stablehlo.reshape", [x], [out])[0]
+
+    @override
+    def batch_other_axis(self, x: Value, dim: int) -> tuple[Value, int | None]:
+        place = self.scatter_dimension
+        if dim <= place:
+            return bind1(evolve(self, scatter_dimension=place + 1), x), dim
+        return bind1(self, x), dim - (not self.tiled)
+
+    @override
+    def transposed(self) -> Collective:
+        return AllGather(self.scatter_dimension, self.axis_name, self.axis_size, self.tiled)
+
+
+def _merged(x: Array, axis: int) -> Array:
+    """Two neighbouring axes as one."""
+    shape = x.shape
+    return reshape(x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
+
+
+def _split(x: Array, axis: int, size: int) -> Array:
+    """An axis as two, the first of the given size."""
+    return reshape(x, (*x.shape[:axis], size, x.shape[axis] // size, *x.shape[axis + 1 :]))
+
+
+def all_gather(x: ArrayLike, axis_name: AxisName, *, axis: int = 0, tiled: bool = False) -> Array:
+    """All of `x` along the named axis: as a new axis at place `axis`, or `tiled`, one behind another along it.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: all_gather(x, "i"), axis_name="i")(np.array([1, 2])).tolist()
+    [[1, 2], [1, 2]]
+    """
+    names, sizes = resolve_axis_names("all_gather", axis_name)
+    out = as_array(varying(as_value(x, "x"), names))
+    place = canonicalize_axis("all_gather", axis, out.ndim + (not tiled), "axis")
+    for name, size in zip(reversed(names), reversed(sizes), strict=True):  # the first name counts slowest
+        out = bind1(AllGather(place, (name,), size, tiled), out)
+        tiled = True
+    return out
+
+
+def psum_scatter(x: ArrayLike, axis_name: AxisName, *, scatter_dimension: int = 0, tiled: bool = False) -> Array:
+    """The sum of `x` along the named axis, of which each member of the batch gets its part along `scatter_dimension`.
+
+    Without `tiled`, that axis has the named axis's size, and is gone in the result.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: psum_scatter(x, "i"), axis_name="i")(np.array([[1, 2], [10, 20]])).tolist()
+    [11, 22]
+    """
+    names, sizes = resolve_axis_names("psum_scatter", axis_name)
+    out = as_array(varying(as_value(x, "x"), names))
+    place = canonicalize_axis("psum_scatter", scatter_dimension, out.ndim, "scatter_dimension")
+    if len(names) == 1:
+        return bind1(ReduceScatter(place, names, sizes[0], bool(tiled)), out)
+    if not tiled and out.shape[place] != prod(sizes):
+        raise ValueError(f"psum_scatter: axis {place} of {out.aval} must have the named axes' size {prod(sizes)}")
+    for name, size in zip(names, sizes, strict=True):  # the first name counts slowest
+        out = bind1(ReduceScatter(place, (name,), size, True), out)
+    return out if tiled else reshape(out, (*out.shape[:place], *out.shape[place + 1 :]))
+
+
+# ------------------------------------------------------------------ ppermute
+
+
+@final
+@frozen(eq=False)
+class PPermute(LinearCollective, DataMovement):
+    name = "ppermute"
+    axis_name: AxisNameTuple
+    perm: tuple[tuple[int, int], ...]
+    axis_size: int = field(metadata=NOT_IN_JAX)
+
+    @property
+    @override
+    def names(self) -> AxisNameTuple:
+        return self.axis_name
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        for what, members in (("sources", [s for s, _ in self.perm]), ("destinations", [d for _, d in self.perm])):
+            if len(set(members)) != len(members) or any(not 0 <= m < self.axis_size for m in members):
+                raise ValueError(
+                    f"ppermute: the {what} in perm {self.perm} must be different and between 0 and {self.axis_size - 1}"
+                )
+        return avals[0]
+
+    @override
+    def batch_over_axis(self, axis: MappedAxis, x: Value, dim: int | None) -> tuple[Value, int | None]:
+        if len(self.names) > 1:
+            raise ValueError(
+                f"ppermute along {self.names} at once works between devices only; inside vmap(axis_name="
+                f"{axis.name!r}) permute along one axis after the other"
+            )
+        if dim is None and len(self.perm) == axis.size:
+            return x, None
+        sources = [-1] * axis.size  # out of bounds: filled with zeros
+        for source, destination in self.perm:
+            sources[destination] = source
+        moved = batch_first(x, dim, axis)
+        numbers = GatherDimensionNumbers(range(1, moved.ndim), (0,), (0,))
+        whole = len(self.perm) == axis.size
+        mode = GatherScatterMode.PROMISE_IN_BOUNDS if whole else GatherScatterMode.FILL_OR_DROP
+        prim = Gather(numbers, (1, *moved.shape[1:]), False, whole, mode, None if whole else 0)
+        return bind1(prim, moved, np.asarray(sources, np.int32)[:, None]), 0
+
+    @override
+    def emit_single_device(self, builder: Builder, out: ShapedArray, x: IrValue) -> IrValue:
+        return x if self.perm else builder.constant(np.zeros(out.shape, out.dtype))
+
+    @override
+    def emit_across_devices(
+        self, builder: Builder, groups: ReplicaGroups, out: ShapedArray, *operands: IrValue
+    ) -> IrValue:
+        pairs = [[group[s], group[d]] for group in groups for s, d in self.perm]
+        attrs: dict[str, Attr] = {
+            "source_target_pairs": MlirText(f"dense<{pairs if pairs else ''}> : tensor<{len(pairs)}x2xi64>"),
+            "channel_handle": builder.channel_handle(),
+        }
+        return builder.emit("stablehlo.collective_permute", operands, [out], attrs)[0]
+
+    @override
+    def transposed(self) -> Collective:
+        return evolve(self, perm=tuple([(d, s) for s, d in self.perm]))
+
+
+def ppermute(x: ArrayLike, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Array:
+    """`x` sent along the named axis: for each pair of `perm`, from its first to its second member of the batch.
+
+    A member to which nothing is sent gets zeros.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: ppermute(x, "i", [(0, 1), (1, 2), (2, 0)]), axis_name="i")(np.array([1, 2, 3]))
+    Array([3, 1, 2], dtype=int32)
+    """
+    names, sizes = resolve_axis_names("ppermute", axis_name)
+    pairs = tuple([(static_int("ppermute", s, "perm"), static_int("ppermute", d, "perm")) for s, d in perm])
+    return bind1(PPermute(names, pairs, prod(sizes)), varying(as_value(x, "x"), names))
+
+
+# ------------------------------------------------------------------ all_to_all
+
+
+@final
+@frozen(eq=False)
+class AllToAll(LinearCollective, DataMovement, ShowsAxisIndexGroups):
+    """Cuts `split_axis` into as many pieces as the named axis has members; member `i` gets the `i`-th of every one."""
+
+    name = "all_to_all"
+    axis_name: Hashable
+    split_axis: int
+    concat_axis: int
+    tiled: bool
+    axis_size: int = field(metadata=NOT_IN_JAX)
+
+    @property
+    @override
+    def names(self) -> AxisNameTuple:
+        return (self.axis_name,)
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        if not (0 <= self.split_axis < x.ndim and 0 <= self.concat_axis < x.ndim):
+            raise ValueError(
+                f"all_to_all: split_axis {self.split_axis} and concat_axis {self.concat_axis} must be axes of {x}"
+            )
+        sizes = list(x.shape)
+        if sizes[self.split_axis] % self.axis_size:
+            raise ValueError(
+                f"all_to_all: split_axis {self.split_axis} of {x} must be a multiple of {self.axis_size} long"
+            )
+        sizes[self.split_axis] //= self.axis_size
+        sizes[self.concat_axis] *= self.axis_size
+        return x.update(shape=tuple(sizes))
+
+    @override
+    def batch_over_axis(self, axis: MappedAxis, x: Value, dim: int | None) -> tuple[Value, int | None]:
+        cut = _split(batch_first(x, dim, axis), self.split_axis + 1, axis.size)
+        # Axes of `cut`: senders, the axes before split_axis, receivers, the other axes.
+        order = [i for i in range(1, cut.ndim) if i != self.split_axis + 1]
+        order.insert(self.concat_axis, 0)
+        sent = transpose(cut, [self.split_axis + 1, *order])
+        return _merged(sent, self.concat_axis + 1), 0
+
+    @override
+    def emit_across_devices(
+        self, builder: Builder, groups: ReplicaGroups, out: ShapedArray, *operands: IrValue
+    ) -> IrValue:
+        attrs = {
+            **replica_group_attrs(builder, groups),
+            "split_dimension": self.split_axis,
+            "concat_dimension": self.concat_axis,
+            "split_count": self.axis_size,
+        }
+        return builder.emit("stablehlo.all_to_all", operands, [out], attrs)[0]
+
+    @override
+    def batch_other_axis(self, x: Value, dim: int) -> tuple[Value, int | None]:
+        split, concat = self.split_axis, self.concat_axis
+        moved = evolve(self, split_axis=split + (dim <= split), concat_axis=concat + (dim <= concat))
+        return bind1(moved, x), dim
+
+    @override
+    def transposed(self) -> Collective:
+        return evolve(self, split_axis=self.concat_axis, concat_axis=self.split_axis)
+
+
+def all_to_all(x: ArrayLike, axis_name: AxisName, split_axis: int, concat_axis: int, *, tiled: bool = False) -> Array:
+    """`x` with its axis `split_axis` dealt out along the named axis, which is collected at `concat_axis` in turn.
+
+    Without `tiled`, `split_axis` has the named axis's size and is gone in the result, where `concat_axis` is new.
+    `tiled`, `split_axis` is cut into pieces and these are joined along `concat_axis`.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: all_to_all(x, "i", 0, 0), axis_name="i")(np.array([[1, 2], [3, 4]])).tolist()
+    [[1, 3], [2, 4]]
+    """
+    names, sizes = resolve_axis_names("all_to_all", axis_name)
+    value = as_array(varying(as_value(x, "x"), names))
+    split = canonicalize_axis("all_to_all", split_axis, value.ndim, "split_axis")
+    concat = canonicalize_axis("all_to_all", concat_axis, value.ndim, "concat_axis")
+    if len(names) != 1:
+        return _all_to_all_along(names, sizes, value, split, concat, tiled)
+    name, size = names[0], sizes[0]
+    if tiled or split == concat:
+        if not tiled and value.shape[split] != size:
+            raise ValueError(_UNEVEN.format(split, value.aval, size))
+        return bind1(AllToAll(name, split, concat, bool(tiled), size), value)
+    if value.shape[split] != size:
+        raise ValueError(_UNEVEN.format(split, value.aval, size))
+    # The new axis is there already, with size 1, when pieces are joined along it; the old one is left with size 1.
+    wide = split + (concat < split)
+    concat += split < concat
+    shape = list(value.shape)
+    shape.insert(concat, 1)
+    out = bind1(AllToAll(name, wide, concat, False, size), reshape(value, shape))
+    return reshape(out, [n for i, n in enumerate(out.shape) if i != wide])
+
+
+def pswapaxes(x: ArrayLike, axis_name: AxisName, axis: int) -> Array:
+    """`x` with the named axis and its axis `axis`, which must be as long, in each other's place.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: pswapaxes(x, "i", 0), axis_name="i")(np.array([[1, 2], [3, 4]])).tolist()
+    [[1, 3], [2, 4]]
+    """
+    return all_to_all(x, axis_name, axis, axis)
+
+
+def pshuffle(x: ArrayLike, axis_name: AxisName, perm: Sequence[int]) -> Array:
+    """The `x` of the member `perm[i]`, at the `i`-th member of the batch: `perm` has every number once.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: pshuffle(x, "i", [2, 0, 1]), axis_name="i")(np.array([1, 2, 3]))
+    Array([3, 1, 2], dtype=int32)
+    """
+    sources = [static_int("pshuffle", source, "perm") for source in perm]
+    size = prod(resolve_axis_names("pshuffle", axis_name)[1])
+    if sorted(sources) != list(range(size)):
+        raise ValueError(f"pshuffle: perm must have every number from 0 to {size - 1} once, got {perm!r}")
+    return ppermute(x, axis_name, list(zip(sources, range(size), strict=True)))
+
+
+def pbroadcast(x: ArrayLike, axis_name: AxisName, source: int) -> Array:
+    """The `x` of the member `source`, at every member of the batch.
+
+    >>> from tracefx import vmap
+    >>> vmap(lambda x: pbroadcast(x, "i", 1), axis_name="i")(np.array([1, 2, 3]))
+    Array([2, 2, 2], dtype=int32)
+    """
+    size = prod(resolve_axis_names("pbroadcast", axis_name)[1])
+    member = static_int("pbroadcast", source, "source")
+    if not 0 <= member < size:
+        raise ValueError(f"pbroadcast: source {source} must be between 0 and {size - 1}")
+    value = as_array(x)
+    if not NUMBERS.takes(value.dtype):
+        return index_in_dim(all_gather(value, axis_name), member, keepdims=False)
+    here = eq(axis_index(axis_name), member)
+    return as_array(psum(select_with_aval(here, value, 0, value.aval), axis_name))
+
+
+def _all_to_all_along(
+    names: AxisNameTuple, sizes: Sequence[int], x: Array, split: int, concat: int, tiled: bool
+) -> Array:
+    """`all_to_all` along several axes, one after the other: each has an axis of the array of its own meanwhile."""
+    size, n = prod(sizes), len(names)
+    if x.shape[split] % size if tiled else x.shape[split] != size:
+        raise ValueError(_UNEVEN.format(split, x.aval, size))
+    left = [x.shape[split] // size] if tiled else []
+    out = reshape(x, (*x.shape[:split], *sizes, *left, *x.shape[split + 1 :]))
+    for i, (name, length) in enumerate(zip(names, sizes, strict=True), split):
+        out = bind1(AllToAll(name, i, i, True, length), out)
+    senders = range(split, split + n)
+    order = [i for i in range(out.ndim) if i not in senders]
+    order[concat:concat] = senders
+    moved = transpose(out, order)
+    merged = n + tiled
+    joined = prod(moved.shape[concat : concat + merged])
+    return reshape(moved, (*moved.shape[:concat], joined, *moved.shape[concat + merged :]))
+
+
+_UNEVEN: Final = "all_to_all: split_axis {} of {} must have the named axis's size {}, or a multiple of it if tiled"

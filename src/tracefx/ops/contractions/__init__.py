@@ -1,0 +1,1 @@
+"""dot_general, its variants, and convolutions."""

@@ -1,0 +1,63 @@
+"""Operations linear in each of two operands: contractions, convolutions."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from typing_extensions import override
+
+from tracefx.core.avals import ShapedArray
+from tracefx.core.handler import bind1
+from tracefx.core.primitive import (
+    Differentiable,
+    Primitive,
+    Tangent,
+    Transposable,
+    UndefinedPrimal,
+    Zero,
+    not_linear_error,
+)
+from tracefx.core.values import Value
+from tracefx.ops.elementwise.elementwise import add_tangents
+from tracefx.ops.structural import match_aval
+
+
+class Bilinear(Primitive, Differentiable, Transposable):
+    """Linear in the first operand and in the second; what others there are has no derivative. It has one output."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def transpose_lhs(self, ct: Value, x: ShapedArray, y: Value, *others: Value) -> Tangent:
+        """The cotangent of the first operand, which has the type `x`."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def transpose_rhs(self, ct: Value, x: Value, y: ShapedArray, *others: Value) -> Tangent:
+        """The cotangent of the second operand, which has the type `y`."""
+        raise NotImplementedError
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out = bind1(self, *primals)
+        (x, y, *others), (dx, dy, *_) = primals, tangents
+        aval = out.aval.tangent()
+        left = dx if isinstance(dx, Zero) else match_aval(bind1(self, dx, y, *others), aval)
+        right = dy if isinstance(dy, Zero) else match_aval(bind1(self, x, dy, *others), aval)
+        if isinstance(left, Zero) and isinstance(right, Zero):
+            return [out], [Zero(aval)]
+        return [out], [add_tangents(left, right)]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        (ct,), (x, y, *others) = cts, args
+        assert not isinstance(ct, Zero)
+        known = [a for a in others if not isinstance(a, UndefinedPrimal)]
+        nothing: list[Tangent | None] = [None] * len(known)
+        if isinstance(x, UndefinedPrimal):
+            if isinstance(y, UndefinedPrimal):
+                raise not_linear_error(self)
+            return [self.transpose_lhs(ct, x.aval, y, *known), None, *nothing]
+        assert isinstance(y, UndefinedPrimal)
+        return [None, self.transpose_rhs(ct, x, y.aval, *known), *nothing]

@@ -1,0 +1,219 @@
+"""Which axes of a convolution's arrays are which, and the shapes that go with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from tracefx.core.avals import Shape
+from tracefx.ops.padding_types import padtype_to_pads
+from tracefx.ops.static_integers import static_ints
+
+Dimensions: TypeAlias = tuple[int, ...]
+
+
+class ConvDimensionNumbers(NamedTuple):
+    """Which axes of a convolution's operands and result are which.
+
+    Each field counts axes from 0: the batch axis, the feature axis, then the spatial axes; for `rhs_spec` the axes of
+    output features and input features, then the spatial axes.
+    """
+
+    lhs_spec: Dimensions
+    rhs_spec: Dimensions
+    out_spec: Dimensions
+
+
+ConvGeneralDilatedDimensionNumbers: TypeAlias = tuple[str, str, str] | ConvDimensionNumbers | None
+
+_LETTERS: Final = (("N", "C"), ("O", "I"), ("N", "C"))
+
+
+def conv_dimension_numbers(
+    lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: ConvGeneralDilatedDimensionNumbers
+) -> ConvDimensionNumbers:
+    """Dimension numbers in any form as `ConvDimensionNumbers`.
+
+    `None` stands for the order that these have; three strings name the axes of `lhs`, `rhs` and the result, as
+    `("NHWC", "HWIO", "NHWC")` does.
+
+    Raises TypeError for other forms, and where they don't fit the shapes.
+
+    >>> conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 4), ("NHWC", "HWIO", "NHWC")).rhs_spec
+    (3, 2, 0, 1)
+    """
+    if isinstance(dimension_numbers, ConvDimensionNumbers):
+        lhs, rhs, out = [
+            static_ints("convolution", spec, f"dimension_numbers.{name}")
+            for name, spec in zip(dimension_numbers._fields, dimension_numbers, strict=True)
+        ]
+        return ConvDimensionNumbers(lhs, rhs, out)
+    if len(lhs_shape) != len(rhs_shape):
+        raise TypeError(
+            f"convolution: lhs and rhs must have the same number of axes, got shapes {tuple(lhs_shape)} and "
+            f"{tuple(rhs_shape)}"
+        )
+    if dimension_numbers is None:
+        axes = tuple(range(len(lhs_shape)))
+        return ConvDimensionNumbers(axes, axes, axes)
+    given: object = dimension_numbers
+    specs = [spec for spec in given if isinstance(spec, str)] if isinstance(given, tuple | list) else []
+    if len(specs) != 3 or len(dimension_numbers) != 3:
+        raise TypeError(
+            "convolution: dimension_numbers must be None, ConvDimensionNumbers or three strings such as "
+            f"('NCHW', 'OIHW', 'NCHW'), got {given!r}"
+        )
+    if any(len(spec) != len(lhs_shape) for spec in specs):
+        raise TypeError(
+            f"convolution: dimension_numbers must be strings with a letter for each of {len(lhs_shape)} axes, got "
+            f"{given!r} for shapes {tuple(lhs_shape)} and {tuple(rhs_shape)}"
+        )
+    return ConvDimensionNumbers(*conv_general_permutations(specs))
+
+
+def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[Dimensions, Dimensions, Dimensions]:
+    """For each of three strings that name axes, where batch, features and the spatial axes are.
+
+    The spatial axes come in the order of the second string, which has the axes of `rhs`.
+
+    Raises TypeError where a letter of batch or features is missing, and where a letter stands twice or in one string
+    only.
+
+    >>> conv_general_permutations(("NHWC", "HWIO", "NCHW"))
+    ((0, 3, 1, 2), (3, 2, 0, 1), (0, 1, 2, 3))
+    """
+    lhs, rhs, out = dimension_numbers
+    for i, (spec, (first, second)) in enumerate(zip(dimension_numbers, _LETTERS, strict=True)):
+        if spec.count(first) != 1 or spec.count(second) != 1 or len(set(spec)) != len(spec):
+            raise TypeError(
+                f"convolution: dimension_numbers[{i}] must have {first!r}, {second!r} and the letters of spatial axes "
+                f"once each, got {spec!r}"
+            )
+    spatial = [c for c in rhs if c not in _LETTERS[1]]
+    for spec, letters in ((lhs, _LETTERS[0]), (out, _LETTERS[2])):
+        if set(spec) - set(letters) != set(spatial):
+            raise TypeError(
+                f"convolution: dimension_numbers must have the same letters for spatial axes, got {dimension_numbers!r}"
+            )
+    a, b, c = [
+        tuple([spec.index(letter) for letter in (*letters, *spatial)])
+        for spec, letters in zip(dimension_numbers, _LETTERS, strict=True)
+    ]
+    return a, b, c
+
+
+# ------------------------------------------------------------------ shapes
+
+
+def take_dims(shape: Sequence[int], axes: Sequence[int]) -> Shape:
+    return tuple([shape[d] for d in axes])
+
+
+def put_dims(sizes: Sequence[int], axes: Sequence[int]) -> Shape:
+    """The shape whose axis `axes[i]` has size `sizes[i]`."""
+    shape = [0] * len(axes)
+    for n, d in zip(sizes, axes, strict=True):
+        shape[d] = n
+    return tuple(shape)
+
+
+def dilate_dim(n: int, dilation: int) -> int:
+    """The size of an axis with `dilation - 1` elements put between any two."""
+    return max((n - 1) * dilation + 1, 0)
+
+
+def stride_dim(n: int, window: int, stride: int) -> int:
+    """How many windows there are in an axis."""
+    return max((n - window) // stride + 1, 0)
+
+
+def conv_shape_tuple(
+    lhs_shape: Sequence[int],
+    rhs_shape: Sequence[int],
+    strides: Sequence[int],
+    pads: str | Sequence[tuple[int, int]],
+    batch_group_count: int = 1,
+) -> Shape:
+    """The shape of a convolution's result, of shapes whose axes are in the default order.
+
+    Raises TypeError for a wrong number of pads, ValueError for pads that take away more than there is.
+
+    >>> conv_shape_tuple((1, 3, 8, 8), (4, 3, 3, 3), (2, 2), "SAME")
+    (1, 4, 4, 4)
+    """
+    spatial, windows = lhs_shape[2:], rhs_shape[2:]
+    pairs = padtype_to_pads(spatial, windows, strides, pads) if isinstance(pads, str) else pads
+    if len(pairs) != len(spatial):
+        raise TypeError(
+            f"convolution: padding must have a pair for each spatial axis, got {len(pairs)} pairs {tuple(pairs)} for "
+            f"{len(spatial)} axes"
+        )
+    padded = [n + low + high for n, (low, high) in zip(spatial, pairs, strict=True)]
+    if any(n < 0 for n in padded):
+        raise ValueError(
+            f"convolution: negative padding {tuple(pairs)} takes more off the spatial axes than there is of "
+            f"{tuple(spatial)}"
+        )
+    sizes = [stride_dim(n, w, s) for n, w, s in zip(padded, windows, strides, strict=True)]
+    return (lhs_shape[0] // batch_group_count, rhs_shape[0], *sizes)
+
+
+def conv_general_shape_tuple(
+    lhs_shape: Sequence[int],
+    rhs_shape: Sequence[int],
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    dimension_numbers: Sequence[str],
+) -> Shape:
+    """The shape of a convolution's result, of shapes whose axes are in the order that three strings say.
+
+    >>> conv_general_shape_tuple((1, 8, 8, 3), (3, 3, 3, 4), (1, 1), "VALID", ("NHWC", "HWIO", "NHWC"))
+    (1, 6, 6, 4)
+    """
+    lhs, rhs, out = conv_general_permutations(dimension_numbers)
+    return put_dims(
+        conv_shape_tuple(take_dims(lhs_shape, lhs), take_dims(rhs_shape, rhs), window_strides, padding), out
+    )
+
+
+def conv_transpose_padding(window: int, stride: int, padding: str | Sequence[int]) -> tuple[int, int]:
+    """The padding with which a convolution of a dilated operand undoes the strides of one padded by `padding`.
+
+    Raises ValueError for a name other than `"SAME"` and `"VALID"`.
+    """
+    if padding == "VALID":
+        return window - 1, max(window, stride) - 1
+    if padding == "SAME":
+        total = window + stride - 2
+        before = window - 1 if stride > window - 1 else -(-total // 2)
+        return before, total - before
+    if isinstance(padding, str):
+        raise ValueError(f"convolution: padding must be 'SAME', 'VALID' or pairs of integers, got {padding!r}")
+    low, high = static_ints("convolution", padding, "padding")
+    return window - low - 1, window - high - 1
+
+
+def conv_transpose_shape_tuple(
+    lhs_shape: Sequence[int],
+    rhs_shape: Sequence[int],
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    dimension_numbers: Sequence[str],
+) -> Shape:
+    """The shape of the result of `conv_transpose`, of shapes whose axes are in the order that three strings say.
+
+    >>> conv_transpose_shape_tuple((1, 4, 4, 3), (3, 3, 3, 4), (2, 2), "SAME", ("NHWC", "HWIO", "NHWC"))
+    (1, 8, 8, 4)
+    """
+    lhs, rhs, out = conv_general_permutations(dimension_numbers)
+    n, o = take_dims(lhs_shape, lhs), take_dims(rhs_shape, rhs)
+    pairs: Sequence[tuple[int, int]]
+    if isinstance(padding, str):
+        pairs = [conv_transpose_padding(k, s, padding) for k, s in zip(o[2:], window_strides, strict=True)]
+    else:
+        pairs = padding
+    sizes = [
+        (size - 1) * stride - window + 2 + low + high
+        for size, window, stride, (low, high) in zip(n[2:], o[2:], window_strides, pairs, strict=True)
+    ]
+    return put_dims((n[0], o[0], *sizes), out)

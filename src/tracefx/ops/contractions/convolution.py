@@ -1,0 +1,582 @@
+"""Sums of products over windows: `conv_general_dilated`."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final, final
+
+import numpy as np
+from attrs import evolve, field, frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Attr, Builder, DenseI64Array, IrValue, MlirText
+from tracefx.core.dtypes import DType, DTypeKind, DTypeLike, NDArray
+from tracefx.core.handler import bind1
+from tracefx.core.jaxpr_printer import HasJaxParams
+from tracefx.core.primitive import MappedAxis, Tangent, Zero
+from tracefx.core.values import Value, as_value
+from tracefx.ops import stablehlo
+from tracefx.ops.casting import cast
+from tracefx.ops.contractions.bilinear import Bilinear
+from tracefx.ops.contractions.contraction import (
+    OperandPrecisions,
+    PrecisionLike,
+    accumulation_dtype,
+    canonicalize_precision,
+    dot_general,
+    precision_config,
+)
+from tracefx.ops.contractions.conv_dimension_numbers import (
+    ConvDimensionNumbers,
+    ConvGeneralDilatedDimensionNumbers,
+    Dimensions,
+    conv_dimension_numbers,
+    conv_shape_tuple,
+    dilate_dim,
+    put_dims,
+    stride_dim,
+    take_dims,
+)
+from tracefx.ops.elementwise.arithmetic import mul
+from tracefx.ops.elementwise.elementwise import add
+from tracefx.ops.indexing.gather_scatter_add import GatherDimensionNumbers, gather
+from tracefx.ops.indexing.indexed_windows import GatherScatterMode
+from tracefx.ops.operation import Operation, memoize_aval, run_compiled
+from tracefx.ops.padding_types import Pads, padtype_to_pads
+from tracefx.ops.shape.array_creation import broadcasted_iota, zero
+from tracefx.ops.shape.slicing import Pad, pad, rev
+from tracefx.ops.static_integers import static_int, static_ints
+from tracefx.ops.structural import convert, full_like_aval, match_aval, move_axis, reshape, transpose
+
+_FIELDS: Final = (
+    *("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers"),
+    *("feature_group_count", "batch_group_count", "preferred_element_type"),
+)
+
+
+_WIDE: Final = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
+_CUDNN_DTYPES: Final = (*_WIDE, dtypes.bfloat16, dtypes.float16, dtypes.float8_e4m3fn, dtypes.float8_e5m2)
+"""What GPUs' libraries convolve, complex numbers part by part."""
+_MAX_NUMPY_PRODUCTS: Final = 2**20
+"""How many products NumPy is left to."""
+_MAX_NUMPY_COPIES: Final = 2**15
+"""How many elements it may have to copy for them."""
+
+
+@final
+@frozen(eq=False)
+class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
+    """Each group of features, or of the batch, is convolved by itself; the groups of the result follow each other."""
+
+    name = "conv_general_dilated"
+    arity = 2
+    window_strides: tuple[int, ...]
+    padding: Pads
+    lhs_dilation: tuple[int, ...]
+    rhs_dilation: tuple[int, ...]
+    dimension_numbers: ConvDimensionNumbers
+    feature_group_count: int = field(default=1, metadata={"hide_default": True})
+    batch_group_count: int = field(default=1, metadata={"hide_default": True})
+    precision: OperandPrecisions = field(default=None, metadata={"hide_default": True})
+    preferred_element_type: DType | None = field(default=None, metadata={"hide_default": True})
+
+    @property
+    def groups(self) -> int:
+        """How many groups there are, of either kind: never are there groups of both."""
+        return self.feature_group_count * self.batch_group_count
+
+    @override
+    def jax_params(self) -> Mapping[str, object]:
+        return {**{name: getattr(self, name) for name in (*_FIELDS, "precision")}, "out_sharding": None}
+
+    # ------------------------------------------------------------------ types
+
+    @override
+    @memoize_aval(*_FIELDS)
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        lhs, rhs = avals
+        if lhs.ndim != rhs.ndim or lhs.ndim < 2:
+            raise ValueError(
+                f"conv_general_dilated: lhs and rhs must have the same number of axes, at least two, got {lhs} and "
+                f"{rhs}"
+            )
+        for spec in self.dimension_numbers:
+            if sorted(spec) != list(range(lhs.ndim)):
+                raise ValueError(
+                    f"conv_general_dilated: dimension_numbers must name each of {lhs.ndim} axes once, got "
+                    f"{self.dimension_numbers}"
+                )
+        dtype = self._dtype(lhs, rhs)
+        self._check_steps(lhs.ndim - 2)
+        self._check_groups(lhs, rhs)
+        lhs_spec, rhs_spec, out_spec = self.dimension_numbers
+        n, o = take_dims(lhs.shape, lhs_spec), take_dims(rhs.shape, rhs_spec)
+        shape = conv_shape_tuple(
+            (*n[:2], *map(dilate_dim, n[2:], self.lhs_dilation)),
+            (*o[:2], *map(dilate_dim, o[2:], self.rhs_dilation)),
+            self.window_strides,
+            self.padding,
+            self.batch_group_count,
+        )
+        return ShapedArray(put_dims(shape, out_spec), dtype, lhs.weak_type and rhs.weak_type)
+
+    def _dtype(self, lhs: ShapedArray, rhs: ShapedArray) -> DType:
+        if lhs.dtype != rhs.dtype:
+            raise TypeError(
+                f"conv_general_dilated: lhs and rhs must have one dtype, got {lhs} and {rhs}; convert one with astype"
+            )
+        old, new = lhs.dtype, self.preferred_element_type
+        if old == dtypes.float0:
+            raise TypeError("conv_general_dilated: operands of dtype float0 have no elements to multiply")
+        if new is None:
+            return old
+        if not _accumulates(old, new):
+            raise TypeError(
+                f"conv_general_dilated: preferred_element_type must be of {old}'s kind, or float for integers, and "
+                f"not narrower, got {new}"
+            )
+        return new
+
+    def _check_steps(self, ndim: int) -> None:
+        for name in ("window_strides", "lhs_dilation", "rhs_dilation"):
+            given: tuple[int, ...] = getattr(self, name)
+            if len(given) != ndim or any(s < 1 for s in given):
+                raise ValueError(
+                    f"conv_general_dilated: {name} must have a positive number for each of {ndim} spatial axes, got "
+                    f"{given}"
+                )
+
+    def _check_groups(self, lhs: ShapedArray, rhs: ShapedArray) -> None:
+        lhs_spec, rhs_spec, _ = self.dimension_numbers
+        (batch, features), (outs, ins) = take_dims(lhs.shape, lhs_spec[:2]), take_dims(rhs.shape, rhs_spec[:2])
+        for name, count in (
+            ("feature_group_count", self.feature_group_count),
+            ("batch_group_count", self.batch_group_count),
+        ):
+            if count < 1:
+                raise ValueError(f"conv_general_dilated: {name} must be positive, got {count}")
+            if outs % count:
+                raise ValueError(
+                    f"conv_general_dilated: {name} {count} must divide the number {outs} of rhs's output features"
+                )
+        if self.feature_group_count > 1 < self.batch_group_count:
+            raise ValueError(
+                "conv_general_dilated: one of feature_group_count and batch_group_count must be 1, got "
+                f"{self.feature_group_count} and {self.batch_group_count}"
+            )
+        if features != ins * self.feature_group_count:
+            raise ValueError(
+                f"conv_general_dilated: lhs must have as many features as rhs takes in all groups, got {features} of "
+                f"{lhs}, and {ins} of {rhs} in {self.feature_group_count} groups"
+            )
+        if batch % self.batch_group_count:
+            raise ValueError(
+                f"conv_general_dilated: batch_group_count {self.batch_group_count} must divide lhs's batch of {batch}"
+            )
+
+    # ------------------------------------------------------------------ evaluation
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        """By NumPy where that is done before XLA would begin, and nothing is worth compiling.
+
+        Zeros between elements are multiplied there, though, and those that XLA leaves out make no NaN of infinities.
+        """
+        if len(args) != 2:
+            return super().evaluate(args)
+        lhs, rhs = [a.aval for a in args]
+        out = self.out_aval(lhs, rhs)
+        lhs_spec, rhs_spec, out_spec = self.dimension_numbers
+        products = out.size * rhs.size // max(rhs.shape[rhs_spec[0]], 1)
+        copied = lhs.shape[lhs_spec[0]] * lhs.shape[lhs_spec[1]]
+        for d, k in zip(out_spec[2:], rhs_spec[2:], strict=True):
+            copied *= out.shape[d] * rhs.shape[k]
+        small = (
+            products <= _MAX_NUMPY_PRODUCTS
+            and copied <= _MAX_NUMPY_COPIES
+            and not any(a > 1 for a in self.lhs_dilation)
+        )
+        return super().evaluate(args) if small else run_compiled(self, args)
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        lhs, rhs = args
+        out = self.preferred_element_type or lhs.dtype
+        inner = accumulation_dtype(lhs.dtype, out)
+        lhs, rhs = cast(lhs, inner), cast(rhs, inner)
+        shape = self.out_aval(ShapedArray(lhs.shape, inner), ShapedArray(rhs.shape, inner)).shape
+        if not (lhs.size and rhs.size and math.prod(shape)):
+            return np.zeros(shape, out)
+        if len(shape) == 3 and self._is_of_vectors(lhs.shape, rhs.shape):
+            edge = rhs.size - 1
+            whole = self.padding == ((edge, edge),) and self.lhs_dilation == (1,) and lhs.size > edge
+            x = lhs if whole else self._padded(lhs, 0)
+            row = np.correlate(x.ravel(), rhs.ravel().conj(), "full" if whole else "valid")
+            return cast(row[:: self.window_strides[0]], out).reshape(shape)
+        products = np.matmul(
+            self.rows(lhs, take_dims(rhs.shape, self.dimension_numbers.rhs_spec[2:]), 0),
+            self.columns(rhs).swapaxes(1, 2),
+        )
+        return cast(self.arranged(products, shape), out)
+
+    def _is_of_vectors(self, lhs: Shape, rhs: Shape) -> bool:
+        x, y, _ = self.dimension_numbers
+        return take_dims(lhs, x[:2]) == take_dims(rhs, y[:2]) == (1, 1) and self.rhs_dilation == (1,)
+
+    def _padded(self, lhs: NDArray, fill: int) -> NDArray:
+        """An array like `lhs` with its axes in the default order, padded and dilated with a number."""
+        x = lhs.transpose(self.dimension_numbers.lhs_spec)
+        pads = [(low, high, a - 1) for (low, high), a in zip(self.padding, self.lhs_dilation, strict=True)]
+        return Pad(((0, 0, 0), (0, 0, 0), *pads)).kernel(x, np.asarray(fill, x.dtype)) if any(map(any, pads)) else x
+
+    def rows(self, lhs: NDArray, window: Shape, fill: int) -> NDArray:
+        """The windows of an array like `lhs`, `[groups, places, elements]`; `fill` stands where there is padding."""
+        x = self._padded(lhs, fill)
+        wide = [dilate_dim(k, b) for k, b in zip(window, self.rhs_dilation, strict=True)]
+        sizes = [stride_dim(m, k, s) for m, k, s in zip(x.shape[2:], wide, self.window_strides, strict=True)]
+        n, features = x.shape[0] // self.batch_group_count, x.shape[1] // self.feature_group_count
+        # Axes: batch, places, features, window; the batch or the features are apart in groups, which come first.
+        batch, feature, *strides = x.strides
+        moves = [step * s for step, s in zip(strides, self.window_strides, strict=True)]
+        inside = [step * b for step, b in zip(strides, self.rhs_dilation, strict=True)]
+        each = n * batch if self.batch_group_count > 1 else features * feature
+        shape = (self.groups, n, *sizes, features, *window)
+        found = np.lib.stride_tricks.as_strided(x, shape, (each, batch, *moves, feature, *inside), writeable=False)
+        return found.reshape(self.groups, n * math.prod(sizes), -1)
+
+    def columns(self, rhs: NDArray) -> NDArray:
+        """The kernels in an array like `rhs`, `[groups, outputs, elements]`."""
+        w = rhs.transpose(self.dimension_numbers.rhs_spec)
+        return w.reshape(self.groups, w.shape[0] // self.groups, -1)
+
+    def arranged(self, products: NDArray, shape: Shape) -> NDArray:
+        """The result, of a shape, from `[groups, places, outputs]`."""
+        spec = self.dimension_numbers.out_spec
+        n, outs, *sizes = take_dims(shape, spec)
+        found = products.reshape(self.groups, n, *sizes, outs // self.groups)
+        last = found.ndim - 1
+        found = found.transpose(1, 0, last, *range(2, last)).reshape(n, outs, *sizes)
+        return found.transpose(sorted(range(len(spec)), key=spec.__getitem__))
+
+    # ------------------------------------------------------------------ derivatives
+
+    @override
+    def transpose_lhs(self, ct: Value, x: ShapedArray, y: Value, *others: Value) -> Tangent:
+        """Every output is spread over its window: `ct`, dilated by the strides, convolved with the reversed kernel."""
+        if not ct.aval.size:
+            return Zero(x)
+        lhs, rhs, out = self.dimension_numbers
+        groups = self.groups
+        kernel = y
+        if groups > 1:  # a group's outputs become its inputs
+            kernel = _reshape_axis_into(_split(kernel, rhs[0], groups), rhs[0], rhs[1])
+        kernel = rev(kernel, [d for d in rhs[2:] if kernel.aval.shape[d] > 1])
+        padding = []
+        for n, window, m, (low, _), step, a, b in self._spatial_params(x, y.aval, ct.aval):
+            before = dilate_dim(window, b) - low - 1
+            padding.append((before, dilate_dim(n, a) + dilate_dim(window, b) - 1 - dilate_dim(m, step) - before))
+        prim = evolve(
+            self,
+            window_strides=self.lhs_dilation,
+            lhs_dilation=self.window_strides,
+            padding=tuple(padding),
+            dimension_numbers=ConvDimensionNumbers(out, _swapped(rhs), lhs),
+            feature_group_count=groups,
+            batch_group_count=1,
+        )
+        product = bind1(prim, ct, convert(kernel, ct.aval.dtype))
+        if self.batch_group_count > 1:
+            product = _reshape_axis_into(_split(product, lhs[1], groups), lhs[1], lhs[0])
+        return match_aval(product, x)
+
+    @override
+    def transpose_rhs(self, ct: Value, x: Value, y: ShapedArray, *others: Value) -> Tangent:
+        """Each place of the kernel is a sum over the batch and the windows, whose strides are dilations here."""
+        if not ct.aval.size:
+            return Zero(y)
+        lhs, rhs, out = self.dimension_numbers
+        padding = []
+        for n, window, m, (low, _), step, a, b in self._spatial_params(x.aval, y, ct.aval):
+            padding.append((low, dilate_dim(m, step) - dilate_dim(n, a) + dilate_dim(window, b) - low - 1))
+        prim = evolve(
+            self,
+            window_strides=self.rhs_dilation,
+            rhs_dilation=self.window_strides,
+            padding=tuple(padding),
+            dimension_numbers=ConvDimensionNumbers(_swapped(lhs), _swapped(out), _swapped(rhs)),
+            feature_group_count=self.batch_group_count,
+            batch_group_count=self.feature_group_count,
+        )
+        return match_aval(bind1(prim, convert(x, ct.aval.dtype), ct), y)
+
+    def _spatial_params(
+        self, x: ShapedArray, y: ShapedArray, out: ShapedArray
+    ) -> list[tuple[int, int, int, tuple[int, int], int, int, int]]:
+        """For each spatial axis the sizes of operands and result, the padding, the stride and both dilations."""
+        shapes = zip((x, y, out), self.dimension_numbers, strict=True)
+        sizes = [take_dims(aval.shape, spec[2:]) for aval, spec in shapes]
+        return list(zip(*sizes, self.padding, self.window_strides, self.lhs_dilation, self.rhs_dilation, strict=True))
+
+    # ------------------------------------------------------------------ batching
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        """A batch of images is a larger batch, one of kernels more features, one of both more groups."""
+        (x, y), (x_dim, y_dim) = args, dims
+        lhs, rhs, out = self.dimension_numbers
+        if not axis.size:
+            types = [a.aval if d is None else _without_axis(a.aval, d) for a, d in zip(args, dims, strict=True)]
+            aval = self.out_aval(*types)
+            return full_like_aval(aval.update(shape=(0, *aval.shape)), 0), 0
+        if x_dim is None:
+            assert y_dim is not None
+            product = bind1(self, x, _reshape_axis_into(y, y_dim, rhs[0], self.groups))
+            return _reshape_axis_out_of(product, out[1], axis.size, self.groups)
+        if y_dim is None:
+            product = bind1(self, _reshape_axis_into(x, x_dim, lhs[0], self.batch_group_count), y)
+            return _reshape_axis_out_of(product, out[0], axis.size)
+        if self.batch_group_count > 1:
+            place, prim = lhs[0], evolve(self, batch_group_count=self.batch_group_count * axis.size)
+        else:
+            place, prim = lhs[1], evolve(self, feature_group_count=self.feature_group_count * axis.size)
+        product = bind1(prim, _reshape_axis_into(x, x_dim, place), _reshape_axis_into(y, y_dim, rhs[0]))
+        return _reshape_axis_out_of(product, out[1], axis.size)
+
+    # ------------------------------------------------------------------ compilation
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        if not (out.size and operands[0].aval.size and operands[1].aval.size):
+            return stablehlo.emit_full(builder, 0, out)
+        if builder.platform in stablehlo.GPUS:
+            return self._emit_on_gpu(builder, out, *operands)
+        operands, added = stablehlo.emit_product_operands(builder, operands, out.dtype)
+        return stablehlo.emit_convert(
+            builder, self._emit_real_or_complex(builder, out.update(dtype=added), *operands), out.dtype
+        )
+
+    def _emit_on_gpu(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        """cuDNN and MIOpen convolve floats of two lengths, and those of 8 bits in two formats; integers we multiply."""
+        dtype = operands[0].aval.dtype
+        if not dtypes.is_inexact(dtype) and not dtypes.is_inexact(out.dtype):
+            return builder.lower_fun(functools.partial(self._as_matmul, out.dtype), operands)[0]
+        if dtype in _CUDNN_DTYPES and dtype == out.dtype:
+            return self._emit_real_or_complex(builder, out, *operands)
+        wide = out.dtype if out.dtype in _WIDE else dtypes.float32
+        given = [stablehlo.emit_convert(builder, x, wide) for x in operands]
+        return stablehlo.emit_convert(
+            builder, self._emit_real_or_complex(builder, out.update(dtype=wide), *given), out.dtype
+        )
+
+    def _as_matmul(self, dtype: DType, lhs: Value, rhs: Value) -> Sequence[Value]:
+        """The sums as those of one product of matrices for each group: of all windows, and of all kernels."""
+        lhs_spec, rhs_spec, out_spec = self.dimension_numbers
+        ndim, groups = len(lhs_spec), self.groups
+        x, w = transpose(lhs, lhs_spec), transpose(rhs, rhs_spec)
+        pads = [(low, high, a - 1) for (low, high), a in zip(self.padding, self.lhs_dilation, strict=True)]
+        x = pad(x, zero(x.aval), [(0, 0, 0), (0, 0, 0), *pads])
+        for i, (stride, inside) in enumerate(zip(self.window_strides, self.rhs_dilation, strict=True)):
+            axis = 2 + 2 * i  # as each axis before has become two: places, and what the window there has
+            window = w.aval.shape[2 + i]
+            shape = (stride_dim(x.aval.shape[axis], dilate_dim(window, inside), stride), window)
+            starts = mul(broadcasted_iota(dtypes.int32, shape, 0), stride)
+            x = _gather_axis(x, add(starts, mul(broadcasted_iota(dtypes.int32, shape, 1), inside)), axis)
+        across = 0 if self.batch_group_count > 1 else 1
+        x, w = _split(x, across, groups), _split(w, 0, groups)
+        windows = [4 + 2 * i for i in range(ndim - 2)]
+        numbers = (((2, *windows), tuple(range(2, ndim + 1))), ((across,), (0,)))
+        products = dot_general(x, w, numbers, None, dtype)  # of axes: groups, batch, places, outputs of a group
+        arranged = transpose(products, (1, 0, ndim, *range(2, ndim)))
+        n, _, _, *sizes = arranged.aval.shape
+        whole = reshape(arranged, (n, w.aval.shape[0] * w.aval.shape[1], *sizes))
+        return [transpose(whole, sorted(range(ndim), key=out_spec.__getitem__))]
+
+    def _emit_real_or_complex(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        if dtypes.is_complex(operands[0].aval.dtype):
+            return self._emit_complex(builder, out, *operands)
+        return self._emit_real(builder, out, *operands)
+
+    def _emit_real(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        lhs, rhs, result = self.dimension_numbers
+        ndim = len(self.window_strides)
+        pairs = ", ".join([f"[{low}, {high}]" for low, high in self.padding])
+        letters = f"[{_dim_labels(lhs, 'bf')}]x[{_dim_labels(rhs, 'oi')}]->[{_dim_labels(result, 'bf')}]"
+        attrs: dict[str, Attr] = {
+            "window_strides": DenseI64Array(self.window_strides),
+            "padding": MlirText(f"dense<[{pairs}]> : tensor<{ndim}x2xi64>" if ndim else "dense<> : tensor<0x2xi64>"),
+            "lhs_dilation": DenseI64Array(self.lhs_dilation),
+            "rhs_dilation": DenseI64Array(self.rhs_dilation),
+            "dimension_numbers": MlirText(f"#stablehlo.conv<{letters}>"),
+            "feature_group_count": self.feature_group_count,
+            "batch_group_count": self.batch_group_count,
+            "precision_config": precision_config(self.precision),
+        }
+        return builder.emit("stablehlo.convolution", operands, [out], attrs)[0]
+
+    def _emit_complex(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        """XLA's kernels are for real numbers; three convolutions of those are one of complex ones."""
+
+        def emit(name: str, *of: IrValue) -> IrValue:
+            return builder.emit(f"stablehlo.{name}", of, [of[0].aval])[0]
+
+        def parts(x: IrValue) -> list[IrValue]:
+            aval = ShapedArray(x.aval.shape, dtypes.real_dtype(x.aval.dtype))
+            return [builder.emit(f"stablehlo.{part}", [x], [aval])[0] for part in ("real", "imag")]
+
+        def convolved(x: IrValue, y: IrValue) -> IrValue:
+            return self._emit_real(builder, ShapedArray(out.shape, dtypes.real_dtype(out.dtype)), x, y)
+
+        (a, b), (c, d) = map(parts, operands)
+        first = convolved(emit("add", a, b), c)
+        second = convolved(a, emit("subtract", d, c))
+        third = convolved(b, emit("add", c, d))
+        both = [emit("subtract", first, third), emit("add", first, second)]
+        return builder.emit("stablehlo.complex", both, [out])[0]
+
+
+def _accumulates(old: DType, new: DType) -> bool:
+    """Whether products of numbers of one dtype can be added in another."""
+    kinds = dtypes.kind(old), dtypes.kind(new)
+    if dtypes.itemsize_bits(new) < dtypes.itemsize_bits(old):
+        return False
+    match kinds:
+        case (DTypeKind.SIGNED, DTypeKind.SIGNED | DTypeKind.FLOAT) | (
+            DTypeKind.UNSIGNED,
+            DTypeKind.SIGNED | DTypeKind.UNSIGNED | DTypeKind.FLOAT,
+        ):
+            return True
+        case _:
+            return kinds[0] is DTypeKind.BOOL or kinds[0] is kinds[1]
+
+
+# ------------------------------------------------------------------ axes
+
+
+def _swapped(spec: Dimensions) -> Dimensions:
+    return (spec[1], spec[0], *spec[2:])
+
+
+def _without_axis(aval: ShapedArray, dim: int) -> ShapedArray:
+    return aval.update(shape=aval.shape[:dim] + aval.shape[dim + 1 :])
+
+
+def _dim_labels(spec: Dimensions, letters: str) -> str:
+    """An operand's axes in their order, each by its letter or as the number of a spatial axis."""
+    names = [*letters, *map(str, range(len(spec) - 2))]
+    return ", ".join([name for _, name in sorted(zip(spec, names, strict=True))])
+
+
+def _gather_axis(x: Value, places: Value, axis: int) -> Array:
+    """`x` with the axes of `places` in the place of one of its own, along which they are what is taken."""
+    rank = x.aval.ndim
+    kept = tuple([i if i < axis else i + 1 for i in range(rank) if i != axis])
+    numbers = GatherDimensionNumbers(kept, (axis,), (axis,))
+    sizes = [1 if i == axis else n for i, n in enumerate(x.aval.shape)]
+    starts = reshape(places, (*places.aval.shape, 1))
+    return gather(x, starts, numbers, sizes, mode=GatherScatterMode.PROMISE_IN_BOUNDS)
+
+
+def _split(x: Value, axis: int, size: int) -> Array:
+    """`x` with an axis as two, the first of the given size."""
+    shape = x.aval.shape
+    return reshape(x, (*shape[:axis], size, shape[axis] // size, *shape[axis + 1 :]))
+
+
+def _reshape_axis_into(x: Value, dim: int, axis: int, groups: int = 1) -> Array:
+    """`x` with axis `dim` drawn into the axis that is `axis` without it, in every group of that one's elements."""
+    shape = _without_axis(x.aval, dim).shape
+    n = x.aval.shape[dim]
+    if groups == 1:
+        moved = move_axis(x, dim, axis)
+    else:
+        moved = move_axis(_split(move_axis(x, dim, 0), axis + 1, groups), 0, axis + 1)
+    return reshape(moved, (*shape[:axis], shape[axis] * n, *shape[axis + 1 :]))
+
+
+def _reshape_axis_out_of(x: Value, axis: int, size: int, groups: int = 1) -> tuple[Array, int]:
+    """The inverse of `_reshape_axis_into`, and where the axis is."""
+    if groups == 1:
+        return _split(x, axis, size), axis
+    shape = x.aval.shape
+    apart = move_axis(_split(_split(x, axis, groups), axis + 1, size), axis + 1, 0)
+    return reshape(apart, (size, *shape[:axis], shape[axis] // size, *shape[axis + 1 :])), 0
+
+
+# ------------------------------------------------------------------ functions
+
+_convolution: Final = functools.lru_cache(maxsize=1024)(ConvGeneralDilated)
+
+
+def conv_general_dilated(
+    lhs: ArrayLike,
+    rhs: ArrayLike,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+) -> Array:
+    """The sums of products of a kernel with each window of an array, over any number of spatial axes.
+
+    `lhs` has axes for batch, features and `n` spatial ones, the kernel `rhs` axes for output features, input features
+    and the window. `dimension_numbers` says in which order they are: `None` for this one, three strings such as
+    `("NHWC", "HWIO", "NHWC")` for `lhs`, `rhs` and the result, or `ConvDimensionNumbers`. Kernels are not reversed.
+
+    `window_strides` has the steps by which windows move along the spatial axes, in the order of `rhs`; `padding` is
+    `"VALID"`, `"SAME"`, `"SAME_LOWER"` or a pair `(before, after)` for each, negative numbers taking elements away.
+    Dilations put zeros between elements: one less than they say. With `feature_group_count` the features are as many
+    groups, each with its part of the kernel's outputs; with `batch_group_count` the batch is. The result has the
+    operands' dtype, or `preferred_element_type`, in which it is summed too.
+
+    Raises TypeError for different dtypes, ValueError for shapes, steps and groups that don't fit each other.
+
+    >>> import numpy as np
+    >>> images, kernel = np.ones((1, 1, 4, 4), np.float32), np.ones((1, 1, 3, 3), np.float32)
+    >>> conv_general_dilated(images, kernel, (1, 1), "VALID").tolist()
+    [[[[9.0, 9.0], [9.0, 9.0]]]]
+    """
+    name = "conv_general_dilated"
+    x, y = as_value(lhs, "lhs"), as_value(rhs, "rhs")
+    numbers = conv_dimension_numbers(x.aval.shape, y.aval.shape, dimension_numbers)
+    strides = static_ints(name, window_strides, "window_strides")
+    one = (1,) * max(x.aval.ndim - 2, 0)
+    left = one if lhs_dilation is None else static_ints(name, lhs_dilation, "lhs_dilation")
+    right = one if rhs_dilation is None else static_ints(name, rhs_dilation, "rhs_dilation")
+    if not isinstance(padding, str):
+        pads = canonicalize_conv_padding(name, padding)
+    elif any(d != 1 for d in left):
+        raise ValueError(
+            f"{name}: padding {padding!r} says nothing about an lhs that is dilated, here by {left}; give pairs of "
+            "integers, or use conv_transpose"
+        )
+    else:
+        windows = map(dilate_dim, take_dims(y.aval.shape, numbers.rhs_spec[2:]), right)
+        pads = tuple(padtype_to_pads(take_dims(x.aval.shape, numbers.lhs_spec[2:]), list(windows), strides, padding))
+    new = None if preferred_element_type is None else dtypes.as_dtype(preferred_element_type, "preferred_element_type")
+    counts = [
+        static_int(name, feature_group_count, "feature_group_count"),
+        static_int(name, batch_group_count, "batch_group_count"),
+    ]
+    return bind1(
+        _convolution(strides, pads, left, right, numbers, *counts, canonicalize_precision(name, precision), new), x, y
+    )
+
+
+def canonicalize_conv_padding(name: str, padding: Sequence[tuple[int, int]]) -> Pads:
+    """Pairs of integers as they are kept; ValueError for anything else."""
+    try:
+        pairs = [static_ints(name, pair, "padding") for pair in padding]
+    except TypeError as error:
+        raise ValueError(f"{name}: padding must be a string or pairs of integers, got {padding!r}") from error
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError(f"{name}: padding must be a string or pairs of integers, got {padding!r}")
+    return tuple([(pair[0], pair[1]) for pair in pairs])

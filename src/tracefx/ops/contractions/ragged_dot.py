@@ -1,0 +1,408 @@
+"""Contractions in groups of different sizes: `ragged_dot_general`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum, unique
+from typing import Final, final
+
+from attrs import evolve, field, frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core.handler import bind1
+from tracefx.core.jaxpr_printer import HasJaxParams
+from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Tangent
+from tracefx.core.values import Value
+from tracefx.ops.contractions.bilinear import Bilinear
+from tracefx.ops.contractions.contraction import (
+    Dimensions,
+    DotDimensionNumbers,
+    DotGeneral,
+    OperandPrecisions,
+    PrecisionLike,
+    canonicalize_precision,
+)
+from tracefx.ops.elementwise.arithmetic import sub
+from tracefx.ops.elementwise.bitwise import bitwise_and
+from tracefx.ops.elementwise.comparison import ge, lt
+from tracefx.ops.elementwise.selection import select_n
+from tracefx.ops.operation import arity_error, memoize_aval, run_compiled
+from tracefx.ops.reductions.cumulative import cumsum
+from tracefx.ops.shape.array_creation import broadcasted_iota
+from tracefx.ops.static_integers import static_ints
+from tracefx.ops.structural import (
+    batch_first,
+    broadcast_in_dim,
+    constant_like_aval,
+    convert,
+    match_aval,
+    move_axis,
+    transpose,
+)
+
+
+def _both(given: DotDimensionNumbers) -> tuple[tuple[Dimensions, Dimensions], tuple[Dimensions, Dimensions]]:
+    (lc, rc), (lb, rb) = given
+    name, what = "ragged_dot_general", "dot_dimension_numbers"
+    return (
+        (static_ints(name, lc, what), static_ints(name, rc, what)),
+        (static_ints(name, lb, what), static_ints(name, rb, what)),
+    )
+
+
+def _axes(given: Sequence[int]) -> Dimensions:
+    return static_ints("ragged_dot_general", tuple(given), "dimensions")
+
+
+@final
+@frozen
+class RaggedDotDimensionNumbers:
+    """Which axes `ragged_dot_general` contracts and maps over, which of `lhs` is in groups, which of `rhs` has one
+    entry for each group."""
+
+    dot_dimension_numbers: tuple[tuple[Dimensions, Dimensions], tuple[Dimensions, Dimensions]] = field(converter=_both)
+    lhs_ragged_dimensions: Dimensions = field(converter=_axes)
+    rhs_group_dimensions: Dimensions = field(converter=_axes)
+
+
+@unique
+class _RaggedMode(Enum):
+    """What the axis is that is in groups."""
+
+    FREE = 0
+    """An axis of the result: each group is multiplied with its part of `rhs`."""
+    CONTRACTED = 1
+    """Each group is summed by itself; the groups are the first axis of the result."""
+    MAPPED = 2
+    """Nothing depends on the groups."""
+
+
+@final
+@frozen(eq=False)
+class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
+    """Operands are `lhs`, `rhs` and the sizes of the groups: `[groups]`, or these for each place before the axis."""
+
+    name = "ragged_dot_general"
+    ragged_dot_dimension_numbers: RaggedDotDimensionNumbers
+    precision: OperandPrecisions = field(default=None, metadata={"hide_default": True})
+    preferred_element_type: DType | None = field(default=None, metadata={"hide_default": True})
+
+    @override
+    def jax_params(self) -> Mapping[str, object]:
+        names = ("ragged_dot_dimension_numbers", "precision", "preferred_element_type")
+        return {**{name: getattr(self, name) for name in names}, "group_offset": None, "out_sharding": None}
+
+    # ------------------------------------------------------------------ types
+
+    @property
+    def dot(self) -> DotGeneral:
+        """The contraction without groups."""
+        numbers = self.ragged_dot_dimension_numbers.dot_dimension_numbers
+        return DotGeneral(numbers, self.precision, self.preferred_element_type)
+
+    @property
+    def ragged_axis(self) -> int:
+        return self.ragged_dot_dimension_numbers.lhs_ragged_dimensions[0]
+
+    @property
+    def mode(self) -> _RaggedMode:
+        (lc, _), (lb, _) = self.ragged_dot_dimension_numbers.dot_dimension_numbers
+        return (
+            _RaggedMode.CONTRACTED
+            if self.ragged_axis in lc
+            else _RaggedMode.MAPPED
+            if self.ragged_axis in lb
+            else _RaggedMode.FREE
+        )
+
+    def free_axes(self, side: int, ndim: int) -> list[int]:
+        """The axes of an operand that the result has of it alone."""
+        contracted, mapped = self.ragged_dot_dimension_numbers.dot_dimension_numbers
+        taken = {*contracted[side], *mapped[side], *(self.ragged_dot_dimension_numbers.rhs_group_dimensions * side)}
+        return [d for d in range(ndim) if d not in taken]
+
+    def group_size_axes(self, ndim: int) -> list[int]:
+        """The axes of `lhs`, which has `ndim`, for each place of which there may be groups."""
+        (lc, _), (lb, _) = self.ragged_dot_dimension_numbers.dot_dimension_numbers
+        axes: Sequence[int]
+        match self.mode:
+            case _RaggedMode.FREE:
+                axes = self.free_axes(0, ndim)
+            case _RaggedMode.CONTRACTED:
+                axes = lc
+            case _RaggedMode.MAPPED:
+                return list(lb[: lb.index(self.ragged_axis)])
+        return [*lb, *axes[: axes.index(self.ragged_axis)]]
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        if len(avals) != 3:
+            raise arity_error(self.name, 3, len(avals))
+        return [self.out_aval(*avals)]
+
+    @memoize_aval("ragged_dot_dimension_numbers", "precision", "preferred_element_type")
+    def out_aval(self, lhs: ShapedArray, rhs: ShapedArray, sizes: ShapedArray) -> ShapedArray:
+        numbers = self.ragged_dot_dimension_numbers
+        if not dtypes.is_integer(sizes.dtype):
+            raise TypeError(f"ragged_dot_general: group_sizes must be integers, got {sizes}")
+        if not sizes.ndim:
+            raise TypeError("ragged_dot_general: group_sizes must have an axis for the groups, got a number")
+        if len(numbers.lhs_ragged_dimensions) != 1 or not 0 <= self.ragged_axis < lhs.ndim:
+            raise TypeError(
+                "ragged_dot_general: lhs_ragged_dimensions must be one axis of lhs, counted from 0, got "
+                f"{numbers.lhs_ragged_dimensions} for {lhs}"
+            )
+        groups, mode, of_groups = sizes.shape[-1], self.mode, numbers.rhs_group_dimensions
+        if len(of_groups) != (mode is _RaggedMode.FREE):
+            raise TypeError(
+                "ragged_dot_general: rhs_group_dimensions must be one axis of rhs where the ragged one of lhs is "
+                f"neither contracted nor mapped over, and none where it is, got {of_groups}"
+            )
+        for d in of_groups:
+            if d not in range(rhs.ndim) or rhs.shape[d] != groups or d in self._contracted_or_batch_of_rhs:
+                raise TypeError(
+                    f"ragged_dot_general: rhs_group_dimensions must be an axis of rhs of size {groups}, that of "
+                    f"group_sizes, neither contracted nor mapped over, got {of_groups} for {rhs}"
+                )
+        rest = rhs.update(shape=tuple([n for d, n in enumerate(rhs.shape) if d not in of_groups]))
+        out = self._dot_without_groups.out_aval(lhs, rest)
+        expected = (*[lhs.shape[d] for d in self.group_size_axes(lhs.ndim)], groups)
+        if sizes.ndim > 1 and sizes.shape != expected:
+            raise TypeError(
+                f"ragged_dot_general: group_sizes must have shape {(groups,)} or, for each place of lhs before the "
+                f"ragged axis, {expected}, got {sizes}"
+            )
+        return out.update(shape=(groups, *out.shape)) if mode is _RaggedMode.CONTRACTED else out
+
+    @property
+    def _contracted_or_batch_of_rhs(self) -> set[int]:
+        (_, rc), (_, rb) = self.ragged_dot_dimension_numbers.dot_dimension_numbers
+        return {*rc, *rb}
+
+    @property
+    def _dot_without_groups(self) -> DotGeneral:
+        """The contraction of a part of `rhs` for one group."""
+        (lc, rc), (lb, rb) = self.dot.dimension_numbers
+        dropped = self.ragged_dot_dimension_numbers.rhs_group_dimensions
+        rc, rb = [tuple([d - sum(g < d for g in dropped) for d in axes]) for axes in (rc, rb)]
+        return evolve(self.dot, dimension_numbers=((lc, rc), (lb, rb)))
+
+    # ------------------------------------------------------------------ what it is made of
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return run_compiled(self, args)
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        lhs, rhs, sizes = args
+        (lc, rc), (lb, rb) = self.dot.dimension_numbers
+        before = self.group_size_axes(lhs.aval.ndim)
+        if sizes.aval.ndim == 1 and before:
+            shape = (*[lhs.aval.shape[d] for d in before], *sizes.aval.shape)
+            sizes = broadcast_in_dim(sizes, shape, (len(before),))
+        left = _shift_axes(lc), _shift_axes(lb)
+        match self.mode:
+            case _RaggedMode.MAPPED:
+                return [bind1(self.dot, lhs, rhs)]
+            case _RaggedMode.FREE:
+                (group,) = self.ragged_dot_dimension_numbers.rhs_group_dimensions
+                numbers = ((*left[0], 0), (*rc, group)), (left[1], rb)
+                grouped = _mask_by_group(lhs, self.ragged_axis, sizes, before)
+                return [bind1(evolve(self.dot, dimension_numbers=numbers), grouped, rhs)]
+            case _RaggedMode.CONTRACTED:
+                place = lc.index(self.ragged_axis)
+                numbers = (left[0], _shift_axes(rc)), ((0, *left[1]), (0, *_shift_axes(rb)))
+                # Both are set to zero elsewhere, so that what is infinite there does no harm.
+                x = _mask_by_group(lhs, self.ragged_axis, sizes, before)
+                y = _mask_by_group(rhs, rc[place], sizes, [*rb, *rc[:place]])
+                return [bind1(evolve(self.dot, dimension_numbers=numbers), x, y)]
+
+    # ------------------------------------------------------------------ derivatives
+
+    @override
+    def transpose_lhs(self, ct: Value, x: ShapedArray, y: Value, *others: Value) -> Tangent:
+        (sizes,) = others
+        (xc, yc), (xb, yb) = self.dot.dimension_numbers
+        free, other = self.free_axes(0, x.ndim), self.free_axes(1, y.aval.ndim)
+        batch, mapped = tuple(range(len(xb))), len(xb)
+        match self.mode:
+            case _RaggedMode.MAPPED:
+                return self.dot.transpose_lhs(ct, x, y)
+            case _RaggedMode.FREE:
+                last = tuple(range(mapped + len(free), ct.aval.ndim))
+                place, groups = (
+                    mapped + free.index(self.ragged_axis),
+                    self.ragged_dot_dimension_numbers.rhs_group_dimensions,
+                )
+                prim = self._with_dimension_numbers(((last, tuple(other)), (batch, yb)), place, groups)
+                order = [*xb, *free, *[xc[i] for i in sorted(range(len(yc)), key=yc.__getitem__)]]
+                return match_aval(_permute_to(bind1(prim, ct, y, sizes), order), x)
+            case _RaggedMode.CONTRACTED:
+                # `y`, in groups along the axis that was contracted, times the part of `ct` for each.
+                rows = transpose(y, [*yb, *yc, *other])
+                ends = tuple(range(mapped + len(yc), rows.ndim))
+                matching = tuple(range(1 + mapped + len(free), ct.aval.ndim))
+                mapping = batch, tuple([d + 1 for d in batch])
+                prim = self._with_dimension_numbers(
+                    ((ends, matching), mapping), mapped + xc.index(self.ragged_axis), (0,)
+                )
+                return match_aval(_permute_to(bind1(prim, rows, ct, sizes), [*xb, *xc, *free]), x)
+
+    @override
+    def transpose_rhs(self, ct: Value, x: Value, y: ShapedArray, *others: Value) -> Tangent:
+        (sizes,) = others
+        (xc, yc), (xb, yb) = self.dot.dimension_numbers
+        free, other = self.free_axes(0, x.aval.ndim), self.free_axes(1, y.ndim)
+        batch, mapped = tuple(range(len(xb))), len(xb)
+        match self.mode:
+            case _RaggedMode.MAPPED:
+                return self.dot.transpose_rhs(ct, x, y)
+            case _RaggedMode.FREE:
+                contracted = tuple(free), tuple(range(mapped, mapped + len(free)))
+                prim = self._with_dimension_numbers((contracted, (xb, batch)), self.ragged_axis, ())
+                groups = self.ragged_dot_dimension_numbers.rhs_group_dimensions
+                order = [*groups, *yb, *[yc[i] for i in sorted(range(len(xc)), key=xc.__getitem__)], *other]
+                return match_aval(_permute_to(bind1(prim, x, ct, sizes), order), y)
+            case _RaggedMode.CONTRACTED:
+                rows = transpose(x, [*xb, *xc, *free])
+                ends = tuple(range(mapped + len(xc), rows.ndim))
+                matching = tuple(range(1 + mapped, 1 + mapped + len(free)))
+                mapping = batch, tuple([d + 1 for d in batch])
+                prim = self._with_dimension_numbers(
+                    ((ends, matching), mapping), mapped + xc.index(self.ragged_axis), (0,)
+                )
+                return match_aval(_permute_to(bind1(prim, rows, ct, sizes), [*yb, *yc, *other]), y)
+
+    def _with_dimension_numbers(
+        self, numbers: DotDimensionNumbers, ragged: int, groups: Dimensions
+    ) -> RaggedDotGeneral:
+        return evolve(self, ragged_dot_dimension_numbers=RaggedDotDimensionNumbers(numbers, (ragged,), groups))
+
+    # ------------------------------------------------------------------ batching
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        lhs, rhs, sizes = args
+        (lc, rc), (lb, rb) = self.dot.dimension_numbers
+        groups = self.ragged_dot_dimension_numbers.rhs_group_dimensions
+        extra = self.mode is _RaggedMode.CONTRACTED
+        if dims[0] is None and dims[2] is None:  # one more free axis of `rhs`, the first of those
+            numbers = (lc, _shift_axes(rc)), (lb, _shift_axes(rb))
+            prim = self._with_dimension_numbers(numbers, self.ragged_axis, _shift_axes(groups))
+            out = bind1(prim, lhs, batch_first(rhs, dims[1], axis), sizes)
+            return [out], [extra + lhs.aval.ndim - len(lc)]
+        ragged = self.ragged_axis + 1
+        x = batch_first(lhs, dims[0], axis)
+        if dims[1] is None and self.mode is _RaggedMode.FREE:  # one more free axis of `lhs`
+            prim = self._with_dimension_numbers(((_shift_axes(lc), rc), (_shift_axes(lb), rb)), ragged, groups)
+            return [bind1(prim, x, rhs, self._batched_sizes(sizes, dims[2], x, len(lb), axis))], [len(lb)]
+        numbers = (_shift_axes(lc), _shift_axes(rc)), ((0, *_shift_axes(lb)), (0, *_shift_axes(rb)))
+        prim = self._with_dimension_numbers(numbers, ragged, _shift_axes(groups))
+        y = batch_first(rhs, dims[1], axis)
+        return [bind1(prim, x, y, self._batched_sizes(sizes, dims[2], x, 0, axis))], [int(extra)]
+
+    def _batched_sizes(self, sizes: Value, dim: int | None, lhs: Value, place: int, axis: MappedAxis) -> Value:
+        """The sizes for an `lhs` whose batch axis is in front, with their own at `place`."""
+        plain = sizes.aval.ndim - (dim is not None) == 1
+        if dim is None and plain:
+            return sizes
+        found = batch_first(sizes, dim, axis)
+        if not plain:
+            return move_axis(found, 0, place)
+        shape = [lhs.aval.shape[1 + d] for d in self.group_size_axes(lhs.aval.ndim - 1)]
+        shape.insert(place, axis.size)
+        return broadcast_in_dim(found, (*shape, found.shape[-1]), (place, len(shape)))
+
+
+def _shift_axes(axes: Dimensions) -> Dimensions:
+    """The axes of an array that has one more in front."""
+    return tuple([d + 1 for d in axes])
+
+
+def _permute_to(x: Value, order: Sequence[int]) -> Array:
+    """`x`, whose axis `i` becomes axis `order[i]`."""
+    return transpose(x, sorted(range(len(order)), key=order.__getitem__))
+
+
+def _mask_by_group(x: Value, axis: int, sizes: Value, before: Sequence[int]) -> Array:
+    """`x` once for each group, along a new first axis, and zero where an element is not of the group."""
+    shape = (sizes.aval.shape[-1], *x.aval.shape)
+    last = sizes.aval.ndim - 1
+    if dtypes.itemsize_bits(sizes.aval.dtype) < 32:
+        sizes = convert(sizes, dtypes.int32)
+    ends = cumsum(sizes, last)
+    starts = sub(ends, sizes)
+    order = [last, *[before.index(d) for d in sorted(before)]]
+    places = [0, *[d + 1 for d in sorted(before)]]
+    index = broadcasted_iota(sizes.aval.dtype, shape, axis + 1)
+    first, end = [broadcast_in_dim(transpose(bound, order), shape, places) for bound in (starts, ends)]
+    inside = bitwise_and(ge(index, first), lt(index, end))
+    each = broadcast_in_dim(x, shape, range(1, len(shape)))
+    return select_n(inside, constant_like_aval(each.aval, 0), each)
+
+
+# ------------------------------------------------------------------ functions
+
+_RAGGED_ROWS: Final = RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,))
+
+
+def ragged_dot_general(
+    lhs: ArrayLike,
+    rhs: ArrayLike,
+    group_sizes: ArrayLike,
+    ragged_dot_dimension_numbers: RaggedDotDimensionNumbers,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+    group_offset: ArrayLike | None = None,
+) -> Array:
+    """`dot_general` with an axis of `lhs` that is in groups, the first of `group_sizes[0]` elements, and so on.
+
+    If the axis is neither contracted nor mapped over, each group is multiplied with its own entry of `rhs` along
+    `rhs_group_dimensions`; what is beyond the last group is zero. If it is contracted, each group is summed by itself,
+    and the result has the groups as its first axis. `group_sizes` is `int[groups]`, or has other sizes for each place
+    of the axes before the ragged one: those mapped over, then of the others of its kind.
+
+    Raises TypeError where the dimension numbers, the shapes or the sizes don't fit, NotImplementedError for a
+    `group_offset`.
+
+    >>> import numpy as np
+    >>> numbers = RaggedDotDimensionNumbers((((0,), (0,)), ((), ())), (0,), ())
+    >>> ragged_dot_general(np.ones((3, 1)), np.ones((3, 1)), np.array([1, 2]), numbers).tolist()
+    [[[1.0]], [[2.0]]]
+    """
+    if group_offset is not None:
+        raise NotImplementedError(
+            "ragged_dot_general: group_offset is not there; give the groups and sizes that are meant"
+        )
+    new = None if preferred_element_type is None else dtypes.as_dtype(preferred_element_type, "preferred_element_type")
+    prim = RaggedDotGeneral(ragged_dot_dimension_numbers, canonicalize_precision("ragged_dot_general", precision), new)
+    return bind1(prim, lhs, rhs, group_sizes)
+
+
+def ragged_dot(
+    lhs: ArrayLike,
+    rhs: ArrayLike,
+    group_sizes: ArrayLike,
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+    group_offset: ArrayLike | None = None,
+) -> Array:
+    """The rows of `lhs`, `[m, k]`, in groups, each multiplied with its matrix of `rhs`, `[groups, k, n]`.
+
+    `group_sizes` has the number of rows of each group; rows beyond the last give zeros.
+
+    >>> import numpy as np
+    >>> rows, matrices = np.ones((3, 1), np.float32), np.array([[[1]], [[10]]], np.float32)
+    >>> ragged_dot(rows, matrices, np.array([2, 1])).tolist()
+    [[1.0], [1.0], [10.0]]
+    """
+    return ragged_dot_general(
+        lhs, rhs, group_sizes, _RAGGED_ROWS, precision, preferred_element_type, group_offset=group_offset
+    )

@@ -1,0 +1,111 @@
+"""A number's size and direction: `abs` and `sign`."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+import numpy as np
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Builder, IrValue
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.handler import bind1
+from tracefx.core.primitive import Tangent
+from tracefx.core.values import Value
+from tracefx.ops import stablehlo
+from tracefx.ops.elementwise import complex_lowering
+from tracefx.ops.elementwise.arithmetic import div, mul, neg
+from tracefx.ops.elementwise.comparison import eq, ge
+from tracefx.ops.elementwise.complex import conj, real
+from tracefx.ops.elementwise.elementwise import NUMBERS, NonDifferentiable, Smooth
+from tracefx.ops.elementwise.selection import select_with_aval
+from tracefx.ops.operation import Domain
+from tracefx.ops.structural import convert
+
+SIGNED: Final = Domain(
+    "signed integers, floats or complex numbers", lambda d: dtypes.is_signed(d) or dtypes.is_inexact(d)
+)
+
+
+@final
+class Abs(Smooth):
+    __slots__ = ()
+    name = "abs"
+    domain = SIGNED
+    hlo = "stablehlo.abs"
+    ufunc = np.absolute
+
+    @override
+    def out_dtype(self, dtype: DType) -> DType:
+        return dtypes.real_dtype(dtype)
+
+    @override
+    def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        (found,) = builder.emit(self.hlo, operands, [out])
+        (x,) = operands
+        return complex_lowering.emit_abs(builder, x, found) if dtypes.is_complex(x.aval.dtype) else found
+
+    @override
+    def jvp_term(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        (x,) = primals
+        if not dtypes.is_complex(x.aval.dtype):
+            return select_with_aval(ge(x, 0.0), tangent, neg(tangent), tangent.aval)
+        size = select_with_aval(
+            eq(out, 0.0), 1, out, out.aval
+        )  # at 0 there is no direction, and the derivative is taken to be 0
+        return real(mul(tangent, div(conj(x), convert(size, x.aval.dtype, x.aval.weak_type))))
+
+
+@final
+class Sign(NonDifferentiable):
+    __slots__ = ()
+    name = "sign"
+    domain = NUMBERS
+    hlo = "stablehlo.sign"
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        if dtypes.is_complex(x.dtype):
+            size = np.absolute(x)
+            out: NDArray = np.empty_like(x)
+            out.real, out.imag = x.real / size, x.imag / size
+            return np.where(size == 0, x.dtype.type(0), out)
+        sign: NDArray = np.sign(x)
+        return np.copysign(sign, x) if dtypes.is_float(x.dtype) else sign
+
+    @override
+    def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        (x,) = operands
+        if not dtypes.is_integer(out.dtype) or dtypes.is_signed(out.dtype):
+            (found,) = builder.emit(self.hlo, [x], [out])
+            return complex_lowering.sign(builder, x, found) if dtypes.is_complex(out.dtype) else found
+        zero, one = stablehlo.emit_full(builder, 0, out), stablehlo.emit_full(builder, 1, out)
+        return builder.emit("stablehlo.select", [stablehlo.emit_compare(builder, "EQ", x, zero), zero, one], [out])[0]
+
+
+ABS: Final = Abs()
+SIGN: Final = Sign()
+
+
+def abs(x: ArrayLike) -> Array:
+    """The absolute value, elementwise; of complex numbers a real one.
+
+    The least signed integer stays as it is. `TypeError` for unsigned integers and booleans.
+
+    >>> abs(3 - 4j)
+    Array(5., dtype=float32, weak_type=True)
+    """
+    return bind1(ABS, x)
+
+
+def sign(x: ArrayLike) -> Array:
+    """-1, 0 or 1, elementwise; of complex numbers `x / abs(x)`, and 0 at 0. Zeros and NaN stay as they are.
+
+    >>> sign(np.array([-3, 0, 5])).tolist()
+    [-1, 0, 1]
+    """
+    return bind1(SIGN, x)

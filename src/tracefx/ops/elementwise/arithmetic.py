@@ -1,0 +1,325 @@
+"""Arithmetic of two operands, and negation. (`add` stands with its family.)"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final, final
+
+import numpy as np
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Builder, IrValue
+from tracefx.core.dtypes import DTypeLike, NDArray
+from tracefx.core.handler import bind1
+from tracefx.core.primitive import Differentiable, Tangent, Transposable, UndefinedPrimal, Zero, not_linear_error
+from tracefx.core.values import Value
+from tracefx.ops.elementwise.comparison import eq, lt
+from tracefx.ops.elementwise.elementwise import (
+    NUMBERS,
+    REALS,
+    Elementwise,
+    Smooth,
+    add_tangents,
+    bind_binary,
+    operands,
+    unbroadcast,
+)
+from tracefx.ops.elementwise.min_max import emit_min_max, maximum, minimum
+from tracefx.ops.elementwise.rounding import ceil, floor
+from tracefx.ops.elementwise.selection import select, select_with_aval
+from tracefx.ops.operation import ANY_NUMBERS
+from tracefx.ops.structural import convert_element_type, match_aval
+
+# ------------------------------------------------------------------ neg
+
+
+@final
+class Neg(Elementwise, Differentiable, Transposable):
+    __slots__ = ()
+    name = "neg"
+    domain = NUMBERS
+    hlo = "stablehlo.negate"
+    ufunc = np.negative
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        return [neg(*primals)], [neg_tangent(*tangents)]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        return [neg_tangent(*cts)]
+
+
+NEG: Final = Neg()
+
+
+def neg(x: ArrayLike) -> Array:
+    """`-x`, elementwise; integers wrap around.
+
+    >>> neg(np.float32(2))
+    Array(-2., dtype=float32)
+    """
+    return bind1(NEG, x)
+
+
+def neg_tangent(t: Tangent) -> Tangent:
+    return t if isinstance(t, Zero) else neg(t)
+
+
+# ------------------------------------------------------------------ sub
+
+
+@final
+class Sub(Elementwise, Differentiable, Transposable):
+    __slots__ = ()
+    name = "sub"
+    arity = 2
+    domain = NUMBERS
+    hlo = "stablehlo.subtract"
+    ufunc = np.subtract
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out = bind1(self, *primals)
+        x, y = [match_aval(t, out.aval.tangent()) for t in tangents]
+        if isinstance(x, Zero) or isinstance(y, Zero):
+            return [out], [add_tangents(x, neg_tangent(y))]
+        return [out], [bind1(self, x, y)]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        (ct,), (x, y) = cts, args
+        return [
+            unbroadcast(ct, x.aval) if isinstance(x, UndefinedPrimal) else None,
+            neg_tangent(unbroadcast(ct, y.aval)) if isinstance(y, UndefinedPrimal) else None,
+        ]
+
+
+SUB: Final = Sub()
+
+
+def sub(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x - y`, elementwise.
+
+    >>> sub(np.arange(3), 1)
+    Array([-1,  0,  1], dtype=int32)
+    """
+    return bind_binary(SUB, x, y)
+
+
+# ------------------------------------------------------------------ mul
+
+
+@final
+class Mul(Smooth, Transposable):
+    __slots__ = ()
+    name = "mul"
+    arity = 2
+    domain = NUMBERS
+    hlo = "stablehlo.multiply"
+    ufunc = np.multiply
+
+    @override
+    def jvp_term(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        return bind1(self, tangent, primals[1]) if i == 0 else bind1(self, primals[0], tangent)
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        (ct,), (x, y) = cts, args
+        assert not isinstance(ct, Zero)
+        if isinstance(x, UndefinedPrimal):
+            if isinstance(y, UndefinedPrimal):
+                raise not_linear_error(self)
+            return [unbroadcast(bind1(self, ct, y), x.aval), None]
+        assert isinstance(y, UndefinedPrimal)
+        return [None, unbroadcast(bind1(self, x, ct), y.aval)]
+
+
+MUL: Final = Mul()
+
+
+def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Array:
+    """`x * y`, elementwise; in the dtype `out_dtype`, to which both are converted, if that is given.
+
+    >>> mul(np.arange(3), 2)
+    Array([0, 2, 4], dtype=int32)
+    """
+    if out_dtype is not None:
+        x, y = [convert_element_type(v, out_dtype) for v in operands(x, y)]
+    return bind_binary(MUL, x, y)
+
+
+# ------------------------------------------------------------------ div, rem
+
+
+@final
+class Div(Smooth, Transposable):
+    """Integers are divided towards zero. A division by 0 gives -1 (all bits set), and the least number by -1 itself."""
+
+    __slots__ = ()
+    name = "div"
+    arity = 2
+    domain = NUMBERS
+    hlo = "stablehlo.divide"
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        x, y = args
+        if not dtypes.is_integer(x.dtype):
+            out: NDArray = np.true_divide(x, y)
+            return out
+        quotient: NDArray = np.floor_divide(x, y)
+        if dtypes.is_signed(x.dtype):
+            quotient = quotient + ((np.remainder(x, y) != 0) & ((x < 0) != (y < 0)))
+        return np.where(y == 0, np.invert(np.zeros_like(y)), quotient).astype(x.dtype)
+
+    @override
+    def jvp_term(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        x, y = primals
+        if i == 0:
+            return div(tangent, y)
+        if x.aval.ndim and not y.aval.ndim:
+            # Kept for the backward pass is the numerator, which is there anyway, and not the quotient.
+            inverse = div(1, y)
+            return mul(mul(x, neg(mul(tangent, inverse))), inverse)
+        # The division comes last, so that the backward pass divides the cotangent once for both operands.
+        return div(mul(tangent, neg(out)), y)
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        (ct,), (x, y) = cts, args
+        assert not isinstance(ct, Zero)
+        if isinstance(y, UndefinedPrimal):  # a quotient is linear in its numerator alone
+            raise not_linear_error(self)
+        return [unbroadcast(div(ct, y), x.aval), None]
+
+    @override
+    def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        # Division by a broadcast that nothing else uses XLA makes a multiplication by the broadcast reciprocal.
+        x, y = operands
+        return builder.emit(self.hlo, [x, builder.reemit_broadcast(y)], [out])[0]
+
+
+@final
+class Rem(Smooth):
+    """The remainder of `div`, with the sign of the first operand; for integers and a divisor of 0, that operand."""
+
+    __slots__ = ()
+    name = "rem"
+    arity = 2
+    domain = REALS
+    hlo = "stablehlo.remainder"
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        x, y = args
+        out: NDArray = np.fmod(x, y)
+        return np.where(y == 0, x, out) if dtypes.is_integer(x.dtype) else out
+
+    @override
+    def jvp_term(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        if i == 0:
+            return tangent
+        quotient = div(*primals)
+        whole = select(lt(quotient, 0), ceil(quotient), floor(quotient))
+        return neg(mul(tangent, whole))
+
+
+DIV: Final = Div()
+REM: Final = Rem()
+
+
+def div(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x / y`, elementwise; for integers, towards zero, and -1 (unsigned: the largest number) where `y` is 0.
+
+    >>> div(1.0, 4.0)
+    Array(0.25, dtype=float32, weak_type=True)
+    >>> div(np.array([7, -7, 7]), np.array([2, 2, 0])).tolist()
+    [3, -3, -1]
+    """
+    return bind_binary(DIV, x, y)
+
+
+def rem(x: ArrayLike, y: ArrayLike) -> Array:
+    """The remainder of the division of `x` by `y`, elementwise, with the sign of `x`.
+
+    Where `y` is 0: NaN for floats, `x` for integers.
+
+    >>> rem(np.array([7, -7, 7]), np.array([2, 2, 0])).tolist()
+    [1, -1, 7]
+    """
+    return bind_binary(REM, x, y)
+
+
+# ------------------------------------------------------------------ max, min
+
+
+class BinaryExtremum(Smooth):
+    """The derivative is shared by equal operands."""
+
+    __slots__ = ()
+    domain = ANY_NUMBERS
+    arity = 2
+    direction: ClassVar[str]
+
+    @override
+    def jvp_term(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        x, y = primals
+        shape = out.aval.tangent()
+        taken = select_with_aval(eq(primals[i], out), 1, 0, shape)
+        return mul(tangent, select_with_aval(eq(x, y), 0.5, taken, shape))
+
+    @override
+    def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        return emit_min_max(builder, self.direction, out, *operands)
+
+
+@final
+class Max(BinaryExtremum):
+    __slots__ = ()
+    name = "max"
+    direction = "GT"
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        return maximum(*args)
+
+
+@final
+class Min(BinaryExtremum):
+    __slots__ = ()
+    name = "min"
+    direction = "LT"
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        return minimum(*args)
+
+
+MAX: Final = Max()
+MIN: Final = Min()
+
+
+def max(x: ArrayLike, y: ArrayLike) -> Array:
+    """The larger of `x` and `y`, elementwise; NaN where either is.
+
+    Complex numbers are ordered by their real parts, then by their imaginary parts.
+
+    >>> max(np.arange(4), 2).tolist()
+    [2, 2, 2, 3]
+    """
+    return bind_binary(MAX, x, y)
+
+
+def min(x: ArrayLike, y: ArrayLike) -> Array:
+    """The smaller of `x` and `y`, elementwise; NaN where either is.
+
+    Complex numbers are ordered by their real parts, then by their imaginary parts.
+
+    >>> min(np.arange(4), 2).tolist()
+    [0, 1, 2, 2]
+    """
+    return bind_binary(MIN, x, y)

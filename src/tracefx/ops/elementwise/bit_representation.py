@@ -1,0 +1,249 @@
+"""The bits that numbers are made of: counting them, giving them another meaning, leaving some of them out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, SupportsIndex, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Builder, IrValue, MlirText
+from tracefx.core.dtypes import DType, DTypeLike, NDArray
+from tracefx.core.handler import as_array, bind1
+from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
+from tracefx.core.values import Value, as_value
+from tracefx.ops.elementwise.bitwise import INTEGERS, extend_to_bytes
+from tracefx.ops.elementwise.elementwise import FLOATS, SIGNED_NARROW, NonDifferentiable
+from tracefx.ops.operation import CompiledOperation, LinearOperation, Operation, run_compiled
+from tracefx.ops.static_integers import static_int
+from tracefx.ops.structural import batch_first
+
+# ------------------------------------------------------------------ population_count, clz
+
+
+class BitCount(NonDifferentiable):
+    __slots__ = ()
+    domain = INTEGERS
+    widens_narrow_ints = False  # the width of the operand matters
+
+
+@final
+class PopulationCount(BitCount):
+    __slots__ = ()
+    name = "population_count"
+    hlo = "stablehlo.popcnt"
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        return np.asarray(np.bitwise_count(extend_to_bytes(args[0], signed=False)))
+
+    @override
+    def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        if out.dtype not in SIGNED_NARROW:
+            return builder.emit(self.hlo, operands, [out])[0]
+        # XLA's CPU would count the copies of the sign that fill up the byte.
+        unsigned = out.update(dtype=dtypes.uint4 if out.dtype == dtypes.int4 else dtypes.uint2)
+        bits = builder.emit("stablehlo.convert", operands, [unsigned])
+        return builder.emit("stablehlo.convert", builder.emit(self.hlo, bits, [unsigned]), [out])[0]
+
+
+@final
+class Clz(BitCount):
+    __slots__ = ()
+    name = "clz"
+    hlo = "stablehlo.count_leading_zeros"
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        bits = dtypes.itemsize_bits(args[0].dtype)
+        x = extend_to_bytes(args[0], signed=False)
+        step = 1
+        while step < bits:  # every bit below the highest one is set, too
+            x = x | (x >> x.dtype.type(step))
+            step *= 2
+        return np.asarray(bits - np.bitwise_count(x))
+
+
+POPULATION_COUNT: Final = PopulationCount()
+CLZ: Final = Clz()
+
+
+def population_count(x: ArrayLike) -> Array:
+    """How many bits of an integer are set, elementwise.
+
+    >>> population_count(np.array([0, 1, 6, -1])).tolist()
+    [0, 1, 2, 32]
+    """
+    return bind1(POPULATION_COUNT, x)
+
+
+def clz(x: ArrayLike) -> Array:
+    """How many bits of an integer, from the highest one on, are not set, elementwise.
+
+    >>> clz(np.array([0, 1, 6, -1])).tolist()
+    [32, 31, 29, 0]
+    """
+    return bind1(CLZ, x)
+
+
+# ------------------------------------------------------------------ bitcast_convert_type
+
+
+@final
+@frozen(eq=False)
+class BitcastConvertType(Operation, Differentiable):
+    """An element that is wider than those of the other dtype stands for a last axis of them."""
+
+    name = "bitcast_convert_type"
+    new_dtype: DType
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        old, new = x.dtype, self.new_dtype
+        if old == new:
+            return x
+        for dtype in (old, new):
+            if not dtypes.is_integer(dtype) and not dtypes.is_float(dtype):
+                raise TypeError(
+                    f"bitcast_convert_type goes between integers and floats, or leaves the dtype as it is; got {x} "
+                    f"and new_dtype {dtypes.name(new)}"
+                )
+        old_bits, new_bits = dtypes.itemsize_bits(old), dtypes.itemsize_bits(new)
+        shape = x.shape
+        if old_bits > new_bits:
+            shape = (*shape, old_bits // new_bits)
+        elif old_bits < new_bits:
+            if not shape or shape[-1] * old_bits != new_bits:
+                raise ValueError(
+                    f"bitcast_convert_type of {x} to {new}: the last axis must hold the bits of one element, so it "
+                    f"must have size {new_bits // old_bits}"
+                )
+            shape = shape[:-1]
+        return ShapedArray(shape, new, x.weak_type)
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        if not x.size:
+            aval = self.out_aval(ShapedArray(x.shape, x.dtype))
+            return np.empty(aval.shape, aval.dtype)
+        wide = x.dtype.itemsize > self.new_dtype.itemsize
+        flat = np.ascontiguousarray(x[..., None] if wide or not x.ndim else x).view(self.new_dtype)
+        return flat.reshape(self.out_aval(ShapedArray(x.shape, x.dtype)).shape)
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        self.abstract_eval(*[a.aval for a in args])
+        (x,) = args
+        if min(dtypes.itemsize_bits(x.aval.dtype), dtypes.itemsize_bits(self.new_dtype)) < 8:
+            return run_compiled(self, args)  # NumPy has a byte for each of them
+        return Operation.evaluate(self, args)
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out = bind1(self, *primals)
+        return [out], [Zero(out.aval.tangent())]
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        return bind1(self, batch_first(args[0], dims[0], axis)), 0
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        (x,) = operands
+        return x if x.aval.dtype == out.dtype else builder.emit("stablehlo.bitcast_convert", [x], [out])[0]
+
+
+def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
+    """The bits of `operand`, read as another dtype.
+
+    Wider elements become a new last axis (`f32[n]` as int8 is `i8[n, 4]`), and such an axis becomes wider elements.
+    Raises TypeError for booleans and complex numbers, ValueError if the last axis does not make one element.
+
+    >>> bitcast_convert_type(np.float32(1), "int32").item() == 0x3F800000
+    True
+    """
+    return bind1(BitcastConvertType(dtypes.as_dtype(new_dtype, "new_dtype")), operand)
+
+
+# ------------------------------------------------------------------ reduce_precision
+
+
+@final
+@frozen(eq=False)
+class ReducePrecision(CompiledOperation, LinearOperation):
+    """Counts as linear, which rounding is nearly."""
+
+    name = "reduce_precision"
+    exponent_bits: int
+    mantissa_bits: int
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        FLOATS.require("reduce_precision", x)
+        if self.exponent_bits < 1:
+            raise ValueError(f"reduce_precision: exponent_bits must be at least 1, got {self.exponent_bits}")
+        if self.mantissa_bits < 0:
+            raise ValueError(f"reduce_precision: mantissa_bits must not be negative, got {self.mantissa_bits}")
+        return x
+
+    @override
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        return [bind1(self, ct)]
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        return bind1(self, *args), dims[0]
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        attrs = {
+            "exponent_bits": MlirText(f"{self.exponent_bits} : i32"),
+            "mantissa_bits": MlirText(f"{self.mantissa_bits} : i32"),
+        }
+        return builder.emit("stablehlo.reduce_precision", operands, [out], attrs)[0]
+
+
+def reduce_precision(operand: ArrayLike, exponent_bits: SupportsIndex, mantissa_bits: SupportsIndex) -> Array:
+    """Floats rounded to what a format of so many bits holds, in the dtype they have.
+
+    >>> reduce_precision(np.float32(1.001), 8, 7)
+    Array(1., dtype=float32)
+    """
+    exponent = static_int("reduce_precision", exponent_bits, "exponent_bits")
+    mantissa = static_int("reduce_precision", mantissa_bits, "mantissa_bits")
+    return bind1(ReducePrecision(exponent, mantissa), operand)
+
+
+# ------------------------------------------------------------------ arrays of numbers, and their dtypes
+
+
+def dtype(x: ArrayLike | DTypeLike | None) -> DType:
+    """The dtype of an array, the dtype that a number gets as an array, or the one that a dtype-like argument names.
+
+    Raises ValueError for None, TypeError for anything else that is neither array nor dtype.
+
+    >>> dtype(2.0), dtype(np.arange(3, dtype="int8")), dtype("bfloat16")
+    (dtype('float32'), dtype('int8'), dtype(bfloat16))
+    """
+    if x is None:
+        raise ValueError("dtype: None is neither an array nor a dtype")
+    if isinstance(x, str | type | np.dtype):
+        return dtypes.as_dtype(x, "dtype: x")
+    return as_value(x).aval.dtype  # type: ignore[arg-type]  # refused there if it is no array
+
+
+def stage(x: ArrayLike, /) -> Array:
+    """`x` as an array.
+
+    >>> stage(2.0)
+    Array(2., dtype=float32, weak_type=True)
+    """
+    return as_array(as_value(x))

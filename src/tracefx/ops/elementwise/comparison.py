@@ -1,0 +1,169 @@
+"""Comparisons: elementwise, of two operands of one dtype, to booleans. A NaN is unequal to everything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final, final
+
+import numpy as np
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Builder, IrValue
+from tracefx.core.dtypes import DType
+from tracefx.core.key_data import key_data_aval
+from tracefx.core.values import Value
+from tracefx.ops import stablehlo
+from tracefx.ops.elementwise.elementwise import NonDifferentiable, bind_binary
+from tracefx.ops.operation import ANY, Domain, run_compiled
+
+ORDERED: Final = Domain(
+    "booleans, integers or floats", lambda d: dtypes.is_bool(d) or dtypes.is_integer(d) or dtypes.is_float(d)
+)
+
+
+class Comparison(NonDifferentiable):
+    __slots__ = ()
+    arity = 2
+    direction: ClassVar[str]
+
+    @override
+    def out_dtype(self, dtype: DType) -> DType:
+        return dtypes.bool_
+
+    @override
+    def _evaluate_slow_path(self, args: Sequence[Value]) -> Sequence[Value]:
+        if any(dtypes.is_key(x.aval.dtype) for x in args):  # which no ufunc takes
+            return run_compiled(self, args)
+        return super()._evaluate_slow_path(args)
+
+    @override
+    def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        x, y = operands
+        if not dtypes.is_key(x.aval.dtype):
+            return stablehlo.emit_compare(builder, self.direction, x, y)
+        # Keys are equal where all of their words are.
+        words = key_data_aval(x.aval)
+        alike = stablehlo.emit_compare(
+            builder, self.direction, *[builder.retype_keys(each, words) for each in operands]
+        )
+        combine, start = ("stablehlo.and", True) if self.direction == "EQ" else ("stablehlo.or", False)
+        return stablehlo.emit_reduce(builder, combine, alike, start, (words.ndim - 1,))
+
+
+@final
+class Eq(Comparison):
+    __slots__ = ()
+    name = "eq"
+    direction = "EQ"
+    domain = ANY
+    ufunc = np.equal
+
+
+@final
+class Ne(Comparison):
+    __slots__ = ()
+    name = "ne"
+    direction = "NE"
+    domain = ANY
+    ufunc = np.not_equal
+
+
+@final
+class Lt(Comparison):
+    __slots__ = ()
+    name = "lt"
+    direction = "LT"
+    domain = ORDERED
+    ufunc = np.less
+
+
+@final
+class Le(Comparison):
+    __slots__ = ()
+    name = "le"
+    direction = "LE"
+    domain = ORDERED
+    ufunc = np.less_equal
+
+
+@final
+class Gt(Comparison):
+    __slots__ = ()
+    name = "gt"
+    direction = "GT"
+    domain = ORDERED
+    ufunc = np.greater
+
+
+@final
+class Ge(Comparison):
+    __slots__ = ()
+    name = "ge"
+    direction = "GE"
+    domain = ORDERED
+    ufunc = np.greater_equal
+
+
+EQ: Final = Eq()
+NE: Final = Ne()
+LT: Final = Lt()
+LE: Final = Le()
+GT: Final = Gt()
+GE: Final = Ge()
+
+
+def eq(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x == y`, elementwise, for operands of any one dtype.
+
+    >>> eq(np.arange(3), 1).tolist()
+    [False, True, False]
+    """
+    return bind_binary(EQ, x, y)
+
+
+def ne(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x != y`, elementwise, for operands of any one dtype.
+
+    >>> ne(np.arange(3), 1).tolist()
+    [True, False, True]
+    """
+    return bind_binary(NE, x, y)
+
+
+def lt(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x < y`, elementwise; `TypeError` for complex numbers, which have no order.
+
+    >>> lt(np.arange(3), 1).tolist()
+    [True, False, False]
+    """
+    return bind_binary(LT, x, y)
+
+
+def le(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x <= y`, elementwise; `TypeError` for complex numbers, which have no order.
+
+    >>> le(np.arange(3), 1).tolist()
+    [True, True, False]
+    """
+    return bind_binary(LE, x, y)
+
+
+def gt(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x > y`, elementwise; `TypeError` for complex numbers, which have no order.
+
+    >>> gt(np.arange(3), 1).tolist()
+    [False, False, True]
+    """
+    return bind_binary(GT, x, y)
+
+
+def ge(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x >= y`, elementwise; `TypeError` for complex numbers, which have no order.
+
+    >>> ge(np.arange(3), 1).tolist()
+    [False, True, True]
+    """
+    return bind_binary(GE, x, y)

@@ -1,0 +1,227 @@
+"""Complex numbers and their parts; and `is_finite`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Builder, IrValue
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.handler import bind1
+from tracefx.core.primitive import Differentiable, Tangent, Transposable, UndefinedPrimal, Zero
+from tracefx.core.values import Value, as_value
+from tracefx.ops import stablehlo
+from tracefx.ops.elementwise.arithmetic import neg, neg_tangent
+from tracefx.ops.elementwise.elementwise import FLOATS, Elementwise, NonDifferentiable, bind_binary, unbroadcast
+from tracefx.ops.operation import Domain
+from tracefx.ops.structural import full_like_aval, instantiate, match_aval
+
+COMPLEX: Final = Domain("complex numbers", dtypes.is_complex)
+COMPONENT_FLOATS: Final = Domain("float32 or float64", lambda d: d in (dtypes.float32, dtypes.float64))
+COMPONENT_FLOATS_OR_COMPLEX: Final = Domain(
+    "float32, float64 or complex numbers", lambda d: COMPONENT_FLOATS.accepts(d) or COMPLEX.accepts(d)
+)
+
+
+def complex_dtype(dtype: DType) -> DType:
+    """The dtype of complex numbers whose parts have `dtype`; of a complex dtype itself."""
+    return dtypes.complex128 if dtypes.real_dtype(dtype) == dtypes.float64 else dtypes.complex64
+
+
+class LinearElementwise(Elementwise, Differentiable, Transposable):
+    """Linear over the real numbers in all operands together."""
+
+    __slots__ = ()
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out = bind1(self, *primals)
+        given = [instantiate(t) for t in tangents]
+        return [out], [match_aval(bind1(self, *given), out.aval.tangent())]
+
+
+# ------------------------------------------------------------------ real, imag, conj, complex
+
+
+@final
+class Real(LinearElementwise):
+    __slots__ = ()
+    name = "real"
+    domain = COMPLEX
+    hlo = "stablehlo.real"
+
+    @override
+    def out_dtype(self, dtype: DType) -> DType:
+        return dtypes.real_dtype(dtype)
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        return np.ascontiguousarray(args[0].real) if args[0].ndim else np.asarray(args[0].real)
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        (ct,) = cts
+        assert not isinstance(ct, Zero)
+        return [match_aval(complex(ct, full_like_aval(ct.aval, 0)), args[0].aval)]
+
+
+@final
+class Imag(LinearElementwise):
+    __slots__ = ()
+    name = "imag"
+    domain = COMPLEX
+    hlo = "stablehlo.imag"
+
+    @override
+    def out_dtype(self, dtype: DType) -> DType:
+        return dtypes.real_dtype(dtype)
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        return np.ascontiguousarray(args[0].imag) if args[0].ndim else np.asarray(args[0].imag)
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        (ct,) = cts
+        assert not isinstance(ct, Zero)
+        return [match_aval(complex(full_like_aval(ct.aval, 0), neg(ct)), args[0].aval)]
+
+
+@final
+class Complex(LinearElementwise):
+    __slots__ = ()
+    name = "complex"
+    arity = 2
+    domain = COMPONENT_FLOATS
+    hlo = "stablehlo.complex"
+
+    @override
+    def out_dtype(self, dtype: DType) -> DType:
+        return complex_dtype(dtype)
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        re, im = args
+        out: NDArray = np.empty(np.broadcast_shapes(re.shape, im.shape), complex_dtype(re.dtype))
+        out.real, out.imag = re, im
+        return out
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        (ct,), (re, im) = cts, args
+        assert not isinstance(ct, Zero)
+        return [
+            unbroadcast(real(ct), re.aval) if isinstance(re, UndefinedPrimal) else None,
+            unbroadcast(neg_tangent(imag(ct)), im.aval) if isinstance(im, UndefinedPrimal) else None,
+        ]
+
+
+@final
+@frozen(eq=False)
+class Conj(LinearElementwise):
+    """Also of real numbers, whose conjugates are complex numbers with imaginary part 0."""
+
+    name = "conj"
+    domain = COMPONENT_FLOATS_OR_COMPLEX
+    input_dtype: DType
+
+    @override
+    def out_dtype(self, dtype: DType) -> DType:
+        return complex_dtype(dtype)
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        out: NDArray = np.conjugate(args[0])
+        return out.astype(complex_dtype(out.dtype))
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        (ct,), (x,) = cts, args
+        assert not isinstance(ct, Zero)
+        return [match_aval(conj(ct) if dtypes.is_complex(self.input_dtype) else real(ct), x.aval)]
+
+    @override
+    def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        (x,) = operands
+        part = ShapedArray(out.shape, dtypes.real_dtype(out.dtype))
+        if not dtypes.is_complex(x.aval.dtype):
+            return builder.emit("stablehlo.complex", [x, stablehlo.emit_full(builder, 0, part)], [out])[0]
+        (re,), (im,) = builder.emit("stablehlo.real", [x], [part]), builder.emit("stablehlo.imag", [x], [part])
+        return builder.emit("stablehlo.complex", [re, *builder.emit("stablehlo.negate", [im], [part])], [out])[0]
+
+
+REAL: Final = Real()
+IMAG: Final = Imag()
+COMPLEX_OP: Final = Complex()
+
+
+def real(x: ArrayLike) -> Array:
+    """The real parts of complex numbers, elementwise.
+
+    >>> real(1 + 2j)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    return bind1(REAL, x)
+
+
+def imag(x: ArrayLike) -> Array:
+    """The imaginary parts of complex numbers, elementwise.
+
+    >>> imag(1 + 2j)
+    Array(2., dtype=float32, weak_type=True)
+    """
+    return bind1(IMAG, x)
+
+
+def complex(x: ArrayLike, y: ArrayLike) -> Array:
+    """Complex numbers from their real and imaginary parts, elementwise: two float32 or two float64 operands.
+
+    >>> complex(1.0, 2.0)
+    Array(1.+2.j, dtype=complex64, weak_type=True)
+    """
+    return bind_binary(COMPLEX_OP, x, y)
+
+
+def conj(x: ArrayLike) -> Array:
+    """The complex conjugate, elementwise. Floats become complex numbers with imaginary part 0.
+
+    >>> conj(1 + 2j)
+    Array(1.-2.j, dtype=complex64, weak_type=True)
+    """
+    value = as_value(x)
+    return bind1(Conj(value.aval.dtype), value)
+
+
+# ------------------------------------------------------------------ is_finite
+
+
+@final
+class IsFinite(NonDifferentiable):
+    __slots__ = ()
+    name = "is_finite"
+    domain = FLOATS
+    hlo = "stablehlo.is_finite"
+    ufunc = np.isfinite
+
+    @override
+    def out_dtype(self, dtype: DType) -> DType:
+        return dtypes.bool_
+
+
+IS_FINITE: Final = IsFinite()
+
+
+def is_finite(x: ArrayLike) -> Array:
+    """Whether each float is a number other than the infinities.
+
+    >>> is_finite(np.array([1.0, np.inf, np.nan])).tolist()
+    [True, False, False]
+    """
+    return bind1(IS_FINITE, x)

@@ -1,0 +1,283 @@
+"""What compiled functions of complex numbers are at infinities, NaNs and zeros of either sign, as C and the array API
+have them: XLA's own miss some, and take both sides of a branch cut for the upper one.
+
+A function is either mended, a few of XLA's results being replaced, or composed of functions of the parts. Either costs
+a few comparisons and choices beside the exponentials and logarithms, which no program's time shows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import final
+
+from attrs import frozen
+
+from tracefx.core import dtypes
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Builder, IrValue
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.literal import Scalar
+from tracefx.ops import stablehlo
+
+
+@final
+@frozen
+class ComplexRule:
+    """How a function of complex numbers departs from those of XLA and NumPy."""
+
+    fixup: Callable[[Builder, IrValue, IrValue], IrValue] | None = None
+    """The results for an operand, given XLA's."""
+
+    lower: Callable[[Builder, IrValue], IrValue] | None = None
+    """The results for an operand, without XLA's operation."""
+
+    kernel: Callable[[NDArray], NDArray] | None = None
+    """What stands for NumPy's function."""
+
+
+@final
+@frozen(eq=False)
+class RealEmitter:
+    """The arithmetic of real numbers of one type."""
+
+    builder: Builder
+    type: ShapedArray
+
+    def apply(self, name: str, *operands: IrValue) -> IrValue:
+        return self.builder.emit(name, operands, [self.type])[0]
+
+    def full(self, value: Scalar) -> IrValue:
+        return stablehlo.emit_full(self.builder, value, self.type)
+
+    def equal(self, x: IrValue, value: Scalar) -> IrValue:
+        return stablehlo.emit_compare(self.builder, "EQ", x, self.full(value))
+
+    def logical(self, name: str, *operands: IrValue) -> IrValue:
+        return self.builder.emit(name, operands, [ShapedArray(self.type.shape, dtypes.bool_)])[0]
+
+    def infinite(self, x: IrValue) -> IrValue:
+        return self.equal(self.apply("stablehlo.abs", x), math.inf)
+
+    def finite(self, x: IrValue) -> IrValue:
+        return self.logical("stablehlo.is_finite", x)
+
+    def non_finite(self, x: IrValue) -> IrValue:
+        """Where `x` is infinite or NaN."""
+        return self.logical("stablehlo.not", self.finite(x))
+
+    def nan(self, x: IrValue) -> IrValue:
+        return stablehlo.emit_compare(self.builder, "NE", x, x)
+
+    def logical_or(self, x: IrValue, y: IrValue) -> IrValue:
+        return self.logical("stablehlo.or", x, y)
+
+    def logical_and(self, x: IrValue, y: IrValue) -> IrValue:
+        return self.logical("stablehlo.and", x, y)
+
+    def select(self, condition: IrValue, x: IrValue, y: IrValue) -> IrValue:
+        return self.apply("stablehlo.select", condition, x, y)
+
+    def copysign(self, x: IrValue, sign: IrValue) -> IrValue:
+        """`x` with the sign of `sign`."""
+        dtype = _words(self.type.dtype)
+        words = ShapedArray(self.type.shape, dtype)
+        first = 1 << (dtypes.itemsize_bits(dtype) - 1)
+        top, rest = (stablehlo.emit_full(self.builder, k, words) for k in (first, first - 1))
+        bits, signs = (self.builder.emit("stablehlo.bitcast_convert", [v], [words])[0] for v in (x, sign))
+        (kept,) = self.builder.emit("stablehlo.and", [bits, rest], [words])
+        (taken,) = self.builder.emit("stablehlo.and", [signs, top], [words])
+        return self.apply("stablehlo.bitcast_convert", *self.builder.emit("stablehlo.or", [kept, taken], [words]))
+
+    def make_complex(self, real: IrValue, imag: IrValue) -> IrValue:
+        wide = dtypes.complex128 if self.type.dtype == dtypes.float64 else dtypes.complex64
+        return self.builder.emit("stablehlo.complex", [real, imag], [ShapedArray(self.type.shape, wide)])[0]
+
+
+def _words(dtype: DType) -> DType:
+    return dtypes.uint64 if dtype == dtypes.float64 else dtypes.uint32
+
+
+def _parts(builder: Builder, z: IrValue) -> tuple[RealEmitter, IrValue, IrValue]:
+    r = RealEmitter(builder, ShapedArray(z.aval.shape, dtypes.real_dtype(z.aval.dtype)))
+    return r, r.apply("stablehlo.real", z), r.apply("stablehlo.imag", z)
+
+
+# ------------------------------------------------------------------ sizes
+
+
+def emit_abs(builder: Builder, z: IrValue, size: IrValue) -> IrValue:
+    """An infinity is as far from 0 as can be, whatever the other part."""
+    r, a, b = _parts(builder, z)
+    return r.select(r.logical_or(r.infinite(a), r.infinite(b)), r.full(math.inf), size)
+
+
+def sign(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    zero = stablehlo.emit_full(builder, 0, out.aval)
+    return builder.emit("stablehlo.select", [stablehlo.emit_compare(builder, "EQ", z, zero), zero, out], [out.aval])[0]
+
+
+# ------------------------------------------------------------------ exponentials, logarithms, roots
+
+
+def emit_exp(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    return _emit_exponential(builder, z, out, 0.0)
+
+
+def emit_expm1(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    return _emit_exponential(builder, z, out, -1.0)
+
+
+def _emit_exponential(builder: Builder, z: IrValue, out: IrValue, least: float) -> IrValue:
+    """An infinity has no direction where the angle is none, and real numbers stay real, with their zero."""
+    r, a, b = _parts(builder, z)
+    _, real, imag = _parts(builder, out)
+    large = stablehlo.emit_compare(builder, "GT", a, r.full(0.0))
+    undirected = r.logical_and(r.infinite(a), r.non_finite(b))
+    real = r.select(undirected, r.select(large, r.full(math.inf), r.full(least)), real)
+    imag = r.select(undirected, r.select(large, r.full(math.nan), r.full(0.0)), imag)
+    return r.make_complex(real, r.select(r.equal(b, 0.0), b, imag))
+
+
+def emit_exp2(builder: Builder, z: IrValue) -> IrValue:
+    r, a, b = _parts(builder, z)
+    scale = r.full(math.log(2.0))
+    scaled = r.make_complex(r.apply("stablehlo.multiply", a, scale), r.apply("stablehlo.multiply", b, scale))
+    return emit_exp(builder, scaled, *builder.emit("stablehlo.exponential", [scaled], [scaled.aval]))
+
+
+def emit_log(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    """The logarithm of an infinite size is infinite, also where the direction is none."""
+    r, a, b = _parts(builder, z)
+    _, real, imag = _parts(builder, out)
+    return r.make_complex(r.select(r.logical_or(r.infinite(a), r.infinite(b)), r.full(math.inf), real), imag)
+
+
+def emit_sqrt(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    """Below the cut along the negative numbers, where the imaginary part is -0, roots have negative imaginary parts."""
+    r, a, b = _parts(builder, z)
+    _, real, imag = _parts(builder, out)
+    infinity, steep = r.full(math.inf), r.infinite(b)
+    real = r.select(r.logical_or(steep, r.equal(a, math.inf)), infinity, real)
+    imag = r.select(r.logical_or(steep, r.equal(a, -math.inf)), infinity, imag)
+    return r.make_complex(real, r.copysign(imag, b))
+
+
+# ------------------------------------------------------------------ trigonometric and hyperbolic functions
+
+
+def emit_sinh(builder: Builder, z: IrValue) -> IrValue:
+    r, a, b = _parts(builder, z)
+    return r.make_complex(*_sinh(r, a, b))
+
+
+def emit_cosh(builder: Builder, z: IrValue) -> IrValue:
+    r, a, b = _parts(builder, z)
+    return r.make_complex(*_cosh(r, a, b))
+
+
+def emit_sin(builder: Builder, z: IrValue) -> IrValue:
+    r, a, b = _parts(builder, z)
+    imag, real = _sinh(r, b, a)
+    return r.make_complex(real, imag)
+
+
+def emit_cos(builder: Builder, z: IrValue) -> IrValue:
+    r, a, b = _parts(builder, z)
+    real, imag = _cosh(r, b, a)
+    return r.make_complex(real, r.apply("stablehlo.negate", imag))
+
+
+def _sinh(r: RealEmitter, a: IrValue, b: IrValue) -> tuple[IrValue, IrValue]:
+    real = r.apply("stablehlo.multiply", r.apply("chlo.sinh", a), r.apply("stablehlo.cosine", b))
+    imag = r.apply("stablehlo.multiply", r.apply("chlo.cosh", a), r.apply("stablehlo.sine", b))
+    end = r.logical_or(r.equal(a, 0.0), r.infinite(a))
+    return r.select(r.logical_and(end, r.non_finite(b)), a, real), r.select(r.equal(b, 0.0), b, imag)
+
+
+def _cosh(r: RealEmitter, a: IrValue, b: IrValue) -> tuple[IrValue, IrValue]:
+    real = r.apply("stablehlo.multiply", r.apply("chlo.cosh", a), r.apply("stablehlo.cosine", b))
+    imag = r.apply("stablehlo.multiply", r.apply("chlo.sinh", a), r.apply("stablehlo.sine", b))
+    undirected = r.non_finite(b)
+    real = r.select(r.logical_and(r.infinite(a), undirected), r.full(math.inf), real)
+    imag = r.select(r.logical_and(r.equal(a, 0.0), undirected), a, imag)
+    return real, r.select(r.equal(b, 0.0), r.apply("stablehlo.multiply", b, r.copysign(r.full(1.0), a)), imag)
+
+
+def emit_tanh(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    r, a, b = _parts(builder, z)
+    _, real, imag = _parts(builder, out)
+    return r.make_complex(*_tanh(r, a, b, real, imag))
+
+
+def emit_tan(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    r, a, b = _parts(builder, z)
+    _, real, imag = _parts(builder, out)
+    imag, real = _tanh(r, b, a, imag, real)
+    return r.make_complex(real, imag)
+
+
+def _tanh(r: RealEmitter, a: IrValue, b: IrValue, real: IrValue, imag: IrValue) -> tuple[IrValue, IrValue]:
+    """Real numbers stay real, imaginary ones imaginary, and the ends are -1 and 1."""
+    end = r.infinite(a)
+    real = r.select(end, r.copysign(r.full(1.0), a), r.select(r.equal(a, 0.0), a, real))
+    imag = r.select(end, r.copysign(r.full(0.0), b), r.select(r.equal(b, 0.0), b, imag))
+    return real, imag
+
+
+# ------------------------------------------------------------------ their inverses
+
+
+def emit_asinh(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    r, a, b = _parts(builder, z)
+    _, real, imag = _parts(builder, out)
+    unknown, nan = r.nan(a), r.full(math.nan)
+    real = r.select(r.logical_and(unknown, r.finite(b)), nan, real)
+    return r.make_complex(
+        r.copysign(real, a), r.select(r.equal(b, 0.0), b, r.copysign(r.select(unknown, nan, imag), b))
+    )
+
+
+def emit_asin(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    r, a, b = _parts(builder, z)
+    _, real, imag = _parts(builder, out)
+    return r.make_complex(r.select(r.equal(a, 0.0), a, r.copysign(real, a)), r.copysign(imag, b))
+
+
+def emit_acos(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    r, a, b = _parts(builder, z)
+    _, real, imag = _parts(builder, out)
+    unknown = r.nan(b)
+    real = r.select(r.equal(a, 0.0), r.full(math.pi / 2), r.select(unknown, r.full(math.nan), real))
+    imag = r.select(r.logical_and(unknown, r.finite(a)), r.full(math.nan), imag)
+    return r.make_complex(real, r.copysign(imag, r.apply("stablehlo.negate", b)))
+
+
+def emit_acosh(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    r, a, b = _parts(builder, z)
+    _, real, imag = _parts(builder, out)
+    unknown, nan = r.nan(b), r.full(math.nan)
+    real = r.select(r.logical_and(unknown, r.finite(a)), nan, real)
+    imag = r.select(r.equal(a, 0.0), r.full(math.pi / 2), r.select(unknown, nan, imag))
+    return r.make_complex(real, r.copysign(imag, b))
+
+
+def emit_atanh(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    r, a, b = _parts(builder, z)
+    _, real, imag = _parts(builder, out)
+    return r.make_complex(*_atanh(r, a, b, real, imag))
+
+
+def emit_atan(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    r, a, b = _parts(builder, z)
+    _, real, imag = _parts(builder, out)
+    imag, real = _atanh(r, b, a, imag, real)
+    return r.make_complex(real, imag)
+
+
+def _atanh(r: RealEmitter, a: IrValue, b: IrValue, real: IrValue, imag: IrValue) -> tuple[IrValue, IrValue]:
+    far, nan = r.logical_or(r.infinite(a), r.infinite(b)), r.full(math.nan)
+    unknown = r.logical_or(r.nan(a), r.nan(b))
+    real = r.select(far, r.full(0.0), r.select(unknown, nan, real))
+    imag = r.select(far, r.full(math.pi / 2), r.select(unknown, nan, imag))
+    return r.select(r.equal(a, 0.0), a, r.copysign(real, a)), r.select(r.nan(b), nan, r.copysign(imag, b))

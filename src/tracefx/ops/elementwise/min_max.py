@@ -1,0 +1,53 @@
+"""The larger and the smaller of two arrays as XLA finds them, in NumPy and in StableHLO.
+
+NaN wins over every number, and 0.0 is larger than -0.0. Complex numbers are ordered by their real parts, equal ones by
+their imaginary parts; there a NaN is neither larger nor smaller, and the second operand wins.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tracefx.core import dtypes
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Builder, IrValue
+from tracefx.core.dtypes import NDArray
+from tracefx.ops import stablehlo
+
+
+def maximum(x: NDArray, y: NDArray) -> NDArray:
+    if dtypes.is_complex(x.dtype):
+        return np.where(_larger(x, y), x, y)
+    out: NDArray = np.maximum(x, y)
+    if np.count_nonzero(out) != out.size and dtypes.is_float(out.dtype):
+        return np.where((x == 0) & (y == 0), x + y, out)  # zeros, of which NumPy takes either
+    return out
+
+
+def minimum(x: NDArray, y: NDArray) -> NDArray:
+    if dtypes.is_complex(x.dtype):
+        return np.where(_larger(y, x), x, y)
+    out: NDArray = np.minimum(x, y)
+    if np.count_nonzero(out) != out.size and dtypes.is_float(out.dtype):
+        return np.where((x == 0) & (y == 0), -(-x + -y), out)
+    return out
+
+
+def _larger(x: NDArray, y: NDArray) -> NDArray:
+    return np.where(x.real == y.real, x.imag > y.imag, x.real > y.real)
+
+
+def emit_min_max(builder: Builder, direction: str, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
+    """`x` where it compares with `y` in `direction` (GT for the larger of the two, LT for the smaller), else `y`."""
+    if not dtypes.is_complex(out.dtype):
+        name = "stablehlo.maximum" if direction == "GT" else "stablehlo.minimum"
+        return builder.emit(name, [x, y], [out])[0]
+    part = ShapedArray(out.shape, dtypes.real_dtype(out.dtype))
+    (x_re,), (y_re,) = [builder.emit("stablehlo.real", [z], [part]) for z in (x, y)]
+    (x_im,), (y_im,) = [builder.emit("stablehlo.imag", [z], [part]) for z in (x, y)]
+    mask = ShapedArray(out.shape, dtypes.bool_)
+    same = stablehlo.emit_compare(builder, "EQ", x_re, y_re)
+    by_real = stablehlo.emit_compare(builder, direction, x_re, y_re)
+    by_imag = stablehlo.emit_compare(builder, direction, x_im, y_im)
+    (first,) = builder.emit("stablehlo.select", [same, by_imag, by_real], [mask])
+    return builder.emit("stablehlo.select", [first, x, y], [out])[0]

@@ -1,0 +1,242 @@
+"""Powers: `pow`, `integer_pow`, `square`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Builder, IrValue
+from tracefx.core.dtypes import NDArray
+from tracefx.core.handler import bind1
+from tracefx.core.primitive import Tangent, Zero
+from tracefx.core.values import Value
+from tracefx.ops import stablehlo
+from tracefx.ops.casting import cast
+from tracefx.ops.elementwise.arithmetic import mul, sub
+from tracefx.ops.elementwise.comparison import eq
+from tracefx.ops.elementwise.elementwise import INEXACT, NUMBERS, Smooth, bind_elementwise, common_shape
+from tracefx.ops.elementwise.selection import select_with_aval
+from tracefx.ops.elementwise.transcendental import log
+from tracefx.ops.structural import convert
+
+T = TypeVar("T")
+
+
+# ------------------------------------------------------------------ pow
+
+
+def power(x: NDArray, y: NDArray | float) -> NDArray:
+    """NumPy's `power`. For a single exponent of 0.5 NumPy takes the square root, which -inf and -0.0 lack."""
+    exponent = y.item() if isinstance(y, np.ndarray | np.generic) and not y.ndim else y
+    if type(exponent) is float and exponent == 0.5 and not np.greater(x, 0).all():
+        filled: NDArray = np.power(np.atleast_1d(x), np.full(np.shape(x) or (1,), y, x.dtype)).reshape(np.shape(x))
+        return filled
+    out: NDArray = np.power(x, y)
+    return out
+
+
+@final
+class Pow(Smooth):
+    """A float or complex base; an exponent of its dtype or of any integer dtype."""
+
+    __slots__ = ()
+    name = "pow"
+    arity = 2
+    domain = INEXACT
+    hlo = "stablehlo.power"
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        x, y = avals
+        INEXACT.require("pow", x)
+        if y.dtype != x.dtype and not dtypes.is_integer(y.dtype):
+            raise TypeError(
+                f"pow: the exponent must have the dtype of the base or be an integer, got {x} to the power {y}; "
+                "convert one with astype, or use tracefx.numpy.power, which promotes"
+            )
+        return ShapedArray(common_shape(self, avals), x.dtype, x.weak_type and y.weak_type)
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        x, y = args[0], cast(args[1], args[0].dtype)
+        out = power(x, y)
+        if dtypes.is_complex(x.dtype):
+            out = np.where(
+                (x == 0) & (y.imag != 0), x.dtype.type(complex(np.nan, np.nan)), out
+            )  # no limit there, NumPy says 0
+        return out
+
+    @override
+    def jvp_term(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        x, y = primals
+        if i == 1:
+            base = select_with_aval(eq(x, 0.0), 1, x, x.aval)
+            return mul(tangent, mul(log(base), out))
+        if not dtypes.is_integer(y.aval.dtype):
+            return mul(tangent, mul(y, pow(x, sub(y, 1.0))))
+        exponent = convert(y, x.aval.dtype, y.aval.weak_type)
+        zero = eq(exponent, 0.0)
+        slope = mul(select_with_aval(zero, 1, exponent, exponent.aval), pow(x, sub(exponent, 1.0)))
+        return mul(tangent, select_with_aval(zero, 0, slope, slope.aval))
+
+    @override
+    def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        x, y = operands
+        if y.aval.dtype != out.dtype:
+            (y,) = builder.emit("stablehlo.convert", [y], [out])
+        return builder.emit(self.hlo, [x, y], [out])[0]
+
+
+def pow(x: ArrayLike, y: ArrayLike) -> Array:
+    """`x` to the power `y`, elementwise: a float or complex base, an exponent of the same dtype or any integer dtype.
+
+    >>> pow(np.array([2.0, 4.0]), 0.5).tolist(), pow(2.0, 3)
+    ([1.4142135381698608, 2.0], Array(8., dtype=float32, weak_type=True))
+    """
+    if type(y) is int:
+        return bind1(POW, x, y)  # an integer exponent stays one
+    return bind_elementwise(POW, x, y)
+
+
+POW: Final = Pow()
+
+# ------------------------------------------------------------------ integer_pow
+
+
+@final
+@frozen(eq=False)
+class IntegerPow(Smooth):
+    """A power known when the program is traced, by repeated multiplication."""
+
+    name = "integer_pow"
+    domain = NUMBERS
+    y: int
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        if self.y < 0 and dtypes.is_integer(x.dtype):
+            raise TypeError(f"integer_pow: integers have no negative powers, got {x} to the power {self.y}")
+        return Smooth.out_aval(self, x)
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        if self.y < 0:
+            self.abstract_eval(*[a.aval for a in args])  # the family's short ways look at the domain alone
+        return Smooth.evaluate(self, args)
+
+    @override
+    def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., NDArray] | None:
+        return self.kernel if avals[0].dtype in self.domain.plain else None
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        if self.y == 2:
+            return np.asarray(x * x)
+        one = x.dtype.type(1)
+        if self.y == 0:
+            return np.full_like(x, one)
+        power = power_by_squaring(x, abs(self.y), lambda a, b: np.asarray(a * b))
+        return np.asarray(one / power) if self.y < 0 else power
+
+    @override
+    def jvp_term(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        (x,) = primals
+        if self.y == 0:
+            return Zero(out.aval.tangent())
+        if self.y == 1:
+            return tangent
+        return mul(tangent, mul(float(self.y), x if self.y == 2 else integer_pow(x, self.y - 1)))
+
+    @override
+    def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        (x,) = operands
+        if self.y == 0:
+            return stablehlo.emit_full(builder, 1, out)
+        power = power_by_squaring(x, abs(self.y), lambda a, b: builder.emit("stablehlo.multiply", [a, b], [out])[0])
+        if self.y > 0:
+            return power
+        return builder.emit("stablehlo.divide", [stablehlo.emit_full(builder, 1, out), power], [out])[0]
+
+
+def power_by_squaring(x: T, n: int, times: Callable[[T, T], T]) -> T:
+    """The `n`-th power for `n > 0`: the squares that the bits of `n` ask for, from the lowest on, multiplied."""
+    power = None
+    while True:
+        if n & 1:
+            power = x if power is None else times(power, x)
+        n >>= 1
+        if n == 0:
+            assert power is not None
+            return power
+        x = times(x, x)
+
+
+def integer_pow(x: ArrayLike, y: int) -> Array:
+    """`x` to the power `y`, an integer known when the program is traced; elementwise.
+
+    `TypeError` if `y` is none, or negative where `x` is an array of integers.
+
+    >>> integer_pow(np.arange(4), 2).tolist()
+    [0, 1, 4, 9]
+    """
+    try:
+        exponent = y.__index__()
+    except (AttributeError, TypeError):
+        raise TypeError(
+            f"integer_pow: y must be an integer known when the program is traced, got {y!r}; use pow for others"
+        ) from None
+    return bind1(_integer_pow(exponent), x)
+
+
+_integer_pow: Final = functools.lru_cache(maxsize=256)(IntegerPow)
+
+
+def reciprocal(x: ArrayLike) -> Array:
+    """`1 / x`, elementwise; `TypeError` for integers.
+
+    >>> reciprocal(4.0)
+    Array(0.25, dtype=float32, weak_type=True)
+    """
+    return integer_pow(x, -1)
+
+
+# ------------------------------------------------------------------ square
+
+
+@final
+class Square(Smooth):
+    __slots__ = ()
+    name = "square"
+    domain = NUMBERS
+    ufunc = np.square
+
+    @override
+    def jvp_term(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        return mul(tangent, mul(2.0, *primals))
+
+    @override
+    def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        (x,) = operands
+        return builder.emit("stablehlo.multiply", [x, x], [out])[0]
+
+
+SQUARE: Final = Square()
+
+
+def square(x: ArrayLike) -> Array:
+    """`x * x`, elementwise; integers wrap around.
+
+    >>> square(np.arange(4)).tolist()
+    [0, 1, 4, 9]
+    """
+    return bind1(SQUARE, x)

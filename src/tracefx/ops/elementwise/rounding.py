@@ -1,0 +1,110 @@
+"""Floats to whole numbers: floor, ceil, round."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Builder, IrValue
+from tracefx.core.dtypes import NDArray
+from tracefx.core.handler import bind1
+from tracefx.ops.elementwise.elementwise import FLOATS, NonDifferentiable
+
+
+@final
+class Floor(NonDifferentiable):
+    __slots__ = ()
+    name = "floor"
+    domain = FLOATS
+    hlo = "stablehlo.floor"
+    ufunc = np.floor
+
+
+@final
+class Ceil(NonDifferentiable):
+    __slots__ = ()
+    name = "ceil"
+    domain = FLOATS
+    hlo = "stablehlo.ceil"
+    ufunc = np.ceil
+
+
+@final
+class RoundingMethod(IntEnum):
+    """Where a number half way between two whole ones goes."""
+
+    AWAY_FROM_ZERO = 0
+    """0.5 becomes 1, -0.5 becomes -1, 2.5 becomes 3."""
+    TO_NEAREST_EVEN = 1
+    """0.5 becomes 0, -0.5 becomes -0, 2.5 becomes 2."""
+
+
+@final
+@frozen(eq=False)
+class Round(NonDifferentiable):
+    name = "round"
+    domain = FLOATS
+    rounding_method: RoundingMethod
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        if self.rounding_method is RoundingMethod.TO_NEAREST_EVEN:
+            out: NDArray = np.rint(x)
+            return out
+        whole: NDArray = np.trunc(x)
+        up: NDArray = np.copysign((np.abs(x - whole) >= 0.5).astype(x.dtype), x)
+        return whole + up
+
+    @override
+    def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        even = self.rounding_method is RoundingMethod.TO_NEAREST_EVEN
+        name = "stablehlo.round_nearest_even" if even else "stablehlo.round_nearest_afz"
+        return builder.emit(name, operands, [out])[0]
+
+
+FLOOR: Final = Floor()
+CEIL: Final = Ceil()
+
+
+def floor(x: ArrayLike) -> Array:
+    """The largest whole number not above `x`, elementwise, for floats.
+
+    >>> floor(-1.5)
+    Array(-2., dtype=float32, weak_type=True)
+    """
+    return bind1(FLOOR, x)
+
+
+def ceil(x: ArrayLike) -> Array:
+    """The smallest whole number not below `x`, elementwise, for floats.
+
+    >>> ceil(-1.5)
+    Array(-1., dtype=float32, weak_type=True)
+    """
+    return bind1(CEIL, x)
+
+
+def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
+    """The nearest whole number, elementwise, for floats. `ValueError` if `rounding_method` is none.
+
+    >>> round(2.5), round(2.5, RoundingMethod.TO_NEAREST_EVEN)
+    (Array(3., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True))
+    """
+    return bind1(Round(_method(rounding_method)), x)
+
+
+def _method(rounding_method: RoundingMethod) -> RoundingMethod:
+    try:
+        return RoundingMethod(rounding_method)
+    except ValueError:
+        raise ValueError(
+            f"round: rounding_method must be one of {', '.join(map(str, RoundingMethod.__members__))} of "
+            f"RoundingMethod, got {rounding_method!r}"
+        ) from None

@@ -1,0 +1,297 @@
+"""Choosing between arrays element by element; and `stop_gradient`, which keeps every element but not its derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, final
+
+import numpy as np
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Builder, IrValue
+from tracefx.core.dtypes import NDArray
+from tracefx.core.handler import bind1
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Transposable, UndefinedPrimal, Zero
+from tracefx.core.values import ConcreteArray, Value
+from tracefx.ops import stablehlo
+from tracefx.ops.elementwise.bitwise import bitwise_and
+from tracefx.ops.elementwise.comparison import ORDERED, gt, lt
+from tracefx.ops.elementwise.elementwise import Elementwise, NonDifferentiable, Smooth, operands
+from tracefx.ops.elementwise.min_max import maximum, minimum
+from tracefx.ops.operation import VARIADIC, DataMovement, Operation
+from tracefx.ops.structural import (
+    batch_first,
+    broadcast_in_dim,
+    broadcast_to,
+    constant_like_aval,
+    instantiate,
+    match_aval,
+)
+
+# ------------------------------------------------------------------ select_n
+
+
+@final
+class SelectN(Operation, Differentiable, Transposable, DataMovement):
+    """The first operand says, for each element, from which of the others it is taken."""
+
+    __slots__ = ()
+    name = "select_n"
+    arity = VARIADIC
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        which, *cases = avals
+        if not cases:
+            raise ValueError("select_n takes at least one case after `which`")
+        if not dtypes.is_bool(which.dtype) and not dtypes.is_integer(which.dtype):
+            raise TypeError(f"select_n: which must be boolean or integer, got {which}")
+        if dtypes.is_bool(which.dtype) and len(cases) > 2:
+            raise TypeError(f"select_n: a boolean which chooses between two cases, got {len(cases)}; pass integers")
+        first = cases[0]
+        if any(c.shape != first.shape or c.dtype != first.dtype for c in cases):
+            raise TypeError(
+                f"select_n: cases must have one shape and dtype, got {' and '.join(map(str, cases))}; "
+                "tracefx.numpy.where broadcasts and promotes"
+            )
+        if which.shape and which.shape != first.shape:
+            raise TypeError(f"select_n: which must have the shape of the cases or no axes, got {which} for {first}")
+        return ShapedArray(first.shape, first.dtype, all(c.weak_type for c in cases))
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        if len(args) == 3:  # nearly always a mask and two arrays of one type
+            which, off, on = args
+            if which.aval.shape == off.aval.shape and (off.aval is on.aval or off.aval == on.aval):
+                out = select_eagerly(which, on, off)
+                if out is not None:
+                    return [out]
+        return Operation.evaluate(self, args)
+
+    @override
+    def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        if len(avals) == 3 and dtypes.is_bool(avals[0].dtype):
+            return _select_kernel
+        return self.kernel
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        which, *cases = args
+        if dtypes.is_bool(which.dtype) and len(cases) == 2:
+            return np.where(which, cases[1], cases[0])
+        out = cases[-1]
+        for i in range(len(cases) - 2, -1, -1):
+            out = np.where(which <= i, cases[i], out)
+        return out
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out = bind1(self, *primals)
+        aval = out.aval.tangent()
+        cases = [instantiate(match_aval(t if not isinstance(t, Zero) else Zero(aval), aval)) for t in tangents[1:]]
+        return [out], [bind1(self, primals[0], *cases)]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        (ct,), (which, *cases) = cts, args
+        assert not isinstance(ct, Zero)
+        assert not isinstance(which, UndefinedPrimal)
+        zeros = constant_like_aval(ct.aval, 0)
+        chosen: list[Tangent | None] = []
+        for i, case in enumerate(cases):
+            if not isinstance(case, UndefinedPrimal):
+                chosen.append(None)
+                continue
+            picked = bind1(self, which, *[ct if j == i else zeros for j in range(len(cases))])
+            chosen.append(match_aval(picked, case.aval))
+        return [None, *chosen]
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        which, *cases = args
+        which_dim, *case_dims = dims
+        rank = cases[0].aval.ndim - (case_dims[0] is not None)
+        if len(set(dims)) == 1 and which.aval.ndim == rank + 1:
+            return bind1(self, *args), which_dim
+        if which_dim is None and which.aval.ndim == 0 and len(set(case_dims)) == 1:
+            return bind1(self, *args), case_dims[0]
+        fronted = [batch_first(c, d, axis) for c, d in zip(cases, case_dims, strict=True)]
+        if which_dim is not None or which.aval.ndim > 0:
+            which = batch_first(which, which_dim, axis)
+            if which.aval.ndim == 1 and rank > 0:
+                which = broadcast_in_dim(which, fronted[0].aval.shape, (0,))
+        return bind1(self, which, *fronted), 0
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        which, *cases = operands
+        if dtypes.is_bool(which.aval.dtype) and len(cases) == 2:
+            return builder.emit("stablehlo.select", [which, cases[1], cases[0]], [out])[0]
+        picked = cases[-1]
+        for i in range(len(cases) - 2, -1, -1):
+            bound = stablehlo.emit_full(builder, i, which.aval)
+            mask = stablehlo.emit_compare(builder, "LE", which, bound)
+            (picked,) = builder.emit("stablehlo.select", [mask, cases[i], picked], [out])
+        return picked
+
+
+SELECT_N: Final = SelectN()
+
+
+def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
+    """Each element from the case that `which` numbers: case 0 where it is `False` or 0, case 1 where it is `True` or 1.
+
+    All cases have one shape and dtype; `which` is boolean (for at most two cases) or integer, of that shape or without
+    axes. Numbers outside the range of cases choose the nearest one. `TypeError` where the operands don't fit.
+
+    >>> select_n(np.array([0, 2, 1]), np.array([1, 2, 3]), np.array([10, 20, 30]), np.array([-1, -2, -3])).tolist()
+    [1, -2, 30]
+    """
+    if len(cases) == 2 and isinstance(cases[0], Array) and isinstance(cases[1], Array):
+        return bind1(SELECT_N, which, cases[0], cases[1])
+    return bind1(SELECT_N, which, *operands(*cases))
+
+
+def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
+    """`on_true` where `pred` holds, else `on_false`.
+
+    >>> select(np.array([True, False]), np.array([1, 2]), np.array([10, 20])).tolist()
+    [1, 20]
+    """
+    return select_n(pred, on_false, on_true)
+
+
+def _select_kernel(which: NDArray, off: NDArray, on: NDArray) -> NDArray:
+    return np.where(which, on, off)
+
+
+def select_eagerly(pred: Value, on_true: Value, on_false: Value) -> ConcreteArray | None:
+    """The choice between numbers of one dtype, those without axes standing for arrays; None if it needs more thought.
+
+    What has axes must have one shape, and what is chosen from one dtype and weak type.
+    """
+    if (
+        (type(pred) is not ConcreteArray and type(pred) is not Literal)
+        or (type(on_true) is not ConcreteArray and type(on_true) is not Literal)
+        or (type(on_false) is not ConcreteArray and type(on_false) is not Literal)
+    ):
+        return None
+    which, on, off = pred.aval, on_true.aval, on_false.aval
+    aval = on if on.shape else off
+    if which.dtype is not dtypes.bool_ or (off.shape and off.shape != aval.shape):
+        return None
+    if which.shape != aval.shape and which.shape:
+        if aval.shape:
+            return None
+        aval = aval.update(shape=which.shape)
+    return ConcreteArray(aval, np.where(pred.numpy(), on_true.numpy(), on_false.numpy()))
+
+
+def select_with_aval(pred: Value, on_true: Value | float, on_false: Value | float, aval: ShapedArray) -> Array:
+    """`select` for rules: numbers, and values without axes, are repeated to the type `aval`."""
+    return bind1(SELECT_N, pred, _fill_or_broadcast(on_false, aval), _fill_or_broadcast(on_true, aval))
+
+
+def _fill_or_broadcast(x: Value | float, aval: ShapedArray) -> Value:
+    """Without axes a literal stays one: an array would be an input of every program that the rule is part of."""
+    if isinstance(x, int | float):
+        return constant_like_aval(aval, x)
+    return x if x.aval.shape == aval.shape else broadcast_to(x, aval.shape)
+
+
+# ------------------------------------------------------------------ clamp
+
+
+@final
+class Clamp(Smooth):
+    """`min(max(x, low), high)` of `low`, `x`, `high`."""
+
+    __slots__ = ()
+    name = "clamp"
+    arity = 3
+    domain = ORDERED
+    hlo = "stablehlo.clamp"
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        low, x, high = avals
+        for argument, bound in (("min", low), ("max", high)):
+            if bound.shape and bound.shape != x.shape:
+                raise TypeError(f"clamp: {argument} must have the shape of x or no axes, got {bound} for {x}")
+        return Elementwise.out_aval(self, *avals)
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        low, x, high = args
+        if dims[1] is None:  # only the bounds may lack axes
+            x, dims = batch_first(x, None, axis), (dims[0], 0, dims[2])
+        return Smooth.batched(self, axis, (low, x, high), dims)
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        low, x, high = args
+        return minimum(maximum(x, low), high)
+
+    @override
+    def jvp_term(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        low, x, high = primals
+        if i == 0:
+            active = bitwise_and(gt(low, x), lt(low, high))
+        elif i == 1:
+            active = bitwise_and(gt(x, low), lt(x, high))
+        else:
+            active = lt(high, x)
+        return select_with_aval(active, tangent, 0, out.aval.tangent())
+
+
+CLAMP: Final = Clamp()
+
+
+def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
+    """`x` between `min` and `max`, elementwise: `min` where it is less, `max` where it is more.
+
+    The bounds have the shape of `x` or no axes. NaN in any operand gives NaN; where `min > max` the result is `max`.
+
+    >>> clamp(0, np.array([-1, 1, 5]), 3).tolist()
+    [0, 1, 3]
+    """
+    return bind1(CLAMP, *operands(min, x, max))
+
+
+# ------------------------------------------------------------------ stop_gradient
+
+
+@final
+class StopGradient(NonDifferentiable, Transposable):
+    """Its operand, as a constant for differentiation. As a linear function it is the identity."""
+
+    __slots__ = ()
+    name = "stop_gradient"
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        return args[0]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        return list(cts)
+
+    @override
+    def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        return operands[0]
+
+
+STOP_GRADIENT: Final = StopGradient()
+
+
+def stop_gradient(x: ArrayLike) -> Array:
+    """`x`, whose derivative is taken to be zero.
+
+    >>> stop_gradient(2.0)
+    Array(2., dtype=float32, weak_type=True)
+    """
+    return bind1(STOP_GRADIENT, x)

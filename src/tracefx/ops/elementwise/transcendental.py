@@ -1,0 +1,587 @@
+"""Exponentials, logarithms, trigonometric and hyperbolic functions, roots: smooth functions of one operand."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Final, final
+
+import numpy as np
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Builder, IrValue
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.handler import bind1
+from tracefx.core.primitive import Tangent
+from tracefx.core.values import Value
+from tracefx.ops import stablehlo
+from tracefx.ops.elementwise import complex_kernels, complex_lowering
+from tracefx.ops.elementwise.accuracy import Accuracy, HasAccuracy, check_accuracy
+from tracefx.ops.elementwise.arithmetic import MUL, div, mul, neg, sub
+from tracefx.ops.elementwise.complex_lowering import ComplexRule
+from tracefx.ops.elementwise.elementwise import FLOATS, INEXACT, INEXACT_WITH_COMPLEX_FIXUP, add
+
+
+class Transcendental(HasAccuracy):
+    """A function of one float or complex operand, given by its derivative."""
+
+    __slots__ = ()
+    domain = INEXACT
+
+    @abstractmethod
+    def derivative(self, x: Value, out: Value) -> Value:
+        """The derivative at `x`, where the function is `out`."""
+        raise NotImplementedError
+
+    @override
+    def jvp_term(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        return bind1(MUL, tangent, self.derivative(primals[0], out))
+
+
+class ReciprocalDerivative(HasAccuracy):
+    """A function of one float or complex operand whose derivative is one divided by something."""
+
+    __slots__ = ()
+    domain = INEXACT
+
+    @abstractmethod
+    def divisor(self, x: Value) -> Value:
+        """One divided by the derivative at `x`."""
+        raise NotImplementedError
+
+    @override
+    def jvp_term(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
+        return div(tangent, self.divisor(primals[0]))
+
+
+# ------------------------------------------------------------------ exponentials and logarithms
+
+
+@final
+class Exp(Transcendental):
+    __slots__ = ()
+    name = "exp"
+    hlo = "stablehlo.exponential"
+    complex_rule = ComplexRule(fixup=complex_lowering.emit_exp)
+    ufunc = np.exp
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return out
+
+
+@final
+class Exp2(Transcendental):
+    __slots__ = ()
+    name = "exp2"
+    ufunc = np.exp2
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return mul(out, math.log(2.0))
+
+    @override
+    def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        if dtypes.is_complex(out.dtype):
+            (x,) = operands
+            return complex_lowering.emit_exp2(builder, x)
+        log2 = stablehlo.emit_full(builder, math.log(2.0), out)
+        (scaled,) = builder.emit("stablehlo.multiply", [log2, *operands], [out])
+        return builder.emit("stablehlo.exponential", [scaled], [out], self.accuracy_attrs())[0]
+
+
+@final
+class Expm1(Transcendental):
+    __slots__ = ()
+    name = "expm1"
+    hlo = "stablehlo.exponential_minus_one"
+    complex_rule = ComplexRule(fixup=complex_lowering.emit_expm1, kernel=complex_kernels.complex_expm1)
+    ufunc = np.expm1
+    domain = INEXACT_WITH_COMPLEX_FIXUP
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return add(out, 1.0)
+
+
+@final
+class Log(ReciprocalDerivative):
+    __slots__ = ()
+    name = "log"
+    hlo = "stablehlo.log"
+    complex_rule = ComplexRule(fixup=complex_lowering.emit_log)
+    ufunc = np.log
+
+    @override
+    def divisor(self, x: Value) -> Value:
+        return x
+
+
+@final
+class Log1p(ReciprocalDerivative):
+    __slots__ = ()
+    name = "log1p"
+    hlo = "stablehlo.log_plus_one"
+    complex_rule = ComplexRule(fixup=complex_lowering.emit_log, kernel=complex_kernels.complex_log1p)
+    ufunc = np.log1p
+    domain = INEXACT_WITH_COMPLEX_FIXUP
+
+    @override
+    def divisor(self, x: Value) -> Value:
+        return add(x, 1.0)
+
+
+@final
+class Logistic(Transcendental):
+    __slots__ = ()
+    name = "logistic"
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        wide = x.astype(_accumulation_dtype(x.dtype))
+        return np.asarray(1 / (1 + np.exp(-wide)), x.dtype)
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return mul(out, sub(1.0, out))
+
+    @override
+    def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        one = stablehlo.emit_full(builder, 1, out)
+        (minus,) = builder.emit("stablehlo.negate", operands, [out])
+        (decay,) = builder.emit("stablehlo.exponential", [minus], [out])
+        return builder.emit("stablehlo.divide", [one, *builder.emit("stablehlo.add", [one, decay], [out])], [out])[0]
+
+
+# ------------------------------------------------------------------ trigonometric functions
+
+
+@final
+class Sin(Transcendental):
+    __slots__ = ()
+    name = "sin"
+    hlo = "stablehlo.sine"
+    complex_rule = ComplexRule(lower=complex_lowering.emit_sin)
+    ufunc = np.sin
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return cos(x, accuracy=self.accuracy)
+
+
+@final
+class Cos(Transcendental):
+    __slots__ = ()
+    name = "cos"
+    hlo = "stablehlo.cosine"
+    complex_rule = ComplexRule(lower=complex_lowering.emit_cos)
+    ufunc = np.cos
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return neg(sin(x, accuracy=self.accuracy))
+
+
+@final
+class Tan(Transcendental):
+    __slots__ = ()
+    name = "tan"
+    hlo = "stablehlo.tan"
+    complex_rule = ComplexRule(fixup=complex_lowering.emit_tan, kernel=complex_kernels.complex_tan)
+    ufunc = np.tan
+    domain = INEXACT_WITH_COMPLEX_FIXUP
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return add(mul(out, out), 1.0)
+
+
+@final
+class Asin(Transcendental):
+    __slots__ = ()
+    name = "asin"
+    hlo = "chlo.asin"
+    complex_rule = ComplexRule(fixup=complex_lowering.emit_asin)
+    ufunc = np.arcsin
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return rsqrt(sub(1.0, mul(x, x)))
+
+
+@final
+class Acos(Transcendental):
+    __slots__ = ()
+    name = "acos"
+    hlo = "chlo.acos"
+    complex_rule = ComplexRule(fixup=complex_lowering.emit_acos)
+    ufunc = np.arccos
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return neg(rsqrt(sub(1.0, mul(x, x))))
+
+
+@final
+class Atan(ReciprocalDerivative):
+    __slots__ = ()
+    name = "atan"
+    hlo = "chlo.atan"
+    complex_rule = ComplexRule(fixup=complex_lowering.emit_atan)
+    ufunc = np.arctan
+
+    @override
+    def divisor(self, x: Value) -> Value:
+        return add(mul(x, x), 1.0)
+
+
+# ------------------------------------------------------------------ hyperbolic functions
+
+
+@final
+class Sinh(Transcendental):
+    __slots__ = ()
+    name = "sinh"
+    hlo = "chlo.sinh"
+    complex_rule = ComplexRule(lower=complex_lowering.emit_sinh)
+    ufunc = np.sinh
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return cosh(x)
+
+
+@final
+class Cosh(Transcendental):
+    __slots__ = ()
+    name = "cosh"
+    hlo = "chlo.cosh"
+    complex_rule = ComplexRule(lower=complex_lowering.emit_cosh)
+    ufunc = np.cosh
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return sinh(x)
+
+
+@final
+class Tanh(Transcendental):
+    __slots__ = ()
+    name = "tanh"
+    hlo = "stablehlo.tanh"
+    complex_rule = ComplexRule(fixup=complex_lowering.emit_tanh, kernel=complex_kernels.complex_tanh)
+    ufunc = np.tanh
+    domain = INEXACT_WITH_COMPLEX_FIXUP
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return mul(add(out, 1.0), sub(1.0, out))
+
+
+@final
+class Asinh(Transcendental):
+    __slots__ = ()
+    name = "asinh"
+    hlo = "chlo.asinh"
+    complex_rule = ComplexRule(fixup=complex_lowering.emit_asinh)
+    ufunc = np.arcsinh
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return rsqrt(add(mul(x, x), 1.0))
+
+
+@final
+class Acosh(Transcendental):
+    __slots__ = ()
+    name = "acosh"
+    hlo = "chlo.acosh"
+    complex_rule = ComplexRule(fixup=complex_lowering.emit_acosh)
+    ufunc = np.arccosh
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return rsqrt(sub(mul(x, x), 1.0))
+
+
+@final
+class Atanh(Transcendental):
+    __slots__ = ()
+    name = "atanh"
+    hlo = "chlo.atanh"
+    complex_rule = ComplexRule(fixup=complex_lowering.emit_atanh)
+    ufunc = np.arctanh
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return div(div(1.0, add(x, 1.0)), sub(1.0, x))
+
+
+# ------------------------------------------------------------------ roots
+
+
+@final
+class Sqrt(Transcendental):
+    __slots__ = ()
+    name = "sqrt"
+    hlo = "stablehlo.sqrt"
+    complex_rule = ComplexRule(fixup=complex_lowering.emit_sqrt)
+    ufunc = np.sqrt
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return div(0.5, out)
+
+
+@final
+class Rsqrt(Transcendental):
+    __slots__ = ()
+    name = "rsqrt"
+    hlo = "stablehlo.rsqrt"
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        return np.asarray(1 / np.sqrt(x.astype(_accumulation_dtype(x.dtype))), x.dtype)
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        return mul(-0.5, div(out, x))
+
+
+@final
+class Cbrt(Transcendental):
+    __slots__ = ()
+    name = "cbrt"
+    domain = FLOATS
+    hlo = "stablehlo.cbrt"
+    ufunc = np.cbrt
+
+    @override
+    def derivative(self, x: Value, out: Value) -> Value:
+        inverse = div(1.0, out)
+        return mul(1.0 / 3.0, mul(inverse, inverse))  # whose own derivative is right at 0 and infinity
+
+
+def _accumulation_dtype(dtype: DType) -> DType:
+    """The dtype that narrow floats are computed in where there are several steps to it."""
+    return dtype if dtypes.itemsize_bits(dtype) >= 32 else dtypes.float32
+
+
+# ------------------------------------------------------------------ functions
+
+
+EXP: Final = Exp()
+EXP2: Final = Exp2()
+EXPM1: Final = Expm1()
+LOG: Final = Log()
+LOG1P: Final = Log1p()
+LOGISTIC: Final = Logistic()
+SIN: Final = Sin()
+COS: Final = Cos()
+TAN: Final = Tan()
+ASIN: Final = Asin()
+ACOS: Final = Acos()
+ATAN: Final = Atan()
+SINH: Final = Sinh()
+COSH: Final = Cosh()
+TANH: Final = Tanh()
+ASINH: Final = Asinh()
+ACOSH: Final = Acosh()
+ATANH: Final = Atanh()
+SQRT: Final = Sqrt()
+RSQRT: Final = Rsqrt()
+CBRT: Final = Cbrt()
+
+
+def exp(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """`e` to the power `x`, elementwise.
+
+    >>> exp(0.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    return bind1(EXP if accuracy is None else Exp(check_accuracy("exp", accuracy)), x)
+
+
+def exp2(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """2 to the power `x`, elementwise.
+
+    >>> exp2(3.0)
+    Array(8., dtype=float32, weak_type=True)
+    """
+    return bind1(EXP2 if accuracy is None else Exp2(check_accuracy("exp2", accuracy)), x)
+
+
+def expm1(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """`exp(x) - 1`, accurate near 0 too, elementwise.
+
+    >>> expm1(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(EXPM1 if accuracy is None else Expm1(check_accuracy("expm1", accuracy)), x)
+
+
+def log(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """The natural logarithm, elementwise.
+
+    >>> log(1.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(LOG if accuracy is None else Log(check_accuracy("log", accuracy)), x)
+
+
+def log1p(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """`log(1 + x)`, accurate near 0 too, elementwise.
+
+    >>> log1p(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(LOG1P if accuracy is None else Log1p(check_accuracy("log1p", accuracy)), x)
+
+
+def logistic(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """`1 / (1 + exp(-x))`, elementwise.
+
+    >>> logistic(0.0)
+    Array(0.5, dtype=float32, weak_type=True)
+    """
+    return bind1(LOGISTIC if accuracy is None else Logistic(check_accuracy("logistic", accuracy)), x)
+
+
+def sin(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """The sine of `x` (radians), elementwise.
+
+    >>> sin(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(SIN if accuracy is None else Sin(check_accuracy("sin", accuracy)), x)
+
+
+def cos(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """The cosine of `x` (radians), elementwise.
+
+    >>> cos(0.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    return bind1(COS if accuracy is None else Cos(check_accuracy("cos", accuracy)), x)
+
+
+def tan(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """The tangent of `x` (radians), elementwise.
+
+    >>> tan(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(TAN if accuracy is None else Tan(check_accuracy("tan", accuracy)), x)
+
+
+def asin(x: ArrayLike) -> Array:
+    """The angle between -π/2 and π/2 whose sine is `x`, elementwise.
+
+    >>> asin(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(ASIN, x)
+
+
+def acos(x: ArrayLike) -> Array:
+    """The angle between 0 and π whose cosine is `x`, elementwise.
+
+    >>> acos(1.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(ACOS, x)
+
+
+def atan(x: ArrayLike) -> Array:
+    """The angle between -π/2 and π/2 whose tangent is `x`, elementwise.
+
+    >>> atan(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(ATAN, x)
+
+
+def sinh(x: ArrayLike) -> Array:
+    """The hyperbolic sine, elementwise.
+
+    >>> sinh(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(SINH, x)
+
+
+def cosh(x: ArrayLike) -> Array:
+    """The hyperbolic cosine, elementwise.
+
+    >>> cosh(0.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    return bind1(COSH, x)
+
+
+def tanh(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """The hyperbolic tangent, elementwise.
+
+    >>> tanh(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(TANH if accuracy is None else Tanh(check_accuracy("tanh", accuracy)), x)
+
+
+def asinh(x: ArrayLike) -> Array:
+    """The number whose hyperbolic sine is `x`, elementwise.
+
+    >>> asinh(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(ASINH, x)
+
+
+def acosh(x: ArrayLike) -> Array:
+    """The number not below 0 whose hyperbolic cosine is `x`, elementwise.
+
+    >>> acosh(1.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(ACOSH, x)
+
+
+def atanh(x: ArrayLike) -> Array:
+    """The number whose hyperbolic tangent is `x`, elementwise.
+
+    >>> atanh(0.0)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    return bind1(ATANH, x)
+
+
+def sqrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """The square root, elementwise.
+
+    >>> sqrt(4.0)
+    Array(2., dtype=float32, weak_type=True)
+    """
+    return bind1(SQRT if accuracy is None else Sqrt(check_accuracy("sqrt", accuracy)), x)
+
+
+def rsqrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """`1 / sqrt(x)`, elementwise.
+
+    >>> rsqrt(4.0)
+    Array(0.5, dtype=float32, weak_type=True)
+    """
+    return bind1(RSQRT if accuracy is None else Rsqrt(check_accuracy("rsqrt", accuracy)), x)
+
+
+def cbrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """The cube root of a float, elementwise.
+
+    >>> cbrt(8.0)
+    Array(2., dtype=float32, weak_type=True)
+    """
+    return bind1(CBRT if accuracy is None else Cbrt(check_accuracy("cbrt", accuracy)), x)

@@ -1,0 +1,1 @@
+"""Gather, scatter, dynamic slices, sorting and top_k."""

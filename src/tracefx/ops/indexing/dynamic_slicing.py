@@ -1,0 +1,391 @@
+"""Reading and writing one window at a computed place: `dynamic_slice`, `dynamic_update_slice`.
+
+A window that is not within the operand is moved to the nearest place within it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import SupportsIndex, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape, ShapedArray, show_avals
+from tracefx.core.builder import Builder, DenseI64Array, IrValue
+from tracefx.core.dtypes import NDArray
+from tracefx.core.handler import bind1
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Transposable, UndefinedPrimal, Zero
+from tracefx.core.values import Value, as_value
+from tracefx.ops import stablehlo
+from tracefx.ops.elementwise.comparison import lt
+from tracefx.ops.elementwise.elementwise import add, operands
+from tracefx.ops.elementwise.selection import select
+from tracefx.ops.indexing.gather_scatter_add import Gather, GatherDimensionNumbers, ScatterDimensionNumbers
+from tracefx.ops.indexing.indexed_windows import GatherScatterMode
+from tracefx.ops.indexing.scatter import Scatter
+from tracefx.ops.operation import VARIADIC, DataMovement, Operation, static_shape
+from tracefx.ops.shape.shape import concatenate, expand_dims, squeeze
+from tracefx.ops.static_integers import canonicalize_axis, static_int
+from tracefx.ops.structural import batch_first, broadcast_in_dim, full_like_aval, instantiate, match_aval
+
+
+def _check_starts(name: str, starts: Sequence[ShapedArray], ndim: int) -> None:
+    if len(starts) != ndim:
+        raise TypeError(f"{name}: start_indices must have one entry for each of {ndim} axes, got {len(starts)}")
+    if any(i.shape or not dtypes.is_integer(i.dtype) or i.dtype != starts[0].dtype for i in starts):
+        raise TypeError(f"{name}: start_indices must be integers of one dtype without axes, got {show_avals(starts)}")
+
+
+def _window(starts: Sequence[NDArray], shape: Shape, sizes: Shape) -> tuple[slice, ...]:
+    """The window as NumPy's index, moved into the operand."""
+    window = []
+    for i, n, size in zip(starts, shape, sizes, strict=True):
+        start = min(max(int(i), 0), n - size)
+        window.append(slice(start, start + size))
+    return tuple(window)
+
+
+def _emit_signed(builder: Builder, starts: Sequence[IrValue]) -> Sequence[IrValue]:
+    """Starts that are unsigned as signed ones: XLA takes large unsigned constants for negative numbers."""
+    if not starts or dtypes.is_signed(starts[0].aval.dtype):
+        return starts
+    wide = ShapedArray((), dtypes.int64)
+    signed = []
+    for i in starts:
+        if i.aval.dtype == dtypes.uint64:
+            (i,) = builder.emit(
+                "stablehlo.minimum", [i, stablehlo.emit_scalar(builder, 2**63 - 1, dtypes.uint64)], [i.aval]
+            )
+        signed += builder.emit("stablehlo.convert", [i], [wide])
+    return signed
+
+
+def _vector(starts: Sequence[Value], dims: Sequence[int | None], axis: MappedAxis) -> Array:
+    """A batch of start indices, `i32[batch, axes]`."""
+    return concatenate(
+        [broadcast_in_dim(i, (axis.size, 1), () if d is None else (0,)) for i, d in zip(starts, dims, strict=True)], 1
+    )
+
+
+# ------------------------------------------------------------------ dynamic_slice
+
+
+@final
+@frozen(eq=False)
+class DynamicSlice(Operation, Differentiable, Transposable, DataMovement):
+    """Of an operand, and a start for each of its axes."""
+
+    name = "dynamic_slice"
+    arity = VARIADIC
+    slice_sizes: Shape
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        x, *starts = avals
+        if len(self.slice_sizes) != x.ndim or any(
+            not 0 <= size <= n for size, n in zip(self.slice_sizes, x.shape, strict=True)
+        ):
+            raise TypeError(
+                f"dynamic_slice: slice_sizes {self.slice_sizes} must have for each axis of {x} an entry from 0 to the "
+                "axis's size"
+            )
+        _check_starts("dynamic_slice", starts, x.ndim)
+        return x.update(shape=self.slice_sizes)
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        x, *starts = args
+        out: NDArray = x[_window(starts, x.shape, self.slice_sizes)]
+        return out
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out = bind1(self, *primals)
+        t = tangents[0]
+        if isinstance(t, Zero):
+            return [out], [Zero(out.aval.tangent())]
+        return [out], [bind1(self, t, *primals[1:])]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        (ct,), (x, *starts) = cts, args
+        assert not isinstance(ct, Zero)
+        zeros = full_like_aval(ShapedArray(x.aval.shape, ct.aval.dtype, ct.aval.weak_type), 0)
+        return [match_aval(_update_slice(zeros, ct, starts), x.aval), *[None for _ in starts]]
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        (x, *starts), (dim, *start_dims) = args, dims
+        ndim = len(self.slice_sizes)
+        if all(d is None for d in start_dims):
+            assert dim is not None
+            sizes = (*self.slice_sizes[:dim], axis.size, *self.slice_sizes[dim:])
+            return bind1(DynamicSlice(sizes), x, *_with_start(starts, dim)), dim
+        every = tuple(range(ndim))
+        one = Gather(
+            GatherDimensionNumbers(every, (), every), self.slice_sizes, True, True, GatherScatterMode.CLIP, None
+        )
+        return one.batched(axis, [x, _vector(starts, start_dims, axis)], [dim, 0])
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        x, *starts = operands
+        attrs = {"slice_sizes": DenseI64Array(self.slice_sizes)}
+        return builder.emit("stablehlo.dynamic_slice", [x, *_emit_signed(builder, starts)], [out], attrs)[0]
+
+
+def _with_start(starts: Sequence[Value], place: int) -> list[Value]:
+    """Start indices, with one more for a new axis that the window has whole."""
+    dtype = starts[0].aval.dtype if starts else dtypes.int32
+    return [*starts[:place], Literal(0, ShapedArray((), dtype)), *starts[place:]]
+
+
+def dynamic_slice(
+    operand: ArrayLike,
+    start_indices: Array | NDArray | Sequence[ArrayLike],
+    slice_sizes: Sequence[int],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> Array:
+    """The window of shape `slice_sizes` that starts at `start_indices`, one integer (`i32[]`) for each axis.
+
+    A negative start counts from the axis's end, unless `allow_negative_indices` says for this axis (or all) that there
+    is none. A window that is not within `operand` is moved to the nearest place within it.
+
+    >>> dynamic_slice(np.arange(6), (2,), (3,)).tolist(), dynamic_slice(np.arange(6), (5,), (3,)).tolist()
+    ([2, 3, 4], [3, 4, 5])
+    """
+    x = as_value(operand, "operand")
+    sizes = static_shape("dynamic_slice", slice_sizes, "slice_sizes")
+    return bind1(DynamicSlice(sizes), x, *_starts("dynamic_slice", x, start_indices, allow_negative_indices))
+
+
+def _starts(
+    name: str,
+    x: Value,
+    start_indices: Array | NDArray | Sequence[ArrayLike],
+    allow_negative: bool | Sequence[bool],
+) -> list[Value]:
+    """Start indices as values of one dtype, those that count from the end made to count from the beginning."""
+    if isinstance(start_indices, Array | np.ndarray) and start_indices.ndim != 1:
+        raise ValueError(f"{name}: start_indices must be a sequence or have one axis, got {start_indices!r}")
+    given = list(start_indices)
+    ndim = x.aval.ndim
+    allowed = [allow_negative] * ndim if isinstance(allow_negative, bool) else list(allow_negative)
+    if len(given) != ndim or len(allowed) != ndim:
+        raise ValueError(
+            f"{name}: start_indices and allow_negative_indices must have one entry for each axis of {x.aval}, got "
+            f"{len(given)} and {len(allowed)}"
+        )
+    return [
+        _normalize_index(name, i, n, allow)
+        for i, n, allow in zip(operands(*given) if given else [], x.aval.shape, allowed, strict=True)
+    ]
+
+
+def _normalize_index(name: str, i: Value, n: int, allow_negative: bool) -> Value:
+    aval = i.aval
+    if not dtypes.is_signed(aval.dtype) or aval.shape:
+        return i  # which the operation checks
+    if isinstance(i, Literal):
+        value = int(i.val.real)
+        if value < 0 and not allow_negative:
+            raise ValueError(f"{name}: index {value} is negative, and allow_negative_indices says that none is")
+        return Literal(value + n if value < 0 else value, ShapedArray((), aval.dtype))
+    if not allow_negative:
+        return i
+    size = Literal(n, ShapedArray((), aval.dtype, weak_type=True))
+    return select(lt(i, Literal(0, size.aval)), add(i, size), i)
+
+
+# ------------------------------------------------------------------ dynamic_update_slice
+
+
+@final
+class DynamicUpdateSlice(Operation, Differentiable, Transposable, DataMovement):
+    """Of an operand, what is written into it, and a start for each axis."""
+
+    __slots__ = ()
+    name = "dynamic_update_slice"
+    arity = VARIADIC
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        x, update, *starts = avals
+        if x.dtype != update.dtype:
+            raise TypeError(f"dynamic_update_slice: operand and update must have one dtype, got {x} and {update}")
+        if x.ndim != update.ndim or any(m > n for m, n in zip(update.shape, x.shape, strict=True)):
+            raise TypeError(
+                f"dynamic_update_slice: update must have as many axes as operand, none of them larger, got {update} "
+                f"for {x}"
+            )
+        _check_starts("dynamic_update_slice", starts, x.ndim)
+        return ShapedArray(x.shape, x.dtype, all(a.weak_type for a in avals))
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        x, update, *starts = args
+        out = x.copy()
+        out[_window(starts, x.shape, update.shape)] = update
+        return out
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out = bind1(self, *primals)
+        x, update = tangents[:2]
+        if isinstance(x, Zero) and isinstance(update, Zero):
+            return [out], [Zero(out.aval.tangent())]
+        return [out], [match_aval(bind1(self, instantiate(x), instantiate(update), *primals[2:]), out.aval.tangent())]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        (ct,), (x, update, *starts) = cts, args
+        assert not isinstance(ct, Zero)
+        of_x: Tangent | None = None
+        of_update: Tangent | None = None
+        if isinstance(x, UndefinedPrimal):
+            hole = full_like_aval(ShapedArray(update.aval.shape, ct.aval.dtype, ct.aval.weak_type), 0)
+            of_x = match_aval(_update_slice(ct, hole, starts), x.aval)
+        if isinstance(update, UndefinedPrimal):
+            of_update = match_aval(bind1(DynamicSlice(update.aval.shape), ct, *_known(starts)), update.aval)
+        return [of_x, of_update, *[None for _ in starts]]
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        (x, update, *starts), (x_dim, update_dim, *start_dims) = args, dims
+        if all(d is None for d in start_dims):
+            x, update = batch_first(x, x_dim, axis), batch_first(update, update_dim, axis)
+            return bind1(self, x, update, *_with_start(starts, 0)), 0
+        every = tuple(range(len(starts)))
+        one = Scatter(ScatterDimensionNumbers(every, (), every), True, True, GatherScatterMode.CLIP)
+        return one.batched(axis, [x, _vector(starts, start_dims, axis), update], [x_dim, 0, update_dim])
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        x, update, *starts = operands
+        return builder.emit("stablehlo.dynamic_update_slice", [x, update, *_emit_signed(builder, starts)], [out])[0]
+
+
+DYNAMIC_UPDATE_SLICE = DynamicUpdateSlice()
+
+
+def _known(starts: Sequence[Value | UndefinedPrimal]) -> list[Value]:
+    values = [i for i in starts if not isinstance(i, UndefinedPrimal)]
+    assert len(values) == len(starts)  # integers have no tangents
+    return values
+
+
+def _update_slice(x: Value, update: Value, starts: Sequence[Value | UndefinedPrimal]) -> Array:
+    return bind1(DYNAMIC_UPDATE_SLICE, x, update, *_known(starts))
+
+
+def dynamic_update_slice(
+    operand: ArrayLike,
+    update: ArrayLike,
+    start_indices: Array | NDArray | Sequence[ArrayLike],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> Array:
+    """`operand` with `update` written into it, from `start_indices` on: one integer (`i32[]`) for each axis.
+
+    Negative starts, and windows that are not within `operand`, are as in `dynamic_slice`.
+
+    >>> dynamic_update_slice(np.zeros(5), np.ones(2), (1,)).tolist()
+    [0.0, 1.0, 1.0, 0.0, 0.0]
+    """
+    x, new = operands(operand, update)
+    starts = _starts("dynamic_update_slice", x, start_indices, allow_negative_indices)
+    return bind1(DYNAMIC_UPDATE_SLICE, x, new, *starts)
+
+
+# ------------------------------------------------------------------ along one axis
+
+
+def _start_along(ndim: int, axis: int, start: ArrayLike) -> list[ArrayLike]:
+    starts: list[ArrayLike] = [0] * ndim
+    starts[axis] = start
+    return starts
+
+
+def dynamic_slice_in_dim(
+    operand: ArrayLike,
+    start_index: ArrayLike,
+    slice_size: SupportsIndex,
+    axis: SupportsIndex = 0,
+    *,
+    allow_negative_indices: bool = True,
+) -> Array:
+    """`dynamic_slice` along one axis: `slice_size` elements from `start_index` on.
+
+    >>> dynamic_slice_in_dim(np.arange(6), -3, 2).tolist()
+    [3, 4]
+    """
+    x = as_value(operand, "operand")
+    place = canonicalize_axis("dynamic_slice_in_dim", axis, x.aval.ndim)
+    sizes = list(x.aval.shape)
+    sizes[place] = static_int("dynamic_slice_in_dim", slice_size, "slice_size")
+    starts = _start_along(x.aval.ndim, place, start_index)
+    return dynamic_slice(x, starts, sizes, allow_negative_indices=allow_negative_indices)
+
+
+def dynamic_index_in_dim(
+    operand: ArrayLike,
+    index: ArrayLike,
+    axis: SupportsIndex = 0,
+    keepdims: bool = True,
+    *,
+    allow_negative_indices: bool = True,
+) -> Array:
+    """The element at `index` along one axis, which stays as an axis of size 1 if `keepdims`.
+
+    >>> dynamic_index_in_dim(np.arange(6).reshape(3, 2), 1, 0, keepdims=False).tolist()
+    [2, 3]
+    """
+    x = as_value(operand, "operand")
+    place = canonicalize_axis("dynamic_index_in_dim", axis, x.aval.ndim)
+    out = dynamic_slice_in_dim(x, index, 1, place, allow_negative_indices=allow_negative_indices)
+    return out if keepdims else squeeze(out, (place,))
+
+
+def dynamic_update_slice_in_dim(
+    operand: ArrayLike,
+    update: ArrayLike,
+    start_index: ArrayLike,
+    axis: SupportsIndex,
+    *,
+    allow_negative_indices: bool = True,
+) -> Array:
+    """`dynamic_update_slice` along one axis, from `start_index` on.
+
+    >>> dynamic_update_slice_in_dim(np.zeros(5), np.ones(2), 1, 0).tolist()
+    [0.0, 1.0, 1.0, 0.0, 0.0]
+    """
+    x, new = operands(operand, update)
+    place = canonicalize_axis("dynamic_update_slice_in_dim", axis, x.aval.ndim)
+    starts = _start_along(x.aval.ndim, place, start_index)
+    return dynamic_update_slice(x, new, starts, allow_negative_indices=allow_negative_indices)
+
+
+def dynamic_update_index_in_dim(
+    operand: ArrayLike,
+    update: ArrayLike,
+    index: ArrayLike,
+    axis: SupportsIndex,
+    *,
+    allow_negative_indices: bool = True,
+) -> Array:
+    """`operand` with `update` in the place of the element at `index` along one axis, which `update` may lack.
+
+    >>> dynamic_update_index_in_dim(np.zeros((2, 2)), np.ones(2), 1, 0).tolist()
+    [[0.0, 0.0], [1.0, 1.0]]
+    """
+    x, new = operands(operand, update)
+    place = canonicalize_axis("dynamic_update_index_in_dim", axis, x.aval.ndim)
+    if new.aval.ndim != x.aval.ndim:
+        new = expand_dims(new, (place,))
+    return dynamic_update_slice_in_dim(x, new, index, place, allow_negative_indices=allow_negative_indices)

@@ -1,0 +1,58 @@
+"""What other updates of the same place make of it, where several windows may overlap: for derivatives of products."""
+
+from __future__ import annotations
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array
+from tracefx.core.avals import ShapedArray
+from tracefx.core.handler import as_array, bind
+from tracefx.core.literal import Literal
+from tracefx.core.values import Value
+from tracefx.ops.elementwise.arithmetic import mul
+from tracefx.ops.elementwise.comparison import eq
+from tracefx.ops.elementwise.elementwise import add
+from tracefx.ops.elementwise.selection import select
+from tracefx.ops.indexing.gather_scatter_add import ScatterOperation
+from tracefx.ops.indexing.sorting import Sort
+from tracefx.ops.shape.array_creation import iota
+from tracefx.ops.shape.slicing import pad
+from tracefx.ops.structural import full_like_aval, reshape
+
+
+def product_of_others(prim: ScatterOperation, operand: ShapedArray, indices: Value, updates: Value) -> Array:
+    """For each update the product of all the others of its place. Nothing is divided, so zeros do no harm.
+
+    Updates are sorted by their places; among neighbours of one place, products of those before and of those after are
+    found by doubling.
+    """
+    shape, count = updates.aval.shape, updates.aval.size
+    if count < 2:
+        return full_like_aval(updates.aval, 1)
+    numbering = dtypes.int32 if operand.size < 2**31 - 1 else dtypes.int64
+    numbers = reshape(add(iota(numbering, operand.size), 1), operand.shape)
+    (places,) = bind(prim.matching_gather(operand.shape, shape), numbers, indices)  # 0 for what is left out
+    order = iota(numbering, count)
+    sort = Sort(0, True, 1)
+    ordered = bind(sort, reshape(places, (count,)), order, reshape(updates, (count,)))
+    place, order, factors = [as_array(x) for x in ordered]
+    one = Literal(1, ShapedArray((), updates.aval.dtype))
+    nowhere = Literal(-1, ShapedArray((), numbering))
+
+    def products(direction: int) -> Array:
+        """Of the factors of the same place before each (`direction` 1), or after it (-1)."""
+
+        def moved(x: Array, by: int, fill: Literal) -> Array:
+            return pad(x, fill, [(direction * by, -direction * by, 0)])
+
+        def there(x: Array, by: int) -> Array:
+            same = eq(place, moved(place, by, nowhere))
+            return select(same, moved(x, by, one), full_like_aval(x.aval, 1))
+
+        out, reach = there(factors, 1), 1
+        while reach < count:
+            out = mul(out, there(out, reach))
+            reach *= 2
+        return out
+
+    _, back = bind(sort, order, mul(products(1), products(-1)))
+    return reshape(back, shape)

@@ -1,0 +1,367 @@
+"""The greatest elements: `top_k` and its approximations.
+
+`top_k` takes 0.0 for greater than -0.0, and NaN for the greatest or, with its sign bit set, for the least of all; the
+approximations order as `sort` does.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Final, SupportsIndex, final
+
+import numpy as np
+from attrs import evolve, frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Attr, Builder, DenseI64Array, IrValue, Region
+from tracefx.core.dtypes import NDArray
+from tracefx.core.handler import as_array, bind
+from tracefx.core.kernel_context import call_kernel
+from tracefx.core.primitive import Batchable, Differentiable, Lowerable, MappedAxis, Primitive, Tangent, Zero
+from tracefx.core.values import Value, as_value
+from tracefx.ops import stablehlo
+from tracefx.ops.indexing.sorting import canonicalize_zero_nan, emit_total_order_compare, gather_along_axis, sort_keys
+from tracefx.ops.operation import arity_error
+from tracefx.ops.static_integers import AxisError, canonicalize_axis, static_int
+
+_MIN_PARTITION_LENGTH: Final = 2048
+"""The length from which on NumPy finds a few greatest elements sooner than it sorts all."""
+
+
+class TopKOperation(Primitive, Differentiable, Batchable, Lowerable):
+    """Some elements of each line along an axis, in order, and the places at which they were found."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def resolve_axis(self, ndim: int) -> int:
+        """The axis of the lines, counted from 0."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def with_axis(self, axis: int) -> Primitive:
+        """The same along another axis."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def count(self, x: ShapedArray) -> int:
+        """How many elements each line of the result has."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def check(self, x: ShapedArray) -> None:
+        raise NotImplementedError
+
+    @abstractmethod
+    def sort_key(self, x: NDArray) -> NDArray:
+        """Numbers or bools whose ascending order is the one in which elements are taken."""
+        raise NotImplementedError
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        if len(avals) != 1:
+            raise arity_error(self.name, 1, len(avals))
+        (x,) = avals
+        self.check(x)
+        axis = self.resolve_axis(x.ndim)
+        shape = (*x.shape[:axis], self.count(x), *x.shape[axis + 1 :])
+        return [x.update(shape=shape), ShapedArray(shape, dtypes.int32, x.weak_type)]
+
+    @override
+    def impl(self, *args: NDArray) -> Sequence[NDArray]:
+        (x,) = args
+        axis, count = self.resolve_axis(x.ndim), self.count(ShapedArray(x.shape, x.dtype))
+        places = call_kernel(_smallest_indices, call_kernel(self.sort_key, x), count, axis)
+        return [np.take_along_axis(x, places, axis), places.astype(np.int32)]
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        (t,) = tangents
+        assert not isinstance(t, Zero)
+        out, places = bind(self, *primals)
+        return [out, places], [
+            gather_along_axis(t, places, self.resolve_axis(t.aval.ndim)),
+            Zero(places.aval.tangent()),
+        ]
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        (x,), (dim,) = args, dims
+        assert dim is not None
+        along = self.resolve_axis(x.aval.ndim - 1)
+        return bind(self.with_axis(along + (dim <= along)), x), [dim, dim]
+
+
+def _smallest_indices(ranks: NDArray, count: int, axis: int) -> NDArray:
+    """The places of the `count` least along an axis, in order, an earlier one before a later one if they tie."""
+    n = ranks.shape[axis]
+    if n < _MIN_PARTITION_LENGTH or 4 * count > n or not count:
+        order = np.argsort(ranks, axis, kind="stable")
+        return order[(*[slice(None)] * axis, slice(count))]
+    rows = np.moveaxis(ranks, axis, -1)
+    out = np.empty((*rows.shape[:-1], count), np.int64)
+    for line in np.ndindex(rows.shape[:-1]):
+        row = rows[line]
+        last = np.partition(row, count - 1)[count - 1]
+        candidates = np.flatnonzero(row <= last)
+        out[line] = candidates[np.argsort(row[candidates], kind="stable")[:count]]
+    return np.moveaxis(out, -1, axis)
+
+
+def _descending_keys(key: NDArray) -> NDArray:
+    """Numbers or bools in the order opposite to that of `key`, floats being ordered by their bits."""
+    if not dtypes.is_float(key.dtype):
+        return ~key
+    bits = np.ascontiguousarray(key).view(f"i{key.itemsize}")  # in which negative floats count downwards
+    return ~np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+
+
+@final
+@frozen(eq=False)
+class TopK(TopKOperation):
+    name = "top_k"
+    k: int
+    axis: int
+
+    @override
+    def resolve_axis(self, ndim: int) -> int:
+        return self.axis
+
+    @override
+    def with_axis(self, axis: int) -> Primitive:
+        return TopK(self.k, axis)
+
+    @override
+    def count(self, x: ShapedArray) -> int:
+        return self.k
+
+    @override
+    def check(self, x: ShapedArray) -> None:
+        if dtypes.is_complex(x.dtype):
+            raise ValueError(f"top_k: complex numbers have no greatest, got {x}")
+        if not x.ndim:
+            raise AxisError(f"top_k: operand must have an axis, got {x}")
+        if not 0 <= self.axis < x.ndim:
+            raise AxisError(f"top_k: axis must be an axis of {x}, counted from 0, got {self.axis}")
+        n = x.shape[self.axis]
+        if not 0 <= self.k <= n:
+            raise ValueError(f"top_k: k must be from 0 to {n}, the size of axis {self.axis} of {x}, got {self.k}")
+        if n > 2**31:
+            raise ValueError(f"top_k: places along axis {self.axis} of {x} do not fit their dtype int32")
+
+    @override
+    def sort_key(self, x: NDArray) -> NDArray:
+        (key,) = sort_keys(x)
+        return _descending_keys(key)
+
+    @override
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+        (x,) = operands
+        outs = [aval.strong() for aval in self.abstract_eval(x.aval)]
+        if dtypes.itemsize_bits(x.aval.dtype) < 8:  # for which XLA gives the places a layout that it refuses
+            wide = dtypes.int8 if dtypes.is_signed(x.aval.dtype) else dtypes.uint8
+            (x,) = builder.emit("stablehlo.convert", [x], [ShapedArray(x.aval.shape, wide)])
+            values, places = self.lower(builder, x)
+            return [*builder.emit("stablehlo.convert", [values], outs[:1]), places]
+        order = list(range(x.aval.ndim))
+        order[self.axis], order[-1] = order[-1], order[self.axis]
+        attrs: Mapping[str, Attr] = {"permutation": DenseI64Array(tuple(order))}
+
+        def swapped(shape: Shape) -> Shape:
+            return tuple([shape[i] for i in order])
+
+        def turned(y: IrValue) -> IrValue:
+            if self.axis == x.aval.ndim - 1:
+                return y
+            aval = ShapedArray(swapped(y.aval.shape), y.aval.dtype)
+            return builder.emit("stablehlo.transpose", [y], [aval], attrs)[0]
+
+        found = [ShapedArray(swapped(aval.shape), aval.dtype) for aval in outs]
+        return [turned(y) for y in builder.emit("chlo.top_k", [turned(x)], found, {"k": self.k})]
+
+
+def top_k(operand: ArrayLike, k: SupportsIndex, *, axis: SupportsIndex = -1) -> tuple[Array, Array]:
+    """The `k` greatest elements along `axis`, the greatest first, and their places (`i32`).
+
+    Of elements that are equal the earlier one comes first. 0.0 is greater than -0.0, and NaN greater than all numbers
+    (less than all, if its sign bit is set). Raises ValueError for complex numbers, a `k` that is negative or greater
+    than the axis, and an axis that there is not; TypeError for an operand without axes.
+
+    >>> values, places = top_k(np.array([9.0, 3.0, 6.0]), 2)
+    >>> values.tolist(), places.tolist()
+    ([9.0, 6.0], [0, 2])
+    """
+    x = as_value(operand, "top_k: operand")
+    count = static_int("top_k", k, "k")
+    out, places = bind(TopK(count, canonicalize_axis("top_k", axis, x.aval.ndim)), x)
+    return as_array(out), as_array(places)
+
+
+# ------------------------------------------------------------------ nearly the greatest
+
+
+@final
+@frozen(eq=False)
+class ApproxTopK(TopKOperation):
+    """On the CPU, as in XLA, nothing is approximate but the number of results that are not brought together."""
+
+    name = "approx_top_k"
+    k: int
+    reduction_dimension: int
+    recall_target: float
+    is_max_k: bool
+    reduction_input_size_override: int
+    aggregate_to_topk: bool
+
+    @override
+    def resolve_axis(self, ndim: int) -> int:
+        return self.reduction_dimension % ndim
+
+    @override
+    def with_axis(self, axis: int) -> Primitive:
+        return evolve(self, reduction_dimension=axis)
+
+    @override
+    def check(self, x: ShapedArray) -> None:
+        if self.k <= 0:
+            raise ValueError(f"approx_top_k: k must be positive, got {self.k}")
+        if not x.ndim:
+            raise TypeError(f"approx_top_k: operand must have an axis, got {x}")
+        if not -x.ndim <= self.reduction_dimension < x.ndim:
+            raise AxisError(f"approx_top_k: reduction_dimension {self.reduction_dimension} is no axis of {x}")
+        n = x.shape[self.resolve_axis(x.ndim)]
+        if n < self.k:
+            raise ValueError(f"approx_top_k: k must be at most {n}, the size of the axis of {x}, got {self.k}")
+        if not dtypes.is_float(x.dtype):
+            raise ValueError(f"approx_top_k: operand must be of floats, got {x}; convert it")
+        if not 0 < self.recall_target <= 1:
+            raise ValueError(f"approx_top_k: recall_target must be above 0 and at most 1, got {self.recall_target}")
+        if 0 <= self.reduction_input_size_override < n:
+            raise ValueError(
+                f"approx_top_k: reduction_input_size_override must be -1 or at least {n}, the size of the axis, "
+                f"got {self.reduction_input_size_override}"
+            )
+
+    @override
+    def count(self, x: ShapedArray) -> int:
+        """As many as a tree of TPUs' tiles leaves."""
+        if self.aggregate_to_topk:
+            return self.k
+        n = x.shape[self.resolve_axis(x.ndim)]
+        tile = 1024 if x.ndim == 1 else 128
+        if n <= tile:
+            return n
+        if self.k == 1:
+            return tile
+        whole = n if self.reduction_input_size_override < 0 else self.reduction_input_size_override
+        if self.recall_target == 1:
+            return n
+        windows = max(math.ceil((1 - self.k) / math.log(self.recall_target)), tile)
+        halvings = (whole // min(windows, whole)).bit_length() - 1
+        if not halvings:
+            return n
+        most = (n // tile - 1).bit_length()
+        return -(-n // (tile << min(halvings, most))) * tile
+
+    @override
+    def sort_key(self, x: NDArray) -> NDArray:
+        (key,) = sort_keys(x)
+        return (
+            _descending_keys(np.where(np.isnan(key), math.nan, key + 0.0).astype(key.dtype)) if self.is_max_k else key
+        )
+
+    @override
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+        outs = [aval.strong() for aval in self.abstract_eval(operands[0].aval)]
+        x = stablehlo.emit_widened_unless_cpu(builder, operands[0])
+        axis = self.resolve_axis(x.aval.ndim)
+        numbers = ShapedArray(x.aval.shape, dtypes.int32)
+        (places,) = builder.emit("stablehlo.iota", [], [numbers], {"iota_dimension": axis})
+        element, place = ShapedArray((), x.aval.dtype), ShapedArray((), dtypes.int32)
+        region = Region((element, element, place, place), self.emit_comparator)
+        attrs: Mapping[str, Attr] = {"dimension": axis, "is_stable": True}
+        found = builder.emit("stablehlo.sort", [x, places], [x.aval.strong(), numbers], attrs, [region])
+        limits = list(x.aval.shape)
+        limits[axis] = outs[0].shape[axis]
+        window: Mapping[str, Attr] = {
+            "start_indices": DenseI64Array((0,) * x.aval.ndim),
+            "limit_indices": DenseI64Array(tuple(limits)),
+            "strides": DenseI64Array((1,) * x.aval.ndim),
+        }
+        found = [stablehlo.emit_convert(builder, y, aval.dtype) for y, aval in zip(found, outs, strict=True)]
+        return [builder.emit("stablehlo.slice", [y], [aval], window)[0] for y, aval in zip(found, outs, strict=True)]
+
+    def emit_comparator(self, builder: Builder, args: Sequence[IrValue]) -> Sequence[IrValue]:
+        x, y = [canonicalize_zero_nan(builder, a) for a in args[:2]]
+        return [emit_total_order_compare(builder, "GT" if self.is_max_k else "LT", x, y)]
+
+
+def _approx_top_k(
+    name: str,
+    operand: ArrayLike,
+    k: SupportsIndex,
+    reduction_dimension: SupportsIndex,
+    recall_target: float,
+    is_max_k: bool,
+    reduction_input_size_override: SupportsIndex,
+    aggregate_to_topk: bool,
+) -> tuple[Array, Array]:
+    prim = ApproxTopK(
+        static_int(name, k, "k"),
+        static_int(name, reduction_dimension, "reduction_dimension"),
+        float(recall_target),
+        is_max_k,
+        static_int(name, reduction_input_size_override, "reduction_input_size_override"),
+        bool(aggregate_to_topk),
+    )
+    out, places = bind(prim, as_value(operand, f"{name}: operand"))
+    return as_array(out), as_array(places)
+
+
+def approx_max_k(
+    operand: ArrayLike,
+    k: SupportsIndex,
+    reduction_dimension: SupportsIndex = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: SupportsIndex = -1,
+    aggregate_to_topk: bool = True,
+) -> tuple[Array, Array]:
+    """The `k` greatest floats along `reduction_dimension`, the greatest first, and their places (`i32`).
+
+    Accelerators may miss some: of the true ones they find the share `recall_target`. On the CPU all are found.
+    Without `aggregate_to_topk` more than `k` may be given, those that the search ends with. An axis that is part of a
+    longer one says how long in `reduction_input_size_override`. NaN is the greatest.
+
+    Raises ValueError for a `k` that is not positive or greater than the axis and for dtypes other than floats.
+
+    >>> values, places = approx_max_k(np.array([9.0, 3.0, 6.0]), 2)
+    >>> values.tolist(), places.tolist()
+    ([9.0, 6.0], [0, 2])
+    """
+    search = recall_target, True, reduction_input_size_override, aggregate_to_topk
+    return _approx_top_k("approx_max_k", operand, k, reduction_dimension, *search)
+
+
+def approx_min_k(
+    operand: ArrayLike,
+    k: SupportsIndex,
+    reduction_dimension: SupportsIndex = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: SupportsIndex = -1,
+    aggregate_to_topk: bool = True,
+) -> tuple[Array, Array]:
+    """The `k` least floats along `reduction_dimension`, the least first, and their places (`i32`): as `approx_max_k`.
+
+    >>> values, places = approx_min_k(np.array([9.0, 3.0, 6.0]), 2)
+    >>> values.tolist(), places.tolist()
+    ([3.0, 6.0], [1, 2])
+    """
+    search = recall_target, False, reduction_input_size_override, aggregate_to_topk
+    return _approx_top_k("approx_min_k", operand, k, reduction_dimension, *search)

@@ -1,0 +1,166 @@
+"""Triangular systems of equations: `triangular_solve`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final, final
+
+from attrs import evolve, field, frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Attr, Builder, IrValue, MlirText
+from tracefx.core.dtypes import DType
+from tracefx.core.handler import bind1
+from tracefx.core.primitive import (
+    Differentiable,
+    MappedAxis,
+    Tangent,
+    Transposable,
+    UndefinedPrimal,
+    Zero,
+    not_linear_error,
+)
+from tracefx.core.values import Value, as_value
+from tracefx.ops.elementwise.arithmetic import neg
+from tracefx.ops.elementwise.complex import conj
+from tracefx.ops.elementwise.elementwise import add_tangents
+from tracefx.ops.linalg import lapack
+from tracefx.ops.linalg.lapack import LAPACK_PREFIXES, MatrixKernel, ResultTypes, char_attr
+from tracefx.ops.linalg.matrices import matmul, matrix_transpose, tril, triu
+from tracefx.ops.operation import Domain
+from tracefx.ops.shape.shape import expand_dims, squeeze
+from tracefx.ops.structural import batch_first, move_axis, reshape
+
+_HALVES: Final = frozenset({dtypes.bfloat16, dtypes.float16})
+
+
+@final
+@frozen(eq=False)
+class TriangularSolve(MatrixKernel, Differentiable, Transposable):
+    """The `x` for which `op(a) x = b`, or `x op(a) = b`. The other triangle of `a` is not read."""
+
+    name = "triangular_solve"
+    ranks: ClassVar[tuple[int, ...]] = (2, 2)
+    domain = Domain("floats or complex numbers of 16 bits or more", lambda d: d in LAPACK_PREFIXES or d in _HALVES)
+    conjugate_a: bool
+    left_side: bool
+    is_lower: bool = field(alias="lower")
+    transpose_a: bool
+    unit_diagonal: bool
+
+    @override
+    def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
+        a, b = shapes
+        if a[0] != a[1]:
+            raise ValueError(f"triangular_solve: a must be square matrices, but they are {a[0]} by {a[1]}")
+        rows = b[0] if self.left_side else b[1]
+        if rows != a[0]:
+            side = "rows" if self.left_side else "columns"
+            raise ValueError(f"triangular_solve: b must have as many {side} as a, which has {a[0]}, got {rows}")
+        return [(b, dtype)]
+
+    @override
+    def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
+        a, b = operands
+        conjugate, transpose = self.conjugate_a and dtypes.is_complex(a.aval.dtype), self.transpose_a
+        if conjugate and not transpose:
+            (a,) = builder.emit("chlo.conj", [a], [a.aval])
+            conjugate = False
+        if builder.platform == "cpu" and a.aval.dtype in LAPACK_PREFIXES:
+            config: dict[str, Attr] = {
+                "side": char_attr("L" if self.left_side else "R"),
+                "uplo": lapack.uplo_attr(self.is_lower),
+                "trans_x": char_attr(("C" if conjugate else "T") if transpose else "N"),
+                "diag": char_attr("U" if self.unit_diagonal else "N"),
+            }
+            return lapack.call_lapack(self, builder, "trsm_ffi", [a, b], outs, config, [(1, 0)])
+        how = ("ADJOINT" if conjugate else "TRANSPOSE") if transpose else "NO_TRANSPOSE"
+        attrs: dict[str, Attr] = {
+            "left_side": self.left_side,
+            "lower": self.is_lower,
+            "unit_diagonal": self.unit_diagonal,
+            "transpose_a": MlirText(f"#stablehlo<transpose {how}>"),
+        }
+        return builder.emit("stablehlo.triangular_solve", [a, b], outs, attrs)
+
+    # -------------------------------------------------------------- rules
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        (a, _), (da, db) = primals, tangents
+        x = bind1(self, *primals)
+        total: Tangent = db if isinstance(db, Zero) else bind1(self, a, db)
+        if not isinstance(da, Zero):
+            total = add_tangents(self._moved_by(a, da, x), total)
+        return [x], [total]
+
+    def _moved_by(self, a: Value, da: Value, x: Array) -> Array:
+        """`-op(a)^-1 op(da) x`, or what it is on the other side, in the cheaper order."""
+        m, n = x.aval.shape[-2:]
+        k = 1 if self.unit_diagonal else 0
+        moved: Array = neg(tril(da, -k) if self.is_lower else triu(da, k))
+        if self.transpose_a:
+            moved = matrix_transpose(moved)
+        if self.conjugate_a:
+            moved = conj(moved)
+        if self.left_side:
+            return bind1(self, a, matmul(moved, x)) if m > n else matmul(bind1(self, a, moved), x)
+        return bind1(self, a, matmul(x, moved)) if m < n else matmul(x, bind1(self, a, moved))
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        (ct,), (a, b) = cts, args
+        if isinstance(a, UndefinedPrimal) or not isinstance(b, UndefinedPrimal):
+            raise not_linear_error(self)
+        assert not isinstance(ct, Zero)
+        return [None, bind1(evolve(self, transpose_a=not self.transpose_a), a, ct)]
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        (a, b), (of_a, of_b) = args, dims
+        if of_a is not None or of_b is None:
+            fronted = [batch_first(x, d, axis) for x, d in zip(args, dims, strict=True)]
+            return [bind1(self, *fronted)], [0]
+        # One matrix for all right-hand sides, which are put beside each other.
+        rank = b.aval.ndim - 1
+        place = rank if self.left_side else rank - 1
+        spread = move_axis(b, of_b, place)
+        shape = spread.aval.shape
+        at = place - 1
+        flat = reshape(spread, (*shape[:at], shape[at] * shape[at + 1], *shape[at + 2 :]))
+        return [reshape(bind1(self, a, flat), shape)], [place]
+
+
+def triangular_solve(
+    a: ArrayLike,
+    b: ArrayLike,
+    *,
+    left_side: bool = False,
+    lower: bool = False,
+    transpose_a: bool = False,
+    conjugate_a: bool = False,
+    unit_diagonal: bool = False,
+) -> Array:
+    """The `x` for which `x op(a) = b`, or `op(a) x = b` if `left_side`, where `a` (`f32[..., n, n]`) is triangular.
+
+    Only the triangle that `lower` names is read; with `unit_diagonal` its diagonal is taken for ones. `op` transposes
+    or conjugates, or does both. `b` is `f32[..., n, k]` on the left side and `f32[..., k, n]` otherwise, or has no `k`.
+
+    Raises ValueError if the sizes don't fit, TypeError for dtypes that differ or are no floats.
+
+    >>> import numpy as np
+    >>> triangular_solve(np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([4.0, 3.0]), left_side=True, lower=True)
+    Array([2., 1.], dtype=float32)
+    """
+    x, y = as_value(a, "a"), as_value(b, "b")
+    conjugate = bool(conjugate_a) and dtypes.is_complex(x.aval.dtype)
+    prim = TriangularSolve(conjugate, bool(left_side), bool(lower), bool(transpose_a), bool(unit_diagonal))
+    if y.aval.ndim != x.aval.ndim - 1 or not y.aval.ndim:
+        return bind1(prim, x, y)
+    place = y.aval.ndim - (0 if left_side else 1)
+    return squeeze(bind1(prim, x, expand_dims(y, (place,))), (place,))

@@ -1,0 +1,1 @@
+"""PRNG keys and random bits."""

@@ -1,0 +1,321 @@
+"""Random keys: made of seeds and words, split, folded with numbers, and turned into bits.
+
+A key is a value of a dtype of its own, which no arithmetic takes. For the generator that the dtype names, all of these
+operations are defined by operations on words: for `fry` by the cipher Threefry-2x32, for `rbg` by XLA's own generator,
+whose keys are split and folded by Threefry, and for `urbg` by XLA's generator alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Builder, IrValue
+from tracefx.core.dtypes import DType
+from tracefx.core.handler import as_array, bind, bind1
+from tracefx.core.jaxpr_printer import HasJaxParams
+from tracefx.core.primitive import Batchable, Expandable, Lowerable, MappedAxis, Primitive
+from tracefx.core.values import Value
+from tracefx.ops.elementwise.bitwise import bitwise_or, bitwise_xor, shift_left, shift_right_logical
+from tracefx.ops.operation import arity_error, run_compiled
+from tracefx.ops.random.rng_bit_generator import rng_bit_generator
+from tracefx.ops.random.threefry import threefry2x32
+from tracefx.ops.shape.array_creation import iota
+from tracefx.ops.shape.shape import concatenate, squeeze, stack
+from tracefx.ops.shape.slicing import slice
+from tracefx.ops.static_integers import ShapeError
+from tracefx.ops.structural import batch_first, broadcast_in_dim, convert_element_type, reshape
+
+BIT_WIDTHS: Final[Mapping[int, DType]] = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32, 64: dtypes.uint64}
+
+
+def tag(dtype: DType) -> str:
+    """What programs call the generator of keys of this dtype: `fry` of `key<fry>`."""
+    return dtypes.name(dtype)[len("key<") : -1]
+
+
+def _require_keys(name: str, aval: ShapedArray) -> None:
+    if not dtypes.is_key(aval.dtype):
+        raise TypeError(f"{name} takes random keys, got {aval}; make them with tracefx.random.key")
+
+
+class KeyOperation(Primitive, Batchable):
+    """Of an array of keys, or one that gives such: each of them is for itself, and their axes come first."""
+
+    __slots__ = ()
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return run_compiled(self, args)
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        operands = [batch_first(x, dim, axis) for x, dim in zip(args, dims, strict=True)]
+        outs = bind(self, *operands)
+        return outs, [0] * len(outs)
+
+    def single_aval(self, avals: Sequence[ShapedArray]) -> ShapedArray:
+        if len(avals) != 1:
+            raise arity_error(self.name, 1, len(avals))
+        return avals[0]
+
+
+# ------------------------------------------------------------------ keys and their words
+
+
+@final
+@frozen(eq=False)
+class RandomWrap(KeyOperation, Lowerable, HasJaxParams):
+    name = "random_wrap"
+    dtype: DType
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        words, count = self.single_aval(avals), dtypes.key_data_size(self.dtype)
+        if words.dtype != dtypes.uint32:
+            raise TypeError(f"{dtypes.name(self.dtype)} is made of words, u32, got {words}")
+        if words.shape[-1:] != (count,):
+            raise ShapeError(f"{dtypes.name(self.dtype)} has {count} words, along the last axis, got {words}")
+        return [ShapedArray(words.shape[:-1], self.dtype)]
+
+    @override
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+        (words,) = operands
+        return [builder.retype_keys(words, self.abstract_eval(words.aval)[0])]
+
+    @override
+    def jax_params(self) -> Mapping[str, object]:
+        return {"impl": tag(self.dtype)}
+
+
+@final
+class RandomUnwrap(KeyOperation, Lowerable):
+    __slots__ = ()
+    name = "random_unwrap"
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        keys = self.single_aval(avals)
+        _require_keys(self.name, keys)
+        return [ShapedArray((*keys.shape, dtypes.key_data_size(keys.dtype)), dtypes.uint32)]
+
+    @override
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+        (keys,) = operands
+        return [builder.retype_keys(keys, self.abstract_eval(keys.aval)[0])]
+
+
+@final
+class RandomClone(KeyOperation, Lowerable):
+    """The keys as they are, for another use."""
+
+    __slots__ = ()
+    name = "random_clone"
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        keys = self.single_aval(avals)
+        _require_keys(self.name, keys)
+        return [keys]
+
+    @override
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+        return operands
+
+
+def random_wrap(words: Value, impl: DType) -> Array:
+    return bind1(RandomWrap(impl), words)
+
+
+def random_unwrap(keys: Value) -> Array:
+    return bind1(RandomUnwrap(), keys)
+
+
+# ------------------------------------------------------------------ keys from numbers and keys
+
+
+@final
+@frozen(eq=False)
+class RandomSeed(KeyOperation, Expandable, HasJaxParams):
+    name = "random_seed"
+    dtype: DType
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        seeds = self.single_aval(avals)
+        if not dtypes.is_integer(seeds.dtype):
+            raise TypeError(f"the seed of a random key must be an integer, got {seeds}")
+        return [ShapedArray(seeds.shape, self.dtype)]
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        return [random_wrap(_seed_words(as_array(args[0]), self.dtype), self.dtype)]
+
+    @override
+    def jax_params(self) -> Mapping[str, object]:
+        return {"impl": tag(self.dtype)}
+
+
+@final
+@frozen(eq=False)
+class RandomSplit(KeyOperation, Expandable):
+    """An array of new keys for each key."""
+
+    name = "random_split"
+    shape: Shape
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        keys = self.single_aval(avals)
+        _require_keys(self.name, keys)
+        return [keys.update(shape=(*keys.shape, *self.shape))]
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        (keys,) = args
+        impl, words = keys.aval.dtype, random_unwrap(keys)
+        if impl == dtypes.key_fry:
+            new = _threefry_split(words, self.shape)
+        elif impl == dtypes.key_rbg:
+            halves = [_threefry_split(half, self.shape) for half in _halves(words)]
+            new = concatenate(halves, halves[0].ndim - 1)
+        else:
+            new = _hash_words(words, math.prod(self.shape))
+            new = reshape(new, (*keys.aval.shape, *self.shape, 4))
+        return [random_wrap(new, impl)]
+
+
+@final
+class RandomFoldIn(KeyOperation, Expandable):
+    """New keys of keys and words beside them, both of one shape."""
+
+    __slots__ = ()
+    name = "random_fold_in"
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        if len(avals) != 2:
+            raise arity_error(self.name, 2, len(avals))
+        keys, data = avals
+        _require_keys(self.name, keys)
+        if data.dtype != dtypes.uint32:
+            raise TypeError(f"random_fold_in takes words, u32, got {data}; convert them with astype")
+        if data.shape != keys.shape:
+            raise ShapeError(f"random_fold_in takes a word for each key, got {data} for {keys}")
+        return [keys]
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        keys, data = args
+        impl, words, numbers = keys.aval.dtype, random_unwrap(keys), as_array(data)
+        if impl == dtypes.key_fry:
+            new = _threefry_fold_in(words, numbers)
+        elif impl == dtypes.key_rbg:
+            new = concatenate([_threefry_fold_in(half, numbers) for half in _halves(words)], keys.aval.ndim)
+        else:
+            new = bitwise_xor(words, squeeze(_hash_words(_seed_words(numbers, impl), 1, last=True), (keys.aval.ndim,)))
+        return [random_wrap(new, impl)]
+
+
+# ------------------------------------------------------------------ bits
+
+
+@final
+@frozen(eq=False)
+class RandomBits(KeyOperation, Expandable):
+    """An array of unsigned integers for each key, all of their bits random."""
+
+    name = "random_bits"
+    bit_width: int
+    shape: Shape
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        keys = self.single_aval(avals)
+        _require_keys(self.name, keys)
+        return [ShapedArray((*keys.shape, *self.shape), BIT_WIDTHS[self.bit_width])]
+
+    @override
+    def expand(self, *args: Value) -> Sequence[Value]:
+        (keys,) = args
+        words, dtype = random_unwrap(keys), BIT_WIDTHS[self.bit_width]
+        if keys.aval.dtype != dtypes.key_fry:
+            return [rng_bit_generator(words, self.shape, dtype)[1]]
+        high, low = _threefry_blocks(words, self.shape)
+        if self.bit_width == 64:
+            return [bitwise_or(shift_left(convert_element_type(high, dtype), 32), convert_element_type(low, dtype))]
+        return [convert_element_type(bitwise_xor(high, low), dtype)]
+
+
+# ------------------------------------------------------------------ words
+
+
+def _seed_words(seeds: Array, impl: DType) -> Array:
+    """The words of new keys: the two halves of a seed, of one with 32 bits after a zero; `rbg` has them twice."""
+    if dtypes.itemsize_bits(seeds.dtype) == 64:
+        high = convert_element_type(shift_right_logical(seeds, 32), dtypes.uint32)
+    else:
+        high = broadcast_in_dim(np.uint32(0), seeds.shape, ())
+    words = stack([high, convert_element_type(seeds, dtypes.uint32)], seeds.ndim)
+    return words if impl == dtypes.key_fry else concatenate([words, words], seeds.ndim)
+
+
+def _columns(words: Array) -> list[Array]:
+    """The arrays of the first words, the second words, and so on."""
+    *shape, count = words.shape
+    starts, ends = [0] * len(shape), list(shape)
+    return [squeeze(slice(words, (*starts, i), (*ends, i + 1)), (len(shape),)) for i in range(count)]
+
+
+def _halves(words: Array) -> list[Array]:
+    """Two keys of Threefry, of which a key of `rbg` is made."""
+    *shape, _ = words.shape
+    starts, ends = [0] * len(shape), list(shape)
+    return [slice(words, (*starts, i), (*ends, i + 2)) for i in (0, 2)]
+
+
+def _threefry_blocks(words: Array, shape: Shape) -> tuple[Array, Array]:
+    """The two words of the block at each place of an array, counted from 0."""
+    lead = words.shape[:-1]
+    size, full, axes = math.prod(shape), (*lead, *shape), tuple(range(len(lead), len(lead) + len(shape)))
+    if size < 1 << 32:
+        low = reshape(iota(dtypes.uint32, size), shape)
+        high = broadcast_in_dim(np.uint32(0), shape, ())
+    else:
+        places = reshape(iota(dtypes.uint64, size), shape)
+        low = convert_element_type(places, dtypes.uint32)
+        high = convert_element_type(shift_right_logical(places, 32), dtypes.uint32)
+    first, second = [broadcast_in_dim(column, full, tuple(range(len(lead)))) for column in _columns(words)]
+    return threefry2x32(first, second, *[broadcast_in_dim(counter, full, axes) for counter in (high, low)])
+
+
+def _threefry_split(words: Array, shape: Shape) -> Array:
+    first, second = _threefry_blocks(words, shape)
+    return stack([first, second], first.ndim)
+
+
+def _threefry_fold_in(words: Array, numbers: Array) -> Array:
+    counters = _columns(_seed_words(numbers, dtypes.key_fry))
+    return stack(threefry2x32(*_columns(words), *counters), numbers.ndim)
+
+
+_ITERATIONS: Final = 10
+"""After how many draws the bits of XLA's generator pass for a hash of its state."""
+
+
+def _hash_words(words: Array, count: int, last: bool = False) -> Array:
+    """`u32[..., count, 4]`: states for new keys, of which every tenth is taken, the first of each or the last."""
+    _, drawn = rng_bit_generator(words, (_ITERATIONS * count, 4))
+    lead, first = drawn.shape[:-2], _ITERATIONS - 1 if last else 0
+    starts, ends = (*[0] * len(lead), first, 0), (*lead, _ITERATIONS * count, 4)
+    return slice(drawn, starts, ends, (*[1] * len(lead), _ITERATIONS, 1))

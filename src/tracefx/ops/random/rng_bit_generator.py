@@ -1,0 +1,169 @@
+"""Random bits by XLA's own generator, which each platform does in its fastest way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from enum import Enum, unique
+from typing import Final, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Builder, DenseI64Array, IrValue, MlirText
+from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core.handler import as_array, bind
+from tracefx.core.jaxpr_printer import HasJaxParams
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Batchable, Lowerable, MappedAxis, Primitive
+from tracefx.core.values import Value, as_value
+from tracefx.ops import stablehlo
+from tracefx.ops.operation import arity_error, run_compiled, static_shape
+from tracefx.ops.structural import move_axis
+
+
+@unique
+class RandomAlgorithm(Enum):
+    """How bits are made: as the platform likes best, or by a method that is named."""
+
+    RNG_DEFAULT = 0
+    RNG_THREE_FRY = 1
+    RNG_PHILOX = 2
+
+
+_HLO: Final[Mapping[RandomAlgorithm, str]] = {
+    RandomAlgorithm.RNG_DEFAULT: "DEFAULT",
+    RandomAlgorithm.RNG_THREE_FRY: "THREE_FRY",
+    RandomAlgorithm.RNG_PHILOX: "PHILOX",
+}
+_NATIVE_DTYPES: Final = (dtypes.uint32, dtypes.uint64)
+"""What XLA makes directly; other dtypes are converted from words."""
+
+
+@final
+@frozen(eq=False)
+class RngBitGenerator(Primitive, Batchable, Lowerable, HasJaxParams):
+    """A state gives the next state and bits of a shape; an array of states, one after another, those of each."""
+
+    name = "rng_bit_generator"
+    shape: Shape
+    dtype: DType
+    algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        if len(avals) != 1:
+            raise arity_error(self.name, 1, len(avals))
+        (state,) = avals
+        if (state.shape[-1:], state.dtype) not in (((4,), dtypes.uint32), ((2,), dtypes.uint64)):
+            raise TypeError(f"rng_bit_generator takes a state u32[4] or u64[2], got {state}")
+        if not dtypes.is_integer(self.dtype) or dtypes.itemsize_bits(self.dtype) < 8 or dtypes.is_signed(self.dtype):
+            raise TypeError(f"rng_bit_generator gives uint8, uint16, uint32 or uint64, not {dtypes.name(self.dtype)}")
+        return [state.strong(), ShapedArray((*state.shape[:-1], *self.shape), self.dtype)]
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return run_compiled(self, args)
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        (state,), (dim,) = args, dims
+        assert dim is not None
+        return bind(self, move_axis(state, dim, 0)), [0, 0]
+
+    @override
+    def jax_params(self) -> Mapping[str, object]:
+        return {
+            "algorithm": self.algorithm.name,
+            "dtype": self.dtype.name,
+            "out_sharding": None,
+            "shape": self.shape,
+        }
+
+    # -------------------------------------------------------------- lowering
+
+    @override
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+        (states,) = operands
+        out, bits = self.abstract_eval(states.aval)
+        if out.ndim == 1:
+            return self._emit_one_state(builder, states)
+        count = math.prod(out.shape[:-1])
+        if not count:
+            return [states, stablehlo.emit_full(builder, 0, bits)]
+        flat = ShapedArray((count, out.shape[-1]), out.dtype)
+        drawn = ShapedArray((count, *self.shape), self.dtype)
+        counter = ShapedArray((), dtypes.int32)
+
+        def number(b: Builder, n: int) -> IrValue:
+            return b.constant(Literal(n, counter))
+
+        def condition(b: Builder, xs: Sequence[IrValue]) -> Sequence[IrValue]:
+            return [stablehlo.emit_compare(b, "LT", xs[0], number(b, count))]
+
+        def body(b: Builder, xs: Sequence[IrValue]) -> Sequence[IrValue]:
+            i, all_states, all_bits = xs
+            row = ShapedArray((1, flat.shape[1]), flat.dtype)
+            start = [i, number(b, 0)]
+            (state,) = b.emit(
+                "stablehlo.dynamic_slice", [all_states, *start], [row], {"slice_sizes": DenseI64Array(row.shape)}
+            )
+            (state,) = b.emit("stablehlo.reshape", [state], [ShapedArray(row.shape[1:], row.dtype)])
+            following, found = self._emit_one_state(b, state)
+            (following,) = b.emit("stablehlo.reshape", [following], [row])
+            (found,) = b.emit("stablehlo.reshape", [found], [ShapedArray((1, *self.shape), self.dtype)])
+            (all_states,) = b.emit("stablehlo.dynamic_update_slice", [all_states, following, *start], [flat])
+            starts = [i, *[number(b, 0)] * len(self.shape)]
+            (all_bits,) = b.emit("stablehlo.dynamic_update_slice", [all_bits, found, *starts], [drawn])
+            (i,) = b.emit("stablehlo.add", [i, number(b, 1)], [counter])
+            return [i, all_states, all_bits]
+
+        (start,) = builder.emit("stablehlo.reshape", [states], [flat])
+        zeros = stablehlo.emit_full(builder, 0, drawn)
+        _, after, found = builder.loop([number(builder, 0), start, zeros], condition, body)
+        return [*builder.emit("stablehlo.reshape", [after], [out]), *builder.emit("stablehlo.reshape", [found], [bits])]
+
+    def _emit_one_state(self, builder: Builder, state: IrValue) -> list[IrValue]:
+        """The next state and the bits of a single one, which XLA wants as `u64[2]`."""
+        wide = ShapedArray((2,), dtypes.uint64)
+        halves = ShapedArray((2, 2), dtypes.uint32)
+        words = state.aval.dtype == dtypes.uint32
+        if words:
+            (state,) = builder.emit("stablehlo.reshape", [state], [halves])
+            (state,) = builder.emit("stablehlo.bitcast_convert", [state], [wide])
+        made = ShapedArray(self.shape, self.dtype if self.dtype in _NATIVE_DTYPES else dtypes.uint32)
+        algorithm = {"rng_algorithm": MlirText(f"#stablehlo<rng_algorithm {_HLO[self.algorithm]}>")}
+        following, bits = builder.emit("stablehlo.rng_bit_generator", [state], [wide, made], algorithm)
+        if words:
+            (following,) = builder.emit("stablehlo.bitcast_convert", [following], [halves])
+            (following,) = builder.emit("stablehlo.reshape", [following], [ShapedArray((4,), dtypes.uint32)])
+        if made.dtype != self.dtype:
+            (bits,) = builder.emit("stablehlo.convert", [bits], [ShapedArray(self.shape, self.dtype)])
+        return [following, bits]
+
+
+def rng_bit_generator(
+    key: ArrayLike,
+    shape: Sequence[int],
+    dtype: DTypeLike = np.uint32,
+    algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT,
+) -> tuple[Array, Array]:
+    """The next state, and random bits of a shape, from a state `u32[4]` or `u64[2]`.
+
+    The bits are those of XLA, which differ from platform to platform and may from version to version.
+
+    Raises TypeError for other states, and for a dtype that isn't uint8, uint16, uint32 or uint64.
+
+    >>> state, bits = rng_bit_generator(np.arange(4, dtype=np.uint32), (2, 3))
+    >>> state.aval, bits.aval
+    (u32[4], u32[2,3])
+    """
+    prim = RngBitGenerator(static_shape("rng_bit_generator", shape), dtypes.as_dtype(dtype), algorithm)
+    following, bits = bind(prim, as_value(key, "key"))
+    return as_array(following), as_array(bits)

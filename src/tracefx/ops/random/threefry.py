@@ -1,0 +1,117 @@
+"""Threefry-2x32: a block cipher of few rounds, whose blocks are random bits for whoever doesn't know the key.
+
+With 20 rounds, as in Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, final
+
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Builder, IrValue
+from tracefx.core.handler import as_array, bind
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Batchable, Lowerable, MappedAxis, Primitive
+from tracefx.core.values import Value, as_value
+from tracefx.ops import stablehlo
+from tracefx.ops.operation import arity_error, run_compiled
+from tracefx.ops.static_integers import ShapeError
+from tracefx.ops.structural import batch_first
+
+_ROTATIONS: Final = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY: Final = 0x1BD11BDA
+_GROUPS: Final = 5
+"""Of four rounds each, a part of the key being mixed in after each."""
+
+
+@final
+class Threefry2x32(Primitive, Batchable, Lowerable):
+    """Two words of key and two words of counter, all of one shape, give two words."""
+
+    __slots__ = ()
+    name = "threefry2x32"
+
+    @override
+    def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
+        if len(avals) != 4:
+            raise arity_error(self.name, 4, len(avals))
+        for i, aval in enumerate(avals):
+            if aval.dtype != dtypes.uint32:
+                raise TypeError(f"threefry2x32 takes words, u32, but operand {i} is {aval}; convert it with astype")
+            if aval.shape != avals[0].shape:
+                raise ShapeError(f"threefry2x32 takes operands of one shape, got {', '.join(map(str, avals))}")
+        return [ShapedArray(avals[0].shape, dtypes.uint32)] * 2
+
+    @override
+    def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
+        return run_compiled(self, args)
+
+    @override
+    def batch(
+        self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
+    ) -> tuple[Sequence[Value], Sequence[int | None]]:
+        return bind(self, *[batch_first(x, dim, axis) for x, dim in zip(args, dims, strict=True)]), [0, 0]
+
+    @override
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+        first, second, x, y = operands
+        shape = x.aval.shape
+        words = _Words(builder, shape)
+        third = words.xor(words.xor(first, second), words.constant(_PARITY))
+        keys = (first, second, third)
+        # Written out: a loop over the groups would go through memory with every array once a group.
+        x, y = words.add(x, first), words.add(y, second)
+        for group in range(_GROUPS):
+            for turn in _ROTATIONS[group % 2]:
+                x = words.add(x, y)
+                y = words.xor(words.rotate_left(y, turn), x)
+            x = words.add(x, keys[(group + 1) % 3])
+            y = words.add(words.add(y, keys[(group + 2) % 3]), words.constant(group + 1))
+        return [x, y]
+
+
+@final
+class _Words:
+    """Arithmetic with arrays of words of one shape."""
+
+    def __init__(self, builder: Builder, shape: Shape) -> None:
+        self.builder = builder
+        self.aval = ShapedArray(shape, dtypes.uint32)
+
+    def constant(self, word: int) -> IrValue:
+        return stablehlo.emit_broadcast(
+            self.builder, self.builder.constant(Literal(word, ShapedArray((), dtypes.uint32))), self.aval.shape
+        )
+
+    def add(self, x: IrValue, y: IrValue) -> IrValue:
+        return self.builder.emit("stablehlo.add", [x, y], [self.aval])[0]
+
+    def xor(self, x: IrValue, y: IrValue) -> IrValue:
+        return self.builder.emit("stablehlo.xor", [x, y], [self.aval])[0]
+
+    def rotate_left(self, x: IrValue, turn: int) -> IrValue:
+        """With its bits moved up, those at the top coming in at the bottom."""
+        (up,) = self.builder.emit("stablehlo.shift_left", [x, self.constant(turn)], [self.aval])
+        (down,) = self.builder.emit("stablehlo.shift_right_logical", [x, self.constant(32 - turn)], [self.aval])
+        return self.builder.emit("stablehlo.or", [up, down], [self.aval])[0]
+
+
+THREEFRY_2X32: Final = Threefry2x32()
+
+
+def threefry2x32(first: ArrayLike, second: ArrayLike, x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+    """The block at counter `x, y` under the key `first, second`: arrays `u32[...]` of one shape.
+
+    Raises TypeError for other dtypes, ShapeError for several shapes.
+
+    >>> from tracefx import lax
+    >>> [hex(int(word)) for word in threefry2x32(*[lax.full((), 0, "uint32")] * 4)]
+    ['0x6b200159', '0x99ba4efe']
+    """
+    a, b = bind(THREEFRY_2X32, *[as_value(word) for word in (first, second, x, y)])
+    return as_array(a), as_array(b)

@@ -1,0 +1,1 @@
+"""Reductions over axes, segments and windows, and cumulative ones."""

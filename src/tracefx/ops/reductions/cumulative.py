@@ -1,0 +1,398 @@
+"""Cumulative reductions: each element is folded with all that stand before it along an axis."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import ClassVar, SupportsIndex, TypeAlias, final
+
+import numpy as np
+from attrs import evolve, frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Attr, Builder, DenseI64Array, IrValue, MlirText, Region
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.handler import bind1
+from tracefx.core.literal import Scalar
+from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
+from tracefx.core.values import Value
+from tracefx.ops import stablehlo
+from tracefx.ops.casting import cast
+from tracefx.ops.elementwise.arithmetic import MAX, MIN, MUL, mul, neg, sub
+from tracefx.ops.elementwise.bitwise import bitwise_and
+from tracefx.ops.elementwise.comparison import eq, ge, ne
+from tracefx.ops.elementwise.elementwise import FLOATS, NUMBERS, Smooth, add
+from tracefx.ops.elementwise.min_max import emit_min_max, maximum, minimum
+from tracefx.ops.elementwise.selection import select, select_with_aval
+from tracefx.ops.elementwise.transcendental import exp, log1p, logistic
+from tracefx.ops.operation import Domain, LinearOperation, Operation
+from tracefx.ops.reductions.reduction import dtype_extreme
+from tracefx.ops.shape.shape import concatenate, rev, slice, slice_axis, stack
+from tracefx.ops.static_integers import static_int
+from tracefx.ops.structural import NUMPY_NATIVE_DTYPES, match_aval, reshape
+
+
+@frozen(eq=False)
+class Cumulative(Operation):
+    """Folds along one axis with an associative operation that has an identity; `reverse`d, from its end."""
+
+    axis: int
+    reverse: bool
+    domain: ClassVar[Domain] = NUMBERS
+    exact: ClassVar[bool] = False
+    """Whether results are elements as they were."""
+
+    @abstractmethod
+    def identity(self, dtype: DType) -> Scalar:
+        raise NotImplementedError
+
+    @abstractmethod
+    def accumulate(self, x: NDArray) -> NDArray:
+        """From the beginning of the axis on. Integers have 8 bits or more, floats 32."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def emit_combine(self, builder: Builder, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
+        """Two elements folded."""
+        raise NotImplementedError
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        if not 0 <= self.axis < x.ndim:
+            raise ValueError(f"{self.name}: axis must be an axis of {x}, counted from 0, got {self.axis}")
+        self.domain.require(self.name, x)
+        return x
+
+    @override
+    def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        return self.kernel if self.reverse or avals[0].dtype not in NUMPY_NATIVE_DTYPES else self.accumulate
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        bits = dtypes.itemsize_bits(x.dtype)
+        if dtypes.is_float(x.dtype) and bits < 32:
+            wide = cast(x, dtypes.float32)
+        else:
+            wide = cast(x, dtypes.int8) if bits < 8 else x
+        if not self.reverse:
+            return cast(self.accumulate(wide), x.dtype)
+        return np.flip(cast(self.accumulate(np.flip(wide, self.axis)), x.dtype), self.axis)
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        (dim,) = dims
+        assert dim is not None
+        return bind1(evolve(self, axis=self.axis + (dim <= self.axis)), *args), dim
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        (x,) = operands
+        if not out.size:
+            return x
+        if not self.exact and dtypes.is_float(out.dtype) and out.dtype.itemsize < 4:  # XLA would round at every step
+            wide = out.update(dtype=dtypes.float32)
+            (x,) = builder.emit("stablehlo.convert", [x], [wide])
+            return builder.emit("stablehlo.convert", [self.emit_window(builder, wide, x)], [out])[0]
+        return self.emit_window(builder, out, x)
+
+    def emit_window(self, builder: Builder, out: ShapedArray, x: IrValue) -> IrValue:
+        """A window as long as the axis, hanging out of it by all but one element. XLA makes a tree of such windows."""
+        n = out.shape[self.axis]
+        window = [1] * out.ndim
+        window[self.axis] = n
+        padding = [[0, 0] for _ in range(out.ndim)]
+        padding[self.axis] = [0, n - 1] if self.reverse else [n - 1, 0]
+        attrs: dict[str, Attr] = {
+            "window_dimensions": DenseI64Array(tuple(window)),
+            "padding": MlirText(f"dense<{padding}> : tensor<{out.ndim}x2xi64>"),
+        }
+        element = ShapedArray((), out.dtype)
+        start = stablehlo.emit_scalar(builder, self.identity(out.dtype), out.dtype)
+        body = Region((element, element), lambda b, args: [self.emit_combine(b, element, *args)])
+        return builder.emit("stablehlo.reduce_window", [x, start], [out], attrs, [body])[0]
+
+
+# ------------------------------------------------------------------ cumsum
+
+
+@final
+class CumSum(Cumulative, LinearOperation):
+    __slots__ = ()
+    name = "cumsum"
+
+    @override
+    def identity(self, dtype: DType) -> Scalar:
+        return 0
+
+    @override
+    def accumulate(self, x: NDArray) -> NDArray:
+        return np.asarray(np.add.accumulate(x, self.axis, x.dtype))
+
+    @override
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        return [bind1(evolve(self, reverse=not self.reverse), ct)]
+
+    @override
+    def emit_combine(self, builder: Builder, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
+        return builder.emit("stablehlo.add", [x, y], [out])[0]
+
+
+# ------------------------------------------------------------------ derivatives, by a scan of pairs
+
+DualNumber: TypeAlias = tuple[Value, Value]
+"""Elements and their tangents."""
+DualCombine: TypeAlias = Callable[[DualNumber, DualNumber], DualNumber]
+
+
+class CumulativeByScan(Cumulative, Differentiable):
+    """Tangents are those of folding in a tree, so that nothing is divided."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def combine(self, x: DualNumber, y: DualNumber) -> DualNumber:
+        """Two elements folded, and the tangent of that."""
+        raise NotImplementedError
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        (x,), (t,) = primals, tangents
+        assert not isinstance(t, Zero)
+        turned = self.axis if self.reverse else None
+        out, pushed = _associative_scan(self.combine, (_flip_along(x, turned), _flip_along(t, turned)), self.axis)
+        return [_flip_along(out, turned)], [match_aval(_flip_along(pushed, turned), x.aval)]
+
+
+def _flip_along(x: Value, axis: int | None) -> Value:
+    return x if axis is None else rev(x, (axis,))
+
+
+def _associative_scan(step: DualCombine, xs: DualNumber, axis: int) -> DualNumber:
+    """All prefixes of `xs` folded: those of neighbours' folds are every second one, and give the others."""
+    n = xs[0].aval.shape[axis]
+    if n < 2:
+        return xs
+    half = n // 2
+    odd = _associative_scan(step, step(_every_other(xs, 0, 2 * half, axis), _every_other(xs, 1, 2 * half, axis)), axis)
+    even = _slice_pair(xs, 0, 1, axis)
+    if n > 2:
+        later = step(_slice_pair(odd, 0, (n - 1) // 2, axis), _every_other(xs, 2, n, axis))
+        even = concatenate([even[0], later[0]], axis), concatenate([even[1], later[1]], axis)
+    return _interleave(even[0], odd[0], axis), _interleave(even[1], odd[1], axis)
+
+
+def _slice_pair(xs: DualNumber, start: int, stop: int, axis: int) -> DualNumber:
+    return slice_axis(xs[0], start, stop, axis), slice_axis(xs[1], start, stop, axis)
+
+
+def _every_other(xs: DualNumber, start: int, stop: int, axis: int) -> DualNumber:
+    low, high, steps = [0] * xs[0].aval.ndim, list(xs[0].aval.shape), [1] * xs[0].aval.ndim
+    low[axis], high[axis], steps[axis] = start, stop, 2
+    return slice(xs[0], low, high, steps), slice(xs[1], low, high, steps)
+
+
+def _interleave(even: Value, odd: Value, axis: int) -> Array:
+    """Elements of `even` and `odd` in turns; `even` may have one more."""
+    half = odd.aval.shape[axis]
+    shape = list(odd.aval.shape)
+    shape[axis] = 2 * half
+    pairs = reshape(stack([slice_axis(even, 0, half, axis), odd], axis + 1), shape)
+    n = even.aval.shape[axis]
+    return pairs if n == half else concatenate([pairs, slice_axis(even, half, n, axis)], axis)
+
+
+def _dual_jvp(prim: Smooth, x: DualNumber, y: DualNumber) -> DualNumber:
+    (out,), (t,) = prim.jvp([x[0], y[0]], [x[1], y[1]])
+    assert not isinstance(t, Zero)
+    return out, t
+
+
+# ------------------------------------------------------------------ cumprod, cummax, cummin
+
+
+@final
+class CumProd(CumulativeByScan):
+    __slots__ = ()
+    name = "cumprod"
+
+    @override
+    def identity(self, dtype: DType) -> Scalar:
+        return 1
+
+    @override
+    def accumulate(self, x: NDArray) -> NDArray:
+        return np.asarray(np.multiply.accumulate(x, self.axis, x.dtype))
+
+    @override
+    def combine(self, x: DualNumber, y: DualNumber) -> DualNumber:
+        return _dual_jvp(MUL, x, y)
+
+    @override
+    def emit_combine(self, builder: Builder, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
+        return builder.emit("stablehlo.multiply", [x, y], [out])[0]
+
+
+@final
+class CumMax(CumulativeByScan):
+    __slots__ = ()
+    name = "cummax"
+    exact = True
+
+    @override
+    def identity(self, dtype: DType) -> Scalar:
+        return dtype_extreme(dtype, -1)
+
+    @override
+    def accumulate(self, x: NDArray) -> NDArray:
+        if dtypes.is_complex(x.dtype):
+            return _accumulate_loop(maximum, x, self.axis)
+        out = np.asarray(np.maximum.accumulate(x, self.axis))
+        if not dtypes.is_float(x.dtype) or out.all():
+            return out
+        positive = np.maximum.accumulate((x == 0) & ~np.signbit(x), self.axis)  # 0.0 is greater than -0.0
+        return np.where(out == 0, np.where(positive, 0.0, -0.0), out)
+
+    @override
+    def combine(self, x: DualNumber, y: DualNumber) -> DualNumber:
+        return _dual_jvp(MAX, x, y)
+
+    @override
+    def emit_combine(self, builder: Builder, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
+        return emit_min_max(builder, "GT", out, x, y)
+
+
+@final
+class CumMin(CumulativeByScan):
+    __slots__ = ()
+    name = "cummin"
+    exact = True
+
+    @override
+    def identity(self, dtype: DType) -> Scalar:
+        return dtype_extreme(dtype, 1)
+
+    @override
+    def accumulate(self, x: NDArray) -> NDArray:
+        if dtypes.is_complex(x.dtype):
+            return _accumulate_loop(minimum, x, self.axis)
+        out = np.asarray(np.minimum.accumulate(x, self.axis))
+        if not dtypes.is_float(x.dtype) or out.all():
+            return out
+        negative = np.maximum.accumulate((x == 0) & np.signbit(x), self.axis)
+        return np.where(out == 0, np.where(negative, -0.0, 0.0), out)
+
+    @override
+    def combine(self, x: DualNumber, y: DualNumber) -> DualNumber:
+        return _dual_jvp(MIN, x, y)
+
+    @override
+    def emit_combine(self, builder: Builder, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
+        return emit_min_max(builder, "LT", out, x, y)
+
+
+def _accumulate_loop(pick: Callable[[NDArray, NDArray], NDArray], x: NDArray, axis: int) -> NDArray:
+    out = np.array(np.moveaxis(x, axis, 0))
+    for i in range(1, len(out)):
+        out[i] = pick(out[i - 1], out[i])
+    return np.moveaxis(out, 0, axis)
+
+
+# ------------------------------------------------------------------ cumlogsumexp
+
+
+@final
+class CumLogSumExp(CumulativeByScan):
+    __slots__ = ()
+    name = "cumlogsumexp"
+    domain = FLOATS
+
+    @override
+    def identity(self, dtype: DType) -> Scalar:
+        return dtype_extreme(dtype, -1)
+
+    @override
+    def accumulate(self, x: NDArray) -> NDArray:
+        return np.asarray(np.logaddexp.accumulate(x, self.axis))
+
+    @override
+    def combine(self, x: DualNumber, y: DualNumber) -> DualNumber:
+        (x_out, x_t), (y_out, y_t) = x, y
+        apart, larger = sub(x_out, y_out), ge(x_out, y_out)
+        # Chosen, since the greater of both and the size of the difference have no derivative where they tie.
+        total = add(select(larger, x_out, y_out), log1p(exp(select(larger, neg(apart), apart))))
+        total = select(eq(apart, apart), total, add(x_out, y_out))
+        infinite = bitwise_and(eq(x_out, y_out), ne(apart, apart))  # infinities that tie have no difference
+        apart = select_with_aval(infinite, 0, apart, apart.aval)
+        return total, add(mul(x_t, logistic(apart)), mul(y_t, logistic(neg(apart))))
+
+    @override
+    def emit_combine(self, builder: Builder, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
+        (larger,) = builder.emit("stablehlo.maximum", [x, y], [out])
+        (apart,) = builder.emit("stablehlo.subtract", [x, y], [out])
+        (distance,) = builder.emit("stablehlo.abs", [apart], [out])
+        (minus,) = builder.emit("stablehlo.negate", [distance], [out])
+        (ratio,) = builder.emit("stablehlo.exponential", [minus], [out])
+        (rest,) = builder.emit("stablehlo.log_plus_one", [ratio], [out])
+        (total,) = builder.emit("stablehlo.add", [larger, rest], [out])
+        (plain,) = builder.emit("stablehlo.add", [x, y], [out])  # right where both are one infinity, or one is NaN
+        strange = stablehlo.emit_compare(builder, "NE", apart, apart)
+        return builder.emit("stablehlo.select", [strange, plain, total], [out])[0]
+
+
+# ------------------------------------------------------------------ functions
+
+
+def _parameters(name: str, axis: SupportsIndex, reverse: bool) -> tuple[int, bool]:
+    return static_int(name, axis, "axis"), bool(reverse)
+
+
+def cumsum(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -> Array:
+    """The sums of the elements up to each one along `axis`; from each one on, if `reverse`.
+
+    Raises ValueError if there is no such axis (counted from 0), TypeError for booleans.
+
+    >>> cumsum(np.arange(4)).tolist(), cumsum(np.arange(4), reverse=True).tolist()
+    ([0, 1, 3, 6], [6, 6, 5, 3])
+    """
+    return bind1(CumSum(*_parameters("cumsum", axis, reverse)), operand)
+
+
+def cumprod(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -> Array:
+    """The products of the elements up to each one along `axis`; from each one on, if `reverse`.
+
+    >>> cumprod(np.arange(1, 5)).tolist()
+    [1, 2, 6, 24]
+    """
+    return bind1(CumProd(*_parameters("cumprod", axis, reverse)), operand)
+
+
+def cummax(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -> Array:
+    """The greatest of the elements up to each one along `axis`; from each one on, if `reverse`. NaN once there is one.
+
+    >>> cummax(np.array([1, 3, 2])).tolist()
+    [1, 3, 3]
+    """
+    return bind1(CumMax(*_parameters("cummax", axis, reverse)), operand)
+
+
+def cummin(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -> Array:
+    """The least of the elements up to each one along `axis`; from each one on, if `reverse`. NaN once there is one.
+
+    >>> cummin(np.array([2, 3, 1])).tolist()
+    [2, 2, 1]
+    """
+    return bind1(CumMin(*_parameters("cummin", axis, reverse)), operand)
+
+
+def cumlogsumexp(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -> Array:
+    """`log(cumsum(exp(operand)))` of floats, without overflow on the way.
+
+    >>> cumlogsumexp(np.array([1000.0, -1000.0])).tolist()
+    [1000.0, 1000.0]
+    """
+    return bind1(CumLogSumExp(*_parameters("cumlogsumexp", axis, reverse)), operand)

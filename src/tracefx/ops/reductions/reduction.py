@@ -1,0 +1,564 @@
+"""Reductions: folding axes of an array. (`reduce_sum` stands in `basis`, since rules of all kinds need it.)"""
+
+from __future__ import annotations
+
+import functools
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Final, Self, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import ShapedArray
+from tracefx.core.builder import Attr, Builder, DenseI64Array, IrValue, Region
+from tracefx.core.dtypes import DType, DTypeLike, NDArray
+from tracefx.core.handler import as_array, bind1
+from tracefx.core.literal import Scalar
+from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Zero
+from tracefx.core.values import Value, as_value
+from tracefx.ops import stablehlo
+from tracefx.ops.casting import cast
+from tracefx.ops.elementwise.arithmetic import div, mul
+from tracefx.ops.elementwise.comparison import eq
+from tracefx.ops.elementwise.elementwise import LOGICAL, NUMBERS, add
+from tracefx.ops.elementwise.min_max import emit_min_max, maximum, minimum
+from tracefx.ops.operation import ANY_NUMBERS, Domain, Operation, memoize_aval, require_axes
+from tracefx.ops.shape.shape import slice_axis
+from tracefx.ops.shape.slicing import pad
+from tracefx.ops.static_integers import static_int, static_ints
+from tracefx.ops.structural import (
+    NUMPY_NATIVE_DTYPES,
+    broadcast_in_dim,
+    convert,
+    match_aval,
+    reduce_sum,
+    reshape,
+    specialize_reduce,
+    transpose,
+)
+
+
+@frozen(eq=False)
+class Reduction(Operation):
+    """Folds `axes` with an associative operation that has an identity."""
+
+    axes: tuple[int, ...]
+    domain: ClassVar[Domain] = ANY_NUMBERS
+    combine: ClassVar[str]
+    """The StableHLO operation that folds two elements."""
+
+    @abstractmethod
+    def identity(self, dtype: DType) -> Scalar:
+        """What folding nothing gives."""
+        raise NotImplementedError
+
+    @override
+    @memoize_aval("axes")
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        require_axes(self.name, self.axes, x.ndim)
+        self.domain.require(self.name, x)
+        return x.update(shape=tuple([n for i, n in enumerate(x.shape) if i not in self.axes]))
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        (dim,) = dims
+        assert dim is not None
+        out = bind1(self.over(tuple([i + (i >= dim) for i in self.axes])), *args)
+        return out, dim - sum(a < dim for a in self.axes)
+
+    def over(self, axes: tuple[int, ...]) -> Self:
+        """The same reduction of other axes."""
+        return type(self)(axes)
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        (x,) = operands
+        return stablehlo.emit_reduce(builder, self.combine, x, self.identity(x.aval.dtype), self.axes)
+
+
+def _reduce(prim: Reduction, operand: ArrayLike) -> Array:
+    return bind1(prim, operand) if prim.axes else _reduce_no_axes(prim, operand)
+
+
+def _reduce_no_axes(prim: Reduction, operand: ArrayLike) -> Array:
+    x = as_value(operand, "operand")
+    prim.domain.require(prim.name, x.aval)
+    return as_array(x)
+
+
+def widen_for_numpy(x: NDArray) -> NDArray:
+    """`x`, or where NumPy can't reduce its dtype, the same numbers in one of 8 bits or more."""
+    if dtypes.itemsize_bits(x.dtype) >= 8:
+        return x
+    return cast(x, dtypes.float32 if dtypes.is_float(x.dtype) else dtypes.int8)
+
+
+# ------------------------------------------------------------------ reduce_max, reduce_min
+
+
+class ReduceExtremum(Reduction, Differentiable):
+    """The greatest or least element; one that is NaN makes the result NaN. Complex numbers are ordered by real part."""
+
+    __slots__ = ()
+    direction: ClassVar[str]
+    """The comparison that an element which takes another's place passes."""
+
+    @abstractmethod
+    def fold(self, x: NDArray, initial: NDArray) -> NDArray:
+        raise NotImplementedError
+
+    @abstractmethod
+    def pick(self, x: NDArray, y: NDArray) -> NDArray:
+        """What XLA takes of two elements."""
+        raise NotImplementedError
+
+    @override
+    def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        (x,) = avals
+        if x.dtype not in NUMPY_NATIVE_DTYPES or not x.size:
+            return self.kernel
+        fold = specialize_reduce(np.maximum.reduce if self.direction == "GT" else np.minimum.reduce, self.axes, x.ndim)
+        return fold if dtypes.is_integer(x.dtype) else lambda x: self.checked(x, fold(x))
+
+    def checked(self, x: NDArray, out: NDArray) -> NDArray:
+        """The extreme floats that NumPy finds, with the zeros that it doesn't tell apart."""
+        there_are = np.count_nonzero(out) != out.size if out.ndim else out == 0
+        return self.fix_zero_signs(x, out).astype(x.dtype, copy=False) if there_are else out
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        start = widen_for_numpy(np.asarray(self.identity(x.dtype), x.dtype))
+        x = widen_for_numpy(x)
+        if dtypes.is_complex(x.dtype) and np.isnan(x).any():
+            return self.fold_in_order(x, start)
+        out = self.fold(x, start[()])
+        if dtypes.is_float(x.dtype) and np.count_nonzero(out) != out.size:
+            return self.fix_zero_signs(x, out).astype(args[0].dtype)
+        return out.astype(args[0].dtype)
+
+    def fold_in_order(self, x: NDArray, start: NDArray) -> NDArray:
+        """Complex numbers of which some are NaN: what wins depends on the order in which they meet."""
+        rows = np.moveaxis(x, self.axes, range(len(self.axes)))
+        rows = rows.reshape(-1, *rows.shape[len(self.axes) :])
+        return functools.reduce(self.pick, rows, np.broadcast_to(start, rows.shape[1:]))
+
+    def fix_zero_signs(self, x: NDArray, out: NDArray) -> NDArray:
+        """0.0 is greater than -0.0, between which NumPy doesn't choose."""
+        greater = self.direction == "GT"
+        wanted = (x == 0) & (np.signbit(x) != greater)
+        if not np.count_nonzero(wanted):
+            return out
+        zero = np.where(wanted.any(self.axes) == greater, 0.0, -0.0)
+        return np.where(out == 0, zero, out)
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        (x,), (t,) = primals, tangents
+        assert not isinstance(t, Zero)
+        out = bind1(self, x)
+        kept = [i for i in range(x.aval.ndim) if i not in self.axes]
+        chosen = convert(eq(x, broadcast_in_dim(out, x.aval.shape, kept)), t.aval.dtype)
+        total = reduce_sum(mul(t, chosen), self.axes)  # elements that tie share the tangent evenly
+        return [out], [match_aval(div(total, reduce_sum(chosen, self.axes)), out.aval)]
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        element = ShapedArray((), out.dtype)
+        start = stablehlo.emit_scalar(builder, self.identity(out.dtype), out.dtype)
+        body = Region((element, element), lambda b, args: [emit_min_max(b, self.direction, element, *args)])
+        return builder.emit(
+            "stablehlo.reduce", [*operands, start], [out], {"dimensions": DenseI64Array(self.axes)}, [body]
+        )[0]
+
+
+def dtype_extreme(dtype: DType, sign: int) -> Scalar:
+    """The greatest (`sign` 1) or least (-1) value there is, infinities included."""
+    if dtypes.is_bool(dtype):
+        return sign > 0
+    if dtypes.is_integer(dtype):
+        info = dtypes.iinfo(dtype)
+        return int(info.max if sign > 0 else info.min)
+    bound = sign * float("inf")
+    part = dtypes.real_dtype(dtype)
+    if not np.isinf(np.asarray(bound, part)):  # dtypes without infinities turn them into NaN or the greatest number
+        limits = dtypes.finfo(part)
+        bound = float(limits.max if sign > 0 else limits.min)
+    return complex(bound, 0.0) if dtypes.is_complex(dtype) else bound
+
+
+@final
+class ReduceMax(ReduceExtremum):
+    __slots__ = ()
+    name = "reduce_max"
+    direction = "GT"
+
+    @override
+    def fold(self, x: NDArray, initial: NDArray) -> NDArray:
+        return np.asarray(np.maximum.reduce(x, axis=self.axes, initial=initial))
+
+    @override
+    def pick(self, x: NDArray, y: NDArray) -> NDArray:
+        return maximum(x, y)
+
+    @override
+    def identity(self, dtype: DType) -> Scalar:
+        return dtype_extreme(dtype, -1)
+
+
+@final
+class ReduceMin(ReduceExtremum):
+    __slots__ = ()
+    name = "reduce_min"
+    direction = "LT"
+
+    @override
+    def fold(self, x: NDArray, initial: NDArray) -> NDArray:
+        return np.asarray(np.minimum.reduce(x, axis=self.axes, initial=initial))
+
+    @override
+    def pick(self, x: NDArray, y: NDArray) -> NDArray:
+        return minimum(x, y)
+
+    @override
+    def identity(self, dtype: DType) -> Scalar:
+        return dtype_extreme(dtype, 1)
+
+
+def reduce_max(operand: ArrayLike, axes: Sequence[int]) -> Array:
+    """The greatest element over `axes`; NaN if there is one, the dtype's least value if there is no element.
+
+    Elements that tie share the tangent evenly.
+
+    >>> reduce_max(np.array([[1, 5], [7, 3]]), (1,))
+    Array([5, 7], dtype=int32)
+    """
+    return _reduce(ReduceMax(static_ints("reduce_max", axes, "axes")), operand)
+
+
+def reduce_min(operand: ArrayLike, axes: Sequence[int]) -> Array:
+    """The least element over `axes`; NaN if there is one, the dtype's greatest value if there is no element.
+
+    Elements that tie share the tangent evenly.
+
+    >>> reduce_min(np.array([[1, 5], [7, 3]]), (1,))
+    Array([1, 3], dtype=int32)
+    """
+    return _reduce(ReduceMin(static_ints("reduce_min", axes, "axes")), operand)
+
+
+# ------------------------------------------------------------------ reduce_prod
+
+
+@final
+class ReduceProd(Reduction, Differentiable):
+    __slots__ = ()
+    name = "reduce_prod"
+    domain = NUMBERS
+    combine = "stablehlo.multiply"
+
+    @override
+    def identity(self, dtype: DType) -> Scalar:
+        return 1
+
+    @override
+    def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        (x,) = avals
+        return (
+            specialize_reduce(np.multiply.reduce, self.axes, x.ndim) if x.dtype in NUMPY_NATIVE_DTYPES else self.kernel
+        )
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        wide = x if dtypes.itemsize_bits(x.dtype) >= 32 or not dtypes.is_float(x.dtype) else cast(x, dtypes.float32)
+        if dtypes.itemsize_bits(x.dtype) < 8:
+            wide = widen_for_numpy(x)
+        product: NDArray = np.multiply.reduce(wide, axis=self.axes, dtype=wide.dtype)
+        return cast(np.asarray(product), x.dtype)
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        (x,), (t,) = primals, tangents
+        assert not isinstance(t, Zero)
+        factors, pushes = self.flatten_axes(x), self.flatten_axes(t)
+        if not factors.shape[0]:
+            out = bind1(self, x)
+            return [out], [Zero(out.aval)]
+        # Halves are multiplied element by element, by the product rule: nothing is divided, so zeros do no harm.
+        while (n := factors.shape[0]) > 1:
+            half = (n + 1) // 2
+            (x0, x1), (t0, t1) = _halves(factors, half, 1), _halves(pushes, half, 0)
+            factors, pushes = mul(x0, x1), add(mul(t0, x1), mul(x0, t1))
+        aval = self.out_aval(x.aval)
+        out, pushed = [reshape(halved, aval.shape) for halved in (factors, pushes)]
+        return [out], [match_aval(pushed, aval)]
+
+    def flatten_axes(self, x: Value) -> Array:
+        """`x` with the axes to reduce made one, in front."""
+        kept = [i for i in range(x.aval.ndim) if i not in self.axes]
+        moved = transpose(x, [*self.axes, *kept])
+        count = 1
+        for i in self.axes:
+            count *= x.aval.shape[i]
+        return reshape(moved, (count, *[x.aval.shape[i] for i in kept]))
+
+
+def _halves(x: Array, half: int, fill: int) -> tuple[Array, Array]:
+    """The first elements and the others, as many, with `fill` for one that is missing."""
+    others = slice_axis(x, half, x.shape[0], 0)
+    missing = half - others.shape[0]
+    if missing:
+        others = pad(others, fill, [(0, missing, 0), *[(0, 0, 0)] * (x.ndim - 1)])
+    return slice_axis(x, 0, half, 0), others
+
+
+def reduce_prod(operand: ArrayLike, axes: Sequence[int]) -> Array:
+    """The product over `axes`; 1 if there is no element. Integers wrap around.
+
+    >>> reduce_prod(np.array([[1, 5], [7, 3]]), (1,))
+    Array([ 5, 21], dtype=int32)
+    """
+    return _reduce(ReduceProd(static_ints("reduce_prod", axes, "axes")), operand)
+
+
+# ------------------------------------------------------------------ reduce_and, reduce_or, reduce_xor
+
+
+class LogicalReduction(Reduction):
+    """Folds booleans, or the bits of integers."""
+
+    __slots__ = ()
+    domain = LOGICAL
+
+    @abstractmethod
+    def fold(self, x: NDArray) -> NDArray:
+        raise NotImplementedError
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        return super().out_aval(*avals).strong()
+
+    @override
+    def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        return self.kernel if dtypes.itemsize_bits(avals[0].dtype) < 8 else self.fold
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        return cast(self.fold(widen_for_numpy(x)), x.dtype)
+
+
+@final
+class ReduceAnd(LogicalReduction):
+    __slots__ = ()
+    name = "reduce_and"
+    combine = "stablehlo.and"
+
+    @override
+    def fold(self, x: NDArray) -> NDArray:
+        return np.asarray(np.bitwise_and.reduce(x, self.axes))
+
+    @override
+    def identity(self, dtype: DType) -> Scalar:
+        if dtypes.is_bool(dtype):
+            return True
+        return -1 if dtypes.is_signed(dtype) else int(dtypes.iinfo(dtype).max)
+
+
+@final
+class ReduceOr(LogicalReduction):
+    __slots__ = ()
+    name = "reduce_or"
+    combine = "stablehlo.or"
+
+    @override
+    def fold(self, x: NDArray) -> NDArray:
+        return np.asarray(np.bitwise_or.reduce(x, self.axes))
+
+    @override
+    def identity(self, dtype: DType) -> Scalar:
+        return False if dtypes.is_bool(dtype) else 0
+
+
+@final
+class ReduceXor(LogicalReduction):
+    __slots__ = ()
+    name = "reduce_xor"
+    combine = "stablehlo.xor"
+
+    @override
+    def fold(self, x: NDArray) -> NDArray:
+        return np.asarray(np.bitwise_xor.reduce(x, self.axes))
+
+    @override
+    def identity(self, dtype: DType) -> Scalar:
+        return False if dtypes.is_bool(dtype) else 0
+
+
+def _reduce_logical(prim: LogicalReduction, operand: ArrayLike) -> Array:
+    x = as_value(operand, "operand")
+    return bind1(prim, x) if prim.axes or x.aval.weak_type else _reduce_no_axes(prim, x)
+
+
+def reduce_and(operand: ArrayLike, axes: Sequence[int]) -> Array:
+    """Whether all elements over `axes` are true; of integers, the bits that all have.
+
+    >>> reduce_and(np.array([[True, True], [True, False]]), (1,))
+    Array([ True, False], dtype=bool)
+    """
+    return _reduce_logical(ReduceAnd(static_ints("reduce_and", axes, "axes")), operand)
+
+
+def reduce_or(operand: ArrayLike, axes: Sequence[int]) -> Array:
+    """Whether any element over `axes` is true; of integers, the bits that any has.
+
+    >>> reduce_or(np.array([[True, True], [False, False]]), (1,))
+    Array([ True, False], dtype=bool)
+    """
+    return _reduce_logical(ReduceOr(static_ints("reduce_or", axes, "axes")), operand)
+
+
+def reduce_xor(operand: ArrayLike, axes: Sequence[int]) -> Array:
+    """Whether an odd number of elements over `axes` is true; of integers, the bits that an odd number has.
+
+    >>> reduce_xor(np.array([[True, True], [True, False]]), (1,))
+    Array([False,  True], dtype=bool)
+    """
+    return _reduce_logical(ReduceXor(static_ints("reduce_xor", axes, "axes")), operand)
+
+
+# ------------------------------------------------------------------ argmax, argmin
+
+_ORDERED: Final = Domain("booleans, integers or floats", lambda d: not dtypes.is_complex(d) and d != dtypes.float0)
+
+
+@frozen(eq=False)
+class ArgExtremum(Operation, Differentiable):
+    """Where the greatest or least element along one axis is: the first of several, a NaN before all others."""
+
+    axes: tuple[int, ...]
+    index_dtype: DType
+    direction: ClassVar[str]
+    sign: ClassVar[int]
+
+    @override
+    @memoize_aval("axes", "index_dtype")
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        if len(self.axes) != 1 or not 0 <= self.axes[0] < x.ndim:
+            raise ValueError(f"{self.name}: axis must be one axis of {x}, counted from 0, got {self.axes}")
+        if not dtypes.is_integer(self.index_dtype):
+            raise TypeError(f"{self.name}: index_dtype must be an integer dtype, got {dtypes.name(self.index_dtype)}")
+        _ORDERED.require(self.name, x)
+        if not x.shape[self.axes[0]]:
+            raise ValueError(f"{self.name}: axis {self.axes[0]} of {x} has no elements to choose from")
+        return ShapedArray(x.without_axis(self.axes[0]).shape, self.index_dtype)
+
+    @abstractmethod
+    def find(self, x: NDArray, axis: int) -> NDArray:
+        raise NotImplementedError
+
+    @override
+    def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        (x,), (axis,) = avals, self.axes
+        if x.dtype not in NUMPY_NATIVE_DTYPES or self.index_dtype not in (dtypes.int32, dtypes.int64):
+            return self.kernel
+        return lambda x: self.find(x, axis).astype(self.index_dtype)
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        narrow = dtypes.is_float(x.dtype) and dtypes.itemsize_bits(x.dtype) < 32
+        wide = cast(x, dtypes.float32) if narrow else widen_for_numpy(x)
+        return cast(np.asarray(self.find(wide, self.axes[0])), self.index_dtype)
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out = bind1(self, *primals)
+        return [out], [Zero(out.aval.tangent())]
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        (dim,), (place,) = dims, self.axes
+        assert dim is not None
+        return bind1(type(self)((place + (place >= dim),), self.index_dtype), *args), dim - (place < dim)
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        x, (axis,) = stablehlo.emit_widened_unless_cpu(builder, operands[0]), self.axes
+        numbers = ShapedArray(x.aval.shape, self.index_dtype)
+        (places,) = builder.emit("stablehlo.iota", [], [numbers], {"iota_dimension": axis})
+        start = stablehlo.emit_scalar(builder, dtype_extreme(x.aval.dtype, -self.sign), x.aval.dtype)
+        zero = stablehlo.emit_scalar(builder, 0, self.index_dtype)
+        pair = (ShapedArray((), x.aval.dtype), ShapedArray((), self.index_dtype))
+        outs = [ShapedArray(out.shape, x.aval.dtype), out]
+        attrs: dict[str, Attr] = {"dimensions": DenseI64Array((axis,))}
+        body = Region((*pair, *pair), self.emit_body)
+        return builder.emit("stablehlo.reduce", [x, places, start, zero], outs, attrs, [body])[1]
+
+    def emit_body(self, builder: Builder, args: Sequence[IrValue]) -> Sequence[IrValue]:
+        x, i, y, j = args
+        truth = ShapedArray((), dtypes.bool_)
+        better = stablehlo.emit_compare(builder, self.direction, x, y)
+        if dtypes.is_float(x.aval.dtype):
+            (better,) = builder.emit("stablehlo.or", [better, stablehlo.emit_compare(builder, "NE", x, x)], [truth])
+        tie, earlier = stablehlo.emit_compare(builder, "EQ", x, y), stablehlo.emit_compare(builder, "LT", i, j)
+        (first,) = builder.emit("stablehlo.and", [tie, earlier], [truth])
+        (taken,) = builder.emit("stablehlo.or", [better, first], [truth])
+        (value,) = builder.emit("stablehlo.select", [better, x, y], [x.aval])
+        (place,) = builder.emit("stablehlo.select", [taken, i, j], [i.aval])
+        return [value, place]
+
+
+@final
+class ArgMax(ArgExtremum):
+    __slots__ = ()
+    name = "argmax"
+    direction = "GT"
+    sign = 1
+
+    @override
+    def find(self, x: NDArray, axis: int) -> NDArray:
+        return np.asarray(np.argmax(x, axis))
+
+
+@final
+class ArgMin(ArgExtremum):
+    __slots__ = ()
+    name = "argmin"
+    direction = "LT"
+    sign = -1
+
+    @override
+    def find(self, x: NDArray, axis: int) -> NDArray:
+        return np.asarray(np.argmin(x, axis))
+
+
+def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
+    """The place of the greatest element along `axis`: the first of several; of the first NaN if there is one.
+
+    Raises ValueError if there is no such axis (counted from 0) or it is empty, TypeError for complex numbers.
+
+    >>> argmax(np.array([1, 7, 7]), 0, "int32")
+    Array(1, dtype=int32)
+    """
+    place = static_int("argmax", axis, "axis")
+    return bind1(ArgMax((place,), dtypes.as_dtype(index_dtype, "index_dtype")), operand)
+
+
+def argmin(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
+    """The place of the least element along `axis`: the first of several; of the first NaN if there is one.
+
+    Raises ValueError if there is no such axis (counted from 0) or it is empty, TypeError for complex numbers.
+
+    >>> argmin(np.array([7, 1, 1]), 0, "int32")
+    Array(1, dtype=int32)
+    """
+    place = static_int("argmin", axis, "axis")
+    return bind1(ArgMin((place,), dtypes.as_dtype(index_dtype, "index_dtype")), operand)

@@ -1,0 +1,181 @@
+"""Reductions over segments: elements along the first axis that have the same number are folded together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import SupportsIndex, final
+
+import numpy as np
+from attrs import frozen
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape
+from tracefx.core.dtypes import DType
+from tracefx.core.handler import as_array
+from tracefx.core.literal import Scalar
+from tracefx.core.values import Value, as_value
+from tracefx.ops.indexing.gather_scatter_add import ScatterDimensionNumbers, scatter_add
+from tracefx.ops.indexing.indexed_windows import GatherScatterMode
+from tracefx.ops.indexing.scatter import scatter_max, scatter_min, scatter_mul
+from tracefx.ops.reductions.reduction import dtype_extreme, reduce_max, reduce_min, reduce_prod
+from tracefx.ops.shape.array_creation import full
+from tracefx.ops.shape.shape import concatenate, expand_dims
+from tracefx.ops.static_integers import ShapeError, static_int
+from tracefx.ops.structural import broadcast_in_dim, convert, reduce_sum
+
+
+@final
+@frozen(eq=False)
+class SegmentReduction:
+    """How the elements of a segment are folded, and what an empty segment is."""
+
+    name: str
+    scatter: Callable[..., Array]
+    reduce: Callable[..., Array]
+    empty: Callable[[DType], Scalar]
+
+
+SEGMENT_SUM = SegmentReduction("segment_sum", scatter_add, reduce_sum, lambda dtype: 0)
+SEGMENT_PROD = SegmentReduction("segment_prod", scatter_mul, reduce_prod, lambda dtype: 1)
+SEGMENT_MAX = SegmentReduction("segment_max", scatter_max, reduce_max, lambda dtype: dtype_extreme(dtype, -1))
+SEGMENT_MIN = SegmentReduction("segment_min", scatter_min, reduce_min, lambda dtype: dtype_extreme(dtype, 1))
+
+
+def segment_sum(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: GatherScatterMode | str | None = None,
+) -> Array:
+    """The sums of the elements of `data` (`f32[n, ...]`) that have the same number in `segment_ids` (`i32[n]`).
+
+    There are `num_segments` of them, by default so many that each number has its own, for which the numbers must be
+    known when the program is traced. Numbers of no segment are left out, or with `mode="clip"` taken for the nearest
+    one. With a `bucket_size`, so many elements at a time are summed, and these sums added, which is more precise.
+
+    Raises TypeError if the numbers are no integers, ValueError for a negative `num_segments`.
+
+    >>> segment_sum(np.array([1, 2, 3]), np.array([0, 2, 2])).tolist()
+    [1, 0, 5]
+    """
+    return _segment_reduce(
+        SEGMENT_SUM, data, segment_ids, num_segments, indices_are_sorted, unique_indices, bucket_size, mode
+    )
+
+
+def segment_prod(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: GatherScatterMode | str | None = None,
+) -> Array:
+    """The products of the elements of each segment; arguments as of `segment_sum`. That of no elements is 1.
+
+    Derivatives exist with `unique_indices=True`.
+
+    >>> segment_prod(np.array([2, 2, 3]), np.array([0, 2, 2])).tolist()
+    [2, 1, 6]
+    """
+    return _segment_reduce(
+        SEGMENT_PROD, data, segment_ids, num_segments, indices_are_sorted, unique_indices, bucket_size, mode
+    )
+
+
+def segment_max(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: GatherScatterMode | str | None = None,
+) -> Array:
+    """The greatest element of each segment; arguments as of `segment_sum`. That of no elements is the dtype's least.
+
+    >>> segment_max(np.array([1.0, 2.0, 3.0]), np.array([0, 2, 2])).tolist()
+    [1.0, -inf, 3.0]
+    """
+    return _segment_reduce(
+        SEGMENT_MAX, data, segment_ids, num_segments, indices_are_sorted, unique_indices, bucket_size, mode
+    )
+
+
+def segment_min(
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: int | None = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    bucket_size: int | None = None,
+    mode: GatherScatterMode | str | None = None,
+) -> Array:
+    """The least element of each segment; arguments as of `segment_sum`. That of no elements is the dtype's greatest.
+
+    >>> segment_min(np.array([1.0, 2.0, 3.0]), np.array([0, 2, 2])).tolist()
+    [1.0, inf, 2.0]
+    """
+    return _segment_reduce(
+        SEGMENT_MIN, data, segment_ids, num_segments, indices_are_sorted, unique_indices, bucket_size, mode
+    )
+
+
+def _segment_reduce(
+    how: SegmentReduction,
+    data: ArrayLike,
+    segment_ids: ArrayLike,
+    num_segments: SupportsIndex | None,
+    indices_are_sorted: bool,
+    unique_indices: bool,
+    bucket_size: SupportsIndex | None,
+    mode: GatherScatterMode | str | None,
+) -> Array:
+    x, ids = as_value(data, f"{how.name}: data"), as_value(segment_ids, f"{how.name}: segment_ids")
+    if not dtypes.is_integer(ids.aval.dtype):
+        raise TypeError(f"{how.name}: segment_ids must be integers, got {ids.aval}")
+    count = _num_segments(how.name, ids) if num_segments is None else static_int(how.name, num_segments, "num_segments")
+    if count < 0:
+        raise ValueError(f"{how.name}: num_segments must not be negative, got {count}")
+    dtype, rest = x.aval.dtype, x.aval.shape[1:]
+    if how in (SEGMENT_SUM, SEGMENT_PROD) and dtypes.is_bool(dtype):
+        raise TypeError(f"{how.name} takes numbers, got {x.aval}; convert it first with astype")
+    updates = _broadcast_data(how.name, convert(x, dtype), (*ids.aval.shape, *rest))
+    window = tuple(range(ids.aval.ndim, updates.aval.ndim))
+    flags = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode}
+    if bucket_size is None:
+        places = expand_dims(ids, (ids.aval.ndim,))
+        into = ScatterDimensionNumbers(window, (0,), (0,))
+        return how.scatter(full((count, *rest), how.empty(dtype), dtype), places, updates, into, **flags)
+    size = static_int(how.name, bucket_size, "bucket_size")
+    if size < 1:
+        raise ValueError(f"{how.name}: bucket_size must be positive, got {size}")
+    if ids.aval.ndim != 1:
+        raise ShapeError(f"{how.name}: with a bucket_size segment_ids must have one axis, got {ids.aval}")
+    (n,) = ids.aval.shape
+    buckets = np.arange(n, dtype=ids.aval.dtype) // ids.aval.dtype.type(size)
+    places = concatenate([expand_dims(buckets, (1,)), expand_dims(ids, (1,))], 1)
+    start = full((-(-n // size), count, *rest), how.empty(dtype), dtype)
+    into = ScatterDimensionNumbers(window, (0, 1), (0, 1))
+    return how.reduce(how.scatter(start, places, updates, into, **flags), (0,))
+
+
+def _num_segments(name: str, ids: Value) -> int:
+    """So many segments that every number has one."""
+    if not ids.aval.size:
+        raise ValueError(f"{name}: without segment_ids num_segments must be given")
+    return int(np.max(np.asarray(as_array(ids)))) + 1
+
+
+def _broadcast_data(name: str, x: Value, shape: Shape) -> Array:
+    """`x` broadcast to `shape`."""
+    sizes = x.aval.shape
+    first = len(shape) - len(sizes)
+    if first < 0 or any(n not in (1, m) for n, m in zip(sizes, shape[first:], strict=True)):
+        raise ShapeError(f"{name}: data {x.aval} must have one element for each of segment_ids, {shape} all in all")
+    return broadcast_in_dim(x, shape, range(first, len(shape)))

@@ -1,0 +1,215 @@
+"""Windows that move over an array, each folded into one number: `reduce_window_sum`, `_max` and `_min`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Self, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Builder, IrValue, Region
+from tracefx.core.dtypes import DType, NDArray
+from tracefx.core.handler import bind1
+from tracefx.core.literal import Scalar
+from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Transposable, UndefinedPrimal, Zero
+from tracefx.core.values import Value
+from tracefx.ops import stablehlo
+from tracefx.ops.casting import cast
+from tracefx.ops.elementwise.elementwise import NUMBERS
+from tracefx.ops.elementwise.min_max import emit_min_max, maximum, minimum
+from tracefx.ops.operation import ANY, Domain, Operation, memoize_aval
+from tracefx.ops.padding_types import Pads
+from tracefx.ops.reductions.reduction import widen_for_numpy
+from tracefx.ops.reductions.select_and_scatter import SelectAndGatherAdd, SelectComparator
+from tracefx.ops.reductions.sliding_windows import Ints, SlidingWindows
+from tracefx.ops.shape.array_creation import zero
+from tracefx.ops.shape.slicing import pad
+from tracefx.ops.structural import constant_like_aval, match_aval
+
+
+@frozen(eq=False)
+class WindowReduction(Operation, Differentiable):
+    """Folds every window, from what folding nothing gives: padding adds nothing."""
+
+    window_dimensions: Shape
+    window_strides: Ints
+    padding: Pads
+    base_dilation: Ints
+    window_dilation: Ints
+    domain: ClassVar[Domain] = ANY
+
+    @property
+    def windows(self) -> SlidingWindows:
+        return SlidingWindows(
+            self.window_dimensions, self.window_strides, self.padding, self.base_dilation, self.window_dilation
+        )
+
+    @classmethod
+    def over(cls, windows: SlidingWindows) -> Self:
+        w = windows
+        return cls(w.dimensions, w.strides, w.padding, w.base_dilation, w.window_dilation)
+
+    @abstractmethod
+    def start(self, dtype: DType) -> Scalar:
+        """What folding nothing gives."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def fold(self, x: NDArray, y: NDArray) -> NDArray:
+        raise NotImplementedError
+
+    @abstractmethod
+    def emit_fold(self, builder: Builder, element: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
+        raise NotImplementedError
+
+    def accumulation_dtype(self, dtype: DType) -> DType:
+        """The dtype that elements have while they are folded, where XLA would round them at every step."""
+        return dtype
+
+    @override
+    @memoize_aval("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        self.domain.require(self.name, x)
+        windows = self.windows
+        windows.check("reduce_window", x)
+        return x.update(shape=windows.count(x.shape))
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        start = np.asarray(self.start(x.dtype), x.dtype)
+        wide, first = [cast(widen_for_numpy(v), self.accumulation_dtype(widen_for_numpy(v).dtype)) for v in (x, start)]
+        windows = self.windows
+        count = windows.count(x.shape)
+        out: NDArray = np.full(count, first, wide.dtype)
+        if 0 not in count:
+            for view in windows.views(windows.padded(wide, first.item()), count):
+                out = self.fold(out, view)
+        return cast(np.asarray(out), x.dtype)
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        (dim,) = dims
+        assert dim is not None
+        return bind1(self.over(self.windows.with_axis(dim)), *args), dim
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        (x,) = operands
+        wide = self.accumulation_dtype(out.dtype)
+        if wide != out.dtype:
+            (x,) = builder.emit("stablehlo.convert", [x], [x.aval.update(dtype=wide)])
+        element = ShapedArray((), wide)
+        body = Region((element, element), lambda b, args: [self.emit_fold(b, element, *args)])
+        start = stablehlo.emit_scalar(builder, self.start(out.dtype), wide)
+        (found,) = self.windows.emit(builder, [x], [start], out.shape, body)
+        return found if wide == out.dtype else builder.emit("stablehlo.convert", [found], [out])[0]
+
+
+# ------------------------------------------------------------------ reduce_window_sum
+
+
+@final
+class ReduceWindowSum(WindowReduction, Transposable):
+    __slots__ = ()
+    name = "reduce_window_sum"
+    domain = NUMBERS
+
+    @override
+    def start(self, dtype: DType) -> Scalar:
+        return 0
+
+    @override
+    def fold(self, x: NDArray, y: NDArray) -> NDArray:
+        return np.asarray(x + y)
+
+    @override
+    def emit_fold(self, builder: Builder, element: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
+        return builder.emit("stablehlo.add", [x, y], [element])[0]
+
+    @override
+    def accumulation_dtype(self, dtype: DType) -> DType:
+        return dtypes.float32 if dtypes.is_float(dtype) and dtype.itemsize < 4 else dtype
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        (t,) = tangents
+        assert not isinstance(t, Zero)
+        return [bind1(self, *primals)], [bind1(self, t)]
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        (ct,), (x,) = cts, args
+        assert not isinstance(ct, Zero)
+        shape = x.aval.shape
+        if 0 in shape or 0 in ct.aval.shape:
+            return [constant_like_aval(x.aval, 0)]
+        # An element is seen by the windows that begin up to their reach before it: by a window over cotangents that
+        # are as far apart as the windows are.
+        windows = self.windows
+        config, ones = [], (1,) * len(shape)
+        for n, m, reach, step, apart, (low, _) in zip(
+            shape,
+            ct.aval.shape,
+            windows.dilated_dimensions,
+            self.window_strides,
+            self.base_dilation,
+            self.padding,
+            strict=True,
+        ):
+            before = reach - 1 - low
+            config.append((before, (n - 1) * apart + reach - before - ((m - 1) * step + 1), step - 1))
+        spread = pad(ct, zero(ct.aval), config)
+        prim = ReduceWindowSum(
+            self.window_dimensions, self.base_dilation, ((0, 0),) * len(shape), ones, self.window_dilation
+        )
+        return [match_aval(bind1(prim, spread), x.aval)]
+
+
+# ------------------------------------------------------------------ reduce_window_max, reduce_window_min
+
+
+class WindowExtremum(WindowReduction):
+    """The greatest or least element of every window; one that is NaN makes the result NaN."""
+
+    __slots__ = ()
+    select_prim: ClassVar[SelectComparator]
+
+    @override
+    def start(self, dtype: DType) -> Scalar:
+        return self.select_prim.start(dtype)
+
+    @override
+    def fold(self, x: NDArray, y: NDArray) -> NDArray:
+        return maximum(x, y) if self.select_prim is SelectComparator.GE else minimum(x, y)
+
+    @override
+    def emit_fold(self, builder: Builder, element: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
+        return emit_min_max(builder, "GT" if self.select_prim is SelectComparator.GE else "LT", element, x, y)
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        (x,), (t,) = primals, tangents
+        assert not isinstance(t, Zero)
+        out = bind1(self, x)
+        return [out], [match_aval(bind1(SelectAndGatherAdd.over(self.windows, self.select_prim), t, x), out.aval)]
+
+
+@final
+class ReduceWindowMax(WindowExtremum):
+    __slots__ = ()
+    name = "reduce_window_max"
+    select_prim = SelectComparator.GE
+
+
+@final
+class ReduceWindowMin(WindowExtremum):
+    __slots__ = ()
+    name = "reduce_window_min"
+    select_prim = SelectComparator.LE

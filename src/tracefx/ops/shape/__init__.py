@@ -1,0 +1,1 @@
+"""Array creation, slicing, joining and broadcasting."""

@@ -1,0 +1,159 @@
+"""Arrays of numbers that nothing is computed from: `iota`, `full`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, SupportsIndex, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Builder, IrValue
+from tracefx.core.dtypes import DType, DTypeKind, DTypeLike, NDArray
+from tracefx.core.handler import bind1
+from tracefx.core.host_memory import require_memory
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import (
+    MappedAxis,
+)
+from tracefx.core.values import Value, as_value, filled_key, from_numpy
+from tracefx.ops.casting import cast, convert_host
+from tracefx.ops.duck_typing import DuckTypedArray, typeof
+from tracefx.ops.operation import Operation, static_shape
+from tracefx.ops.static_integers import is_sequence_like, static_int
+from tracefx.ops.structural import (
+    broadcast_in_dim,
+    convert,
+    convert_element_type,
+)
+
+
+@final
+@frozen(eq=False)
+class Iota(Operation):
+    name = "iota"
+    arity = 0
+    dtype: DType
+    shape: Shape
+    dimension: int
+
+    @override
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        if not (dtypes.is_integer(self.dtype) or dtypes.is_inexact(self.dtype)):
+            raise TypeError(
+                "iota counts in numbers: dtype must be one of integers, floats or complex, got "
+                f"{dtypes.name(self.dtype)}"
+            )
+        if not 0 <= self.dimension < len(self.shape):
+            raise ValueError(f"iota: dimension {self.dimension} must be an axis of shape {self.shape}")
+        return ShapedArray(self.shape, self.dtype)
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        require_memory(self.name, self.shape, self.dtype)
+        sizes = [1] * len(self.shape)
+        sizes[self.dimension] = n = self.shape[self.dimension]
+        return np.broadcast_to(cast(np.arange(n), self.dtype).reshape(sizes), self.shape)
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        return bind1(self), None  # without operands there is nothing to map over
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        return builder.emit("stablehlo.iota", operands, [out], {"iota_dimension": self.dimension})[0]
+
+
+def iota(dtype: DTypeLike, size: int) -> Array:
+    """The numbers from 0 to `size - 1`, of the given dtype.
+
+    >>> iota("int32", 3)
+    Array([0, 1, 2], dtype=int32)
+    """
+    return broadcasted_iota(dtype, (size,), 0)
+
+
+def broadcasted_iota(dtype: DTypeLike, shape: Sequence[int], dimension: int) -> Array:
+    """An array whose elements are their own index along axis `dimension`.
+
+    >>> broadcasted_iota("int32", (2, 3), 1).tolist()
+    [[0, 1, 2], [0, 1, 2]]
+    """
+    sizes, axis = static_shape("iota", shape), static_int("iota", dimension, "dimension")
+    return bind1(Iota(dtypes.as_dtype(dtype), sizes, axis))
+
+
+def full(shape: Sequence[int] | SupportsIndex, fill_value: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+    """An array of the given shape, every element `fill_value`, whose dtype it has unless `dtype` says otherwise.
+
+    >>> full((2,), 1.5)
+    Array([1.5, 1.5], dtype=float32, weak_type=True)
+    """
+    sizes = static_shape("full", shape if is_sequence_like(shape) else (shape,))  # type: ignore[arg-type]  # its elements are checked there
+    if dtype is not None and type(fill_value) is int:
+        fill_value = convert_element_type(fill_value, dtype) if _is_wide(fill_value) else fill_value
+    value = as_value(fill_value, "fill_value")
+    if value.aval.shape:
+        raise TypeError(f"full: fill_value must have no axes, got {value.aval}")
+    if dtype is not None:
+        value = _convert_scalar(value, dtypes.as_dtype(dtype), False)
+    return broadcast_in_dim(value, sizes, ())
+
+
+def full_like(
+    x: ArrayLike | DuckTypedArray,
+    fill_value: ArrayLike,
+    dtype: DTypeLike | None = None,
+    shape: Sequence[int] | None = None,
+) -> Array:
+    """An array of `x`'s shape and dtype, every element `fill_value`. `x` may be a `ShapeDtypeStruct`.
+
+    >>> full_like(np.arange(2), 7)
+    Array([7, 7], dtype=int32)
+    """
+    like, value = typeof(x, "full_like: x"), as_value(fill_value, "fill_value")
+    if value.aval.shape:
+        raise TypeError(f"full_like: fill_value must have no axes, got {value.aval}")
+    sizes = like.shape if shape is None else static_shape("full_like", shape)
+    weak, new = (like.weak_type, like.dtype) if dtype is None else (False, dtypes.as_dtype(dtype))
+    return broadcast_in_dim(_convert_scalar(value, new, weak), sizes, ())
+
+
+def _is_wide(x: int) -> bool:
+    """Whether a Python integer is out of bounds for the default integer dtype."""
+    info = dtypes.iinfo(dtypes.default_int())
+    return not info.min <= x <= info.max
+
+
+def _convert_scalar(x: Value, dtype: DType, weak: bool) -> Value:
+    """A scalar of another type; a literal stays one. An integer stands for a random key of such words."""
+    if isinstance(x, Literal):
+        if dtypes.is_key(dtype) and type(x.val) is int:
+            return filled_key(x.val, dtype)
+        if dtype == dtypes.float0:
+            return from_numpy(np.zeros((), dtype), dtype)
+        return Literal(python_type(dtype)(convert_host(np.asarray(x.val), dtype)), ShapedArray((), dtype, weak))
+    return convert(x, dtype, weak)
+
+
+_SCALARS: Final[dict[DTypeKind, type[bool] | type[int] | type[float] | type[complex]]] = {
+    DTypeKind.BOOL: bool,
+    DTypeKind.SIGNED: int,
+    DTypeKind.UNSIGNED: int,
+    DTypeKind.FLOAT: float,
+    DTypeKind.COMPLEX: complex,
+}
+
+
+def python_type(dtype: DType) -> type[bool] | type[int] | type[float] | type[complex]:
+    """The type of Python number that can be any element of the dtype."""
+    return _SCALARS[dtypes.kind(dtype)]
+
+
+def zero(aval: ShapedArray) -> Literal:
+    """The number 0 in the dtype of `aval`, weakly typed where that is."""
+    return Literal(python_type(aval.dtype)(0), ShapedArray((), aval.dtype, aval.weak_type))

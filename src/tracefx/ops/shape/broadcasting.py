@@ -1,0 +1,104 @@
+"""Shapes that follow from others: axes made one, arrays repeated to the shape of others, shapes as arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import SupportsIndex
+
+import numpy as np
+
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape
+from tracefx.core.dtypes import DTypeLike
+from tracefx.core.handler import as_array
+from tracefx.core.values import as_value, from_numpy
+from tracefx.ops.operation import static_shape
+from tracefx.ops.shape.array_creation import full
+from tracefx.ops.shape.shape import broadcast
+from tracefx.ops.static_integers import ShapeError, static_int
+from tracefx.ops.structural import broadcast_to, reshape
+
+
+def collapse(operand: ArrayLike, start_dimension: SupportsIndex, stop_dimension: SupportsIndex | None = None) -> Array:
+    """`operand` with its axes from `start_dimension` to before `stop_dimension`, or to the last, made one.
+
+    Axes are counted as a slice counts elements. Raises ValueError if the first comes after the last.
+
+    >>> collapse(np.ones((2, 3, 4)), 0, 2).shape
+    (6, 4)
+    """
+    x = as_value(operand, "operand")
+    shape = x.aval.shape
+    start = static_int("collapse", start_dimension, "start_dimension")
+    stop = None if stop_dimension is None else static_int("collapse", stop_dimension, "stop_dimension")
+    low, high, _ = slice(start, stop).indices(len(shape))
+    if high < low:
+        raise ValueError(f"collapse: {x.aval} has no axes from {start} to before {stop}")
+    return reshape(x, (*shape[:low], math.prod(shape[low:high]), *shape[high:]))
+
+
+def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
+    """`arr` repeated to the shape of `like_arr`, axes aligned at the end as NumPy does.
+
+    Raises ValueError if it doesn't fit.
+
+    >>> broadcast_like(np.arange(3), np.ones((2, 3))).tolist()
+    [[0, 1, 2], [0, 1, 2]]
+    """
+    x, shape = as_value(arr, "arr"), as_value(like_arr, "like_arr").aval.shape
+    if len(shape) < x.aval.ndim:
+        raise ShapeError(f"broadcast_like: {x.aval} has more axes than the shape {shape}")
+    return broadcast_to(x, shape)
+
+
+def broadcast_to_rank(x: ArrayLike, rank: SupportsIndex) -> Array:
+    """`x` with as many new axes of size 1 in front as make `rank` axes.
+
+    Raises ValueError if it has more.
+
+    >>> broadcast_to_rank(np.arange(3), 3).shape
+    (1, 1, 3)
+    """
+    value = as_value(x)
+    missing = static_int("broadcast_to_rank", rank, "rank") - value.aval.ndim
+    if missing < 0:
+        raise ShapeError(f"broadcast_to_rank: {value.aval} has more than {rank} axes")
+    return broadcast(value, (1,) * missing) if missing else as_array(value)
+
+
+def broadcast_shapes(*shapes: Sequence[SupportsIndex]) -> Shape:
+    """The shape that arrays of these shapes have once they are repeated to fit each other, as NumPy does.
+
+    Raises ValueError if they don't fit, TypeError if there are none.
+
+    >>> broadcast_shapes((3, 1), (4,))
+    (3, 4)
+    """
+    if not shapes:
+        raise ShapeError("broadcast_shapes: there must be at least one shape")
+    given = [static_shape("broadcast_shapes", tuple([n.__index__() for n in shape])) for shape in shapes]
+    try:
+        return np.broadcast_shapes(*given)
+    except ValueError as error:
+        raise ValueError(f"broadcast_shapes: shapes {', '.join(map(str, given))} do not fit each other") from error
+
+
+def shape_as_value(shape: Sequence[SupportsIndex]) -> Array:
+    """A shape as an array of integers, `i32[axes]`.
+
+    >>> shape_as_value((2, 3))
+    Array([2, 3], dtype=int32)
+    """
+    sizes = static_shape("shape_as_value", tuple([n.__index__() for n in shape]))
+    wide = any(n > np.iinfo(np.int32).max for n in sizes)
+    return from_numpy(np.asarray(sizes, np.int64 if wide else np.int32), np.dtype(np.int64 if wide else np.int32))
+
+
+def empty(shape: Sequence[int] | SupportsIndex, dtype: DTypeLike, *, out_sharding: object = None) -> Array:
+    """An array whose numbers don't matter: zeros here. `out_sharding` has no meaning on one device.
+
+    >>> empty((2, 3), "float32").shape
+    (2, 3)
+    """
+    return full(shape, 0, dtype)

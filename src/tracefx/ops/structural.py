@@ -1,0 +1,497 @@
+"""The linear operations that the rules of all the others rest on.
+
+`reshape`, `transpose`, `broadcast_in_dim`, `reduce_sum` and `convert_element_type`: summing and broadcasting are each
+other's transpose, and every rule that broadcasts, moves an axis or fits a type needs them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, final
+
+import numpy as np
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.builder import Builder, DenseI64Array, IrValue
+from tracefx.core.dtypes import DType, DTypeLike, NDArray
+from tracefx.core.handler import as_array, bind1
+from tracefx.core.host_memory import require_memory
+from tracefx.core.jaxpr_printer import HasJaxParams
+from tracefx.core.literal import Literal, cached_literal, out_of_bounds_error
+from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Transposable, UndefinedPrimal, Zero
+from tracefx.core.values import Value, as_value
+from tracefx.ops import stablehlo
+from tracefx.ops.casting import cast, convert_host
+from tracefx.ops.operation import (
+    DataMovement,
+    Domain,
+    LinearOperation,
+    Operation,
+    memoize_aval,
+    refuse_keys,
+    require_axes,
+    static_shape,
+)
+from tracefx.ops.static_integers import ShapeError, static_ints
+
+NUMPY_NATIVE_DTYPES: Final = frozenset({dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64})
+"""The dtypes most used, which NumPy's reductions keep on every platform."""
+
+
+# ------------------------------------------------------------------ convert_element_type
+
+
+def _to_integers(dtype: DType, least: int, x: NDArray) -> NDArray:
+    """`cast` of floats to integers of 32 or 64 bits; processors give the least or an end for what is out of range."""
+    out = x.astype(dtype)
+    return out if np.minimum.reduce(out, None) > least else cast(x, dtype)
+
+
+@final
+@frozen(eq=False)
+class ConvertElementType(Operation, Differentiable, Transposable):
+    name = "convert_element_type"
+    new_dtype: DType
+    weak_type: bool = False
+
+    @override
+    @memoize_aval("new_dtype", "weak_type")
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        if dtypes.is_key(x.dtype) or dtypes.is_key(self.new_dtype):
+            refuse_keys(self.name, x.dtype if dtypes.is_key(x.dtype) else self.new_dtype)
+        return ShapedArray(x.shape, self.new_dtype, self.weak_type)
+
+    @override
+    def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        (x,), dtype = avals, self.new_dtype
+        widens = dtypes.itemsize_bits(x.dtype) >= 8 and (dtype in NUMPY_NATIVE_DTYPES and not dtypes.is_integer(dtype))
+        if dtype in (dtypes.int32, dtypes.int64) and x.dtype in (dtypes.float32, dtypes.float64):
+            least = int(dtypes.iinfo(dtype).min)
+            return functools.partial(_to_integers, dtype, least) if x.size else self.kernel
+        if (dtypes.is_bool(x.dtype) and dtypes.itemsize_bits(dtype) >= 8) or (
+            widens and not dtypes.is_complex(x.dtype)
+        ):
+            return lambda x: x.astype(dtype)
+        return self.kernel
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        return cast(args[0], self.new_dtype)
+
+    @override
+    def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        out = bind1(self, *primals)
+        if not dtypes.is_inexact(self.new_dtype):
+            return [out], [Zero(out.aval.tangent())]
+        return [out], [bind1(self, *tangents)]  # type: ignore[arg-type]  # the one tangent is no Zero
+
+    @override
+    def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        (ct,), (x,) = cts, args
+        assert not isinstance(ct, Zero)
+        return [match_aval(ct, x.aval)]
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        return bind1(self, *args), dims[0]
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        (x,) = operands
+        old, new = x.aval.dtype, self.new_dtype
+        if old == new:
+            return x
+        if dtypes.is_complex(old) and not dtypes.is_complex(new):
+            old = dtypes.real_dtype(old)
+            (x,) = builder.emit("stablehlo.real", [x], [ShapedArray(x.aval.shape, old)])
+        if dtypes.is_bool(new):
+            return stablehlo.emit_compare(builder, "NE", x, stablehlo.emit_full(builder, 0, x.aval))
+        return builder.emit("stablehlo.convert", [x], [out])[0]
+
+
+def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
+    """`operand` with its elements converted to `new_dtype`.
+
+    Floats out of the range of an integer dtype become its nearest end and NaN becomes 0; integers wrap around.
+
+    >>> convert_element_type(2.7, "int32")
+    Array(2, dtype=int32)
+    """
+    dtype = dtypes.as_dtype(new_dtype, "new_dtype")
+    if type(operand) is int or isinstance(operand, np.generic):
+        wide = _convert_wide_number(operand, dtype)
+        if wide is not None:
+            return wide
+    return convert(as_value(operand), dtype)
+
+
+def _convert_wide_number(x: int | np.generic, dtype: DType) -> Array | None:
+    """A number converted at once, if the dtype it would come in with could not hold it."""
+    if isinstance(x, np.generic):
+        if x.dtype == dtypes.canonicalize(x.dtype):
+            return None
+        found: NDArray = np.asarray(x)
+    else:
+        info = dtypes.iinfo(dtypes.default_int())
+        if info.min <= x <= info.max:
+            return None
+        found = np.asarray(x)
+        if found.dtype == object:  # more than 64 bits
+            if dtypes.is_integer(dtype):
+                raise out_of_bounds_error(x, dtype)
+            try:
+                found = np.asarray(float(x))
+            except OverflowError as error:
+                raise out_of_bounds_error(x, dtype) from error
+    return as_array(Literal(convert_host(found, dtype).item(), ShapedArray((), dtype)))
+
+
+def convert(x: Value, dtype: DType, weak_type: bool = False) -> Array:
+    """`x` with another dtype or weak type; `x` itself where it has them. Literals are converted in place."""
+    if x.aval.dtype == dtype and x.aval.weak_type == weak_type:
+        return as_array(x)
+    return bind1(_convert(dtype, weak_type), x)
+
+
+_convert: Final = functools.lru_cache(maxsize=1024)(ConvertElementType)
+
+
+def match_aval(x: Tangent, aval: ShapedArray) -> Tangent:
+    """A tangent or cotangent with exactly the type of the value it belongs to: shape by broadcasting, then dtype."""
+    if x.aval is aval or isinstance(x, Zero) or x.aval == aval:
+        return x
+    if x.aval.shape != aval.shape:
+        x = broadcast_to(x, aval.shape)
+    return convert_value(x, aval.dtype, aval.weak_type)
+
+
+def convert_value(x: Value, dtype: DType, weak_type: bool) -> Value:
+    """`convert` for values that may stay literals."""
+    if isinstance(x, Literal):
+        if x.aval.dtype == dtype and x.aval.weak_type == weak_type:
+            return x
+        return Literal(convert_host(x.numpy(), dtype).item(), ShapedArray((), dtype, weak_type))
+    return convert(x, dtype, weak_type)
+
+
+# ------------------------------------------------------------------ reshape
+
+
+@final
+@frozen(eq=False)
+class Reshape(LinearOperation, DataMovement):
+    name = "reshape"
+    new_sizes: Shape
+
+    @override
+    @memoize_aval("new_sizes")
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        if math.prod(self.new_sizes) != x.size:
+            raise TypeError(
+                f"reshape of {x} to {self.new_sizes}: {x.size} elements do not make {math.prod(self.new_sizes)}"
+            )
+        return x.update(shape=self.new_sizes)
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        return args[0].reshape(self.new_sizes)
+
+    @override
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        return [reshape(ct, args[0].aval.shape)]
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        x = batch_first(args[0], dims[0], axis)
+        return reshape(x, (axis.size, *self.new_sizes)), 0
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        return builder.emit("stablehlo.reshape", operands, [out])[0]
+
+
+def reshape(operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None) -> Array:
+    """The elements of `operand`, in row-major order, in another shape of the same size; transposed first to the order
+    of axes `dimensions`, if that is given.
+
+    >>> reshape(np.arange(6), (2, 3)).shape
+    (2, 3)
+    """
+    x = as_value(operand) if dimensions is None else transpose(operand, dimensions)
+    sizes = static_shape("reshape", new_sizes, "new_sizes")
+    return as_array(x) if x.aval.shape == sizes else bind1(_reshape(sizes), x)
+
+
+_reshape: Final = functools.lru_cache(maxsize=4096)(Reshape)
+
+
+# ------------------------------------------------------------------ transpose
+
+
+@final
+@frozen(eq=False)
+class Transpose(LinearOperation, DataMovement):
+    name = "transpose"
+    permutation: tuple[int, ...]
+
+    @override
+    @memoize_aval("permutation")
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        if sorted(self.permutation) != list(range(x.ndim)):
+            raise TypeError(f"transpose: permutation {self.permutation} must name each axis of {x} once")
+        return x.update(shape=tuple([x.shape[i] for i in self.permutation]))
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        return args[0].transpose(self.permutation)
+
+    @override
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        inverse = sorted(range(len(self.permutation)), key=self.permutation.__getitem__)
+        return [transpose(ct, inverse)]
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        (x,), (dim,) = args, dims
+        assert dim is not None
+        return transpose(x, (dim, *[i + (i >= dim) for i in self.permutation])), 0
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        return builder.emit("stablehlo.transpose", operands, [out], {"permutation": DenseI64Array(self.permutation)})[0]
+
+
+def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
+    """`operand` with its axes in another order: axis `i` of the result is axis `permutation[i]` of the operand.
+
+    >>> transpose(np.zeros((2, 3, 5)), (2, 0, 1)).shape
+    (5, 2, 3)
+    """
+    x = as_value(operand)
+    order = static_ints("transpose", permutation, "permutation")
+    return as_array(x) if order == tuple(range(x.aval.ndim)) else bind1(_transpose(order), x)
+
+
+_transpose: Final = functools.lru_cache(maxsize=4096)(Transpose)
+
+
+def move_axis(x: Value, source: int, target: int) -> Array:
+    order = [i for i in range(x.aval.ndim) if i != source]
+    order.insert(target, source)
+    return transpose(x, order)
+
+
+def batch_first(x: Value, dim: int | None, axis: MappedAxis) -> Array:
+    """`x` with its batch axis in front, repeated along it if it has none."""
+    if dim is None:
+        return broadcast_in_dim(x, (axis.size, *x.aval.shape), range(1, x.aval.ndim + 1))
+    return move_axis(x, dim, 0)
+
+
+# ------------------------------------------------------------------ broadcast_in_dim
+
+
+@final
+@frozen(eq=False)
+class BroadcastInDim(LinearOperation, HasJaxParams, DataMovement):
+    name = "broadcast_in_dim"
+    shape: Shape
+    broadcast_dimensions: tuple[int, ...]
+
+    @override
+    @memoize_aval("shape", "broadcast_dimensions")
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        dims = self.broadcast_dimensions
+        if len(dims) != x.ndim:
+            raise TypeError(f"broadcast_in_dim: broadcast_dimensions {dims} must have one entry for each axis of {x}")
+        if dims and (list(dims) != sorted(set(dims)) or dims[0] < 0 or dims[-1] >= len(self.shape)):
+            raise TypeError(
+                f"broadcast_in_dim: broadcast_dimensions {dims} must increase and be axes of shape {self.shape}"
+            )
+        if dims and any(n not in (1, self.shape[d]) for n, d in zip(x.shape, dims, strict=True)):
+            raise ShapeError(
+                f"broadcast_in_dim: {x} does not fit {self.shape} at axes {dims}; sizes must agree or be 1"
+            )
+        return x.update(shape=self.shape)
+
+    @override
+    def jax_params(self) -> Mapping[str, object]:
+        return {"broadcast_dimensions": self.broadcast_dimensions} if self.broadcast_dimensions else {}
+
+    @override
+    def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        (x,), shape = avals, self.shape
+        return (lambda x: x.reshape(shape)) if x.size == self.out_aval(x).size else self.kernel
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        require_memory(self.name, self.shape, x.dtype)
+        if (
+            x.dtype.kind in _BUFFER_KINDS and x.flags.c_contiguous
+        ):  # what `np.broadcast_to` makes, in an eighth of the time
+            strides = [0] * len(self.shape)
+            for d, n, stride in zip(self.broadcast_dimensions, x.shape, x.strides, strict=True):
+                if n != 1:
+                    strides[d] = stride
+            return np.ndarray(self.shape, x.dtype, x, 0, strides)
+        sizes = [1] * len(self.shape)
+        for n, d in zip(x.shape, self.broadcast_dimensions, strict=True):
+            sizes[d] = n
+        return np.broadcast_to(x.reshape(sizes), self.shape)
+
+    @override
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        shape = args[0].aval.shape
+        kept = [d for d, n in zip(self.broadcast_dimensions, shape, strict=True) if n == self.shape[d]]
+        total = reduce_sum(ct, [d for d in range(len(self.shape)) if d not in kept])
+        return [reshape(total, shape)]
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        x = batch_first(args[0], dims[0], axis)
+        placed = (0, *[d + 1 for d in self.broadcast_dimensions])
+        return broadcast_in_dim(x, (axis.size, *self.shape), placed), 0
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        return stablehlo.emit_broadcast(builder, operands[0], self.shape, self.broadcast_dimensions)
+
+
+_BUFFER_KINDS: Final = "biufc"
+"""The kinds of dtype whose arrays NumPy hands out as buffers."""
+
+
+def broadcast_in_dim(operand: ArrayLike, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> Array:
+    """`operand` repeated to `shape`; its axis `i` becomes axis `broadcast_dimensions[i]`, its size that one's or 1.
+
+    >>> broadcast_in_dim(np.arange(3), (2, 3), (1,)).tolist()
+    [[0, 1, 2], [0, 1, 2]]
+    """
+    x = as_value(operand)
+    sizes = static_shape("broadcast_in_dim", shape)
+    dims = static_ints("broadcast_in_dim", broadcast_dimensions, "broadcast_dimensions")
+    if x.aval.shape == sizes and dims == tuple(range(len(sizes))):
+        return as_array(x)
+    return bind1(_broadcast_in_dim(sizes, dims), x)
+
+
+_broadcast_in_dim: Final = functools.lru_cache(maxsize=4096)(BroadcastInDim)
+
+
+def broadcast_to(x: ArrayLike, shape: Shape) -> Array:
+    """`x` repeated to `shape`, axes aligned at the end as NumPy does."""
+    value = as_value(x)
+    if value.aval.shape == shape:
+        return as_array(value)
+    return broadcast_in_dim(value, shape, tuple(range(len(shape) - value.aval.ndim, len(shape))))
+
+
+def full_like_aval(aval: ShapedArray, fill: bool | int | float | complex) -> Array:
+    """An array of type `aval`, every element `fill`."""
+    return as_array(constant_like_aval(aval, fill))
+
+
+def constant_like_aval(aval: ShapedArray, fill: bool | int | float | complex) -> Value:
+    """A value of type `aval`, every element `fill`; one without axes is a literal."""
+    if not aval.shape:
+        return cached_literal(fill, aval)
+    return broadcast_in_dim(cached_literal(fill, ShapedArray((), aval.dtype, aval.weak_type)), aval.shape, ())
+
+
+def instantiate(t: Tangent) -> Value:
+    """A tangent as a value: zeros for a `Zero`."""
+    return constant_like_aval(t.aval, 0) if isinstance(t, Zero) else t
+
+
+# ------------------------------------------------------------------ reduce_sum
+
+
+def specialize_reduce(fold: Callable[..., NDArray], axes: tuple[int, ...], ndim: int) -> Callable[..., NDArray]:
+    """A ufunc's `reduce` over axes of arrays of this rank, on the shortest way."""
+    axis = axes[0] if len(axes) == 1 else None if len(axes) == ndim else axes
+    if axis == 0:  # as it is without being told
+        return fold
+    return lambda x: fold(x, axis)
+
+
+@final
+@frozen(eq=False)
+class ReduceSum(LinearOperation):
+    name = "reduce_sum"
+    axes: tuple[int, ...]
+
+    @override
+    @memoize_aval("axes")
+    def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        (x,) = avals
+        require_axes("reduce_sum", self.axes, x.ndim)
+        _SUMMABLE.require("reduce_sum", x)
+        return x.update(shape=tuple([n for i, n in enumerate(x.shape) if i not in self.axes]))
+
+    @override
+    def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., NDArray]:
+        (x,) = avals
+        if x.dtype not in NUMPY_NATIVE_DTYPES or self.out_aval(x).size == x.size:
+            return self.kernel
+        return specialize_reduce(np.add.reduce, self.axes, x.ndim)
+
+    @override
+    def kernel(self, *args: NDArray) -> NDArray:
+        (x,) = args
+        narrow = dtypes.is_float(x.dtype) and x.dtype.itemsize < 4
+        total = np.asarray(np.add.reduce(x, self.axes, np.float32 if narrow else x.dtype))
+        if total.size == x.size:  # a lone -0.0 is its own sum, where NumPy adds it to 0.0
+            return x.reshape(total.shape)
+        return total.astype(x.dtype) if narrow else total
+
+    @override
+    def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
+        shape = args[0].aval.shape
+        return [broadcast_in_dim(ct, shape, [i for i in range(len(shape)) if i not in self.axes])]
+
+    @override
+    def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
+        (x,), (dim,) = args, dims
+        assert dim is not None
+        axes = [i + (i >= dim) for i in self.axes]
+        return reduce_sum(x, axes), dim - sum(a < dim for a in axes)
+
+    @override
+    def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
+        (x,) = operands
+        if not dtypes.is_float(out.dtype) or out.dtype.itemsize > 1:
+            return stablehlo.emit_reduce(builder, "stablehlo.add", x, 0, self.axes)
+        # XLA would round 8-bit floats at every step, where wider ones are added in float32.
+        (wide,) = builder.emit("stablehlo.convert", [x], [x.aval.update(dtype=dtypes.float32)])
+        total = stablehlo.emit_reduce(builder, "stablehlo.add", wide, 0, self.axes)
+        return builder.emit("stablehlo.convert", [total], [out])[0]
+
+
+_SUMMABLE: Final = Domain("numbers", lambda d: not dtypes.is_bool(d))
+
+
+_reduce_sum: Final = functools.lru_cache(maxsize=4096)(ReduceSum)
+
+
+def reduce_sum(operand: ArrayLike, axes: Sequence[int]) -> Array:
+    """The sum over `axes`.
+
+    >>> reduce_sum(np.ones((2, 3)), (1,))
+    Array([3., 3.], dtype=float32)
+    """
+    if axes:
+        return bind1(_reduce_sum(static_ints("reduce_sum", axes, "axes")), operand)
+    x = as_array(operand)
+    _SUMMABLE.require("reduce_sum", x.aval)
+    return x

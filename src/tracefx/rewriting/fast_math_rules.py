@@ -1,0 +1,161 @@
+"""Rules that hold for real numbers, and for floats only nearly: rounding, NaN and infinities may come out otherwise."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tracefx.core import dtypes
+from tracefx.core.handler import bind1
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Primitive
+from tracefx.ops.elementwise.abs_sign import ABS
+from tracefx.ops.elementwise.arithmetic import DIV, Div, Mul, Neg, Sub, div, mul, sub
+from tracefx.ops.elementwise.elementwise import Add
+from tracefx.ops.elementwise.powers import Square
+from tracefx.ops.elementwise.transcendental import Exp, Log, Sqrt
+from tracefx.ops.structural import constant_like_aval
+from tracefx.rewriting.algebraic_rules import (
+    commuted_operands,
+    evaluate_literals,
+    first_of_type,
+    is_same_term,
+    splat,
+    splat_value,
+)
+from tracefx.rewriting.rules import Replacement, RewriteRule, rule
+from tracefx.rewriting.terms import Apply, Term
+
+
+def _is_inexact(x: Term) -> bool:
+    return dtypes.is_inexact(x.aval.dtype)
+
+
+@rule(Add, Sub)
+def add_zero(term: Apply) -> Replacement:
+    """`x + 0.0` is 0.0 where `x` is -0.0."""
+    x, y = term.operands
+    if splat_value(y) == 0 and x.aval == term.aval:
+        return x
+    return y if isinstance(term.prim, Add) and splat_value(x) == 0 and y.aval == term.aval else None
+
+
+@rule(Mul)
+def multiply_by_zero(term: Apply) -> Replacement:
+    """`x * 0.0` is NaN where `x` is NaN or infinite, -0.0 where it is negative."""
+    return constant_like_aval(term.aval, 0) if any(splat_value(y) == 0 for y in term.operands) else None
+
+
+@rule(Mul)
+def multiply_complex_by_one(term: Apply) -> Replacement:
+    for x, y in commuted_operands(term):
+        if splat_value(y) == 1 and x.aval == term.aval:
+            return x
+    return None
+
+
+@rule(Sub)
+def equal_numbers_cancel(term: Apply) -> Replacement:
+    """`x - x` is NaN where `x` is NaN or infinite."""
+    x, y = term.operands
+    return constant_like_aval(term.aval, 0) if is_same_term(x, y) else None
+
+
+@rule(Div)
+def divide_by_itself(term: Apply) -> Replacement:
+    """`x / x` is NaN where `x` is 0, NaN or infinite."""
+    x, y = term.operands
+    return constant_like_aval(term.aval, 1) if is_same_term(x, y) and _is_inexact(x) else None
+
+
+@rule(Add, Mul)
+def reassociate_constants(term: Apply) -> Replacement:
+    """`(x * 3) * 0.1` is `x * 0.3`, but for the rounding."""
+    for x, y in commuted_operands(term):
+        outer = splat(y)
+        if outer is not None and isinstance(x, Apply) and type(x.prim) is type(term.prim):
+            for rest, z in commuted_operands(x):
+                inner = splat(z)
+                if inner is not None and splat(rest) is None:
+                    return first_of_type(term, bind1(term.prim, rest, evaluate_literals(term.prim, inner, outer)))
+    return None
+
+
+@rule(Div)
+def divide_by_a_number(term: Apply) -> Replacement:
+    """`x / 3` is `x * (1 / 3)`, but for the rounding."""
+    x, y = term.operands
+    number = splat(y)
+    if number is None or not _is_inexact(y) or splat(x) is not None:
+        return None
+    return first_of_type(term, mul(x, evaluate_literals(DIV, Literal(1, number.aval), number)))
+
+
+@rule(Neg)
+def negative_of_a_difference(term: Apply) -> Replacement:
+    """`-(x - x)` is -0.0."""
+    match term:
+        case Apply(Neg(), (Apply(Sub(), (x, y)),)):
+            return first_of_type(term, sub(y, x))
+        case _:
+            pass
+    return None
+
+
+def _inverse(outer: type[Primitive], inner: type[Primitive], term: Apply) -> Replacement:
+    match term:
+        case Apply(prim, (Apply(made, (x,)),)) if isinstance(prim, outer) and isinstance(made, inner):
+            return first_of_type(term, x)
+        case _:
+            pass
+    return None
+
+
+@rule(Log)
+def log_of_exp(term: Apply) -> Replacement:
+    """`exp` overflows."""
+    (x,) = term.operands
+    return None if dtypes.is_complex(x.aval.dtype) else _inverse(Log, Exp, term)
+
+
+@rule(Exp)
+def exp_of_log(term: Apply) -> Replacement:
+    """Negative numbers have no logarithm."""
+    return _inverse(Exp, Log, term)
+
+
+@rule(Sqrt)
+def root_of_square(term: Apply) -> Replacement:
+    """Squares overflow."""
+    match term:
+        case Apply(Sqrt(), (Apply(Square(), (x,)),)) if dtypes.is_float(x.aval.dtype):
+            return first_of_type(term, bind1(ABS, x))
+        case _:
+            pass
+    return None
+
+
+@rule(Mul)
+def multiply_by_a_quotient(term: Apply) -> Replacement:
+    """`x * (1 / y)` is `x / y`, but for the rounding."""
+    for x, y in commuted_operands(term):
+        match y:
+            case Apply(Div(), (one, z)) if splat_value(one) == 1 and _is_inexact(z):
+                return first_of_type(term, div(x, z))
+    return None
+
+
+FAST_MATH_RULES: Final[tuple[RewriteRule, ...]] = (
+    add_zero,
+    multiply_by_zero,
+    multiply_complex_by_one,
+    equal_numbers_cancel,
+    divide_by_itself,
+    reassociate_constants,
+    divide_by_a_number,
+    multiply_by_a_quotient,
+    negative_of_a_difference,
+    log_of_exp,
+    exp_of_log,
+    root_of_square,
+)
+"""Arithmetic of real numbers, for floats."""

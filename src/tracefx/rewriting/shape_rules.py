@@ -1,0 +1,285 @@
+"""Rules about where elements stand: reshapes, transposes, broadcasts, slices, conversions. All hold bit for bit."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tracefx.core import dtypes
+from tracefx.core.dtypes import DType
+from tracefx.core.handler import bind1
+from tracefx.core.literal import Literal
+from tracefx.ops.indexing.dynamic_slicing import DynamicSlice
+from tracefx.ops.reductions.reduction import Reduction
+from tracefx.ops.shape.shape import Concatenate, Squeeze
+from tracefx.ops.shape.slicing import Pad, Rev, Slice, rev, slice
+from tracefx.ops.structural import (
+    BroadcastInDim,
+    ConvertElementType,
+    ReduceSum,
+    Reshape,
+    Transpose,
+    broadcast_in_dim,
+    convert,
+    convert_value,
+    reshape,
+    transpose,
+)
+from tracefx.rewriting.algebraic_rules import first_of_type
+from tracefx.rewriting.rules import Replacement, RewriteRule, rule
+from tracefx.rewriting.terms import Apply, Term
+
+# ------------------------------------------------------------------ shapes
+
+
+def _reshape_operand(term: Term) -> Term | None:
+    """The operand, if the term has the same elements in the same order, in another shape."""
+    match term:
+        case Apply(Reshape() | Squeeze(), (x,)):
+            return x
+        case Apply(BroadcastInDim(), (x,)) if x.aval.size == term.aval.size and x.aval.shape:
+            return x
+        case _:
+            pass
+    return None
+
+
+@rule(Reshape, Squeeze, BroadcastInDim)
+def merge_reshapes(term: Apply) -> Replacement:
+    """Reshapes of reshapes are one; that to the operand's own shape is none."""
+    x = _reshape_operand(term)
+    if x is None:
+        return None
+    if x.aval == term.aval:
+        return x
+    inner = _reshape_operand(x)
+    return None if inner is None else first_of_type(term, reshape(inner, term.aval.shape))
+
+
+def _broadcast_scalar(term: Term) -> Term | None:
+    """The value without axes that a term repeats."""
+    match term:
+        case Apply(BroadcastInDim() | Reshape(), (x,)) if not x.aval.shape:
+            return x
+        case _:
+            pass
+    return None
+
+
+@rule(Reshape, Squeeze, Transpose, BroadcastInDim, Slice, Rev)
+def broadcast_of_scalar(term: Apply) -> Replacement:
+    """Of an array whose elements are all one value, the shape alone matters."""
+    x = _broadcast_scalar(term.operands[0])
+    return None if x is None else first_of_type(term, broadcast_in_dim(x, term.aval.shape, ()))
+
+
+@rule(Transpose)
+def merge_transposes(term: Apply) -> Replacement:
+    match term:
+        case Apply(Transpose(order), (x,)) if order == tuple(range(len(order))):
+            return x
+        case Apply(Transpose(outer), (Apply(Transpose(inner), (x,)),)):
+            return transpose(x, [inner[i] for i in outer])
+        case _:
+            pass
+    return None
+
+
+@rule(BroadcastInDim)
+def merge_broadcasts(term: Apply) -> Replacement:
+    match term:
+        case Apply(BroadcastInDim(shape, outer), (Apply(BroadcastInDim(_, inner), (x,)),)):
+            return broadcast_in_dim(x, shape, [outer[d] for d in inner])
+        case _:
+            pass
+    return None
+
+
+# ------------------------------------------------------------------ parts
+
+
+@rule(Slice)
+def merge_slices(term: Apply) -> Replacement:
+    match term:
+        case Apply(Slice() as outer, (x,)):
+            if x.aval == term.aval:
+                return x
+            if isinstance(x, Apply) and isinstance(x.prim, Slice):
+                return _compose_slices(outer, x.prim, x.operands[0])
+        case _:
+            pass
+    return None
+
+
+def _compose_slices(outer: Slice, inner: Slice, x: Term) -> Replacement:
+    starts, limits, strides = [], [], []
+    window = zip(inner.start_indices, inner.limit_indices, inner.steps, strict=True)
+    for (low, high, k), start, stop, step in zip(
+        window, outer.start_indices, outer.limit_indices, outer.steps, strict=True
+    ):
+        first = low + start * k if stop > start else min(low + start * k, high)
+        starts.append(first)
+        limits.append(low + (stop - 1) * k + 1 if stop > start else first)
+        strides.append(k * step)
+    return slice(x, starts, limits, strides if any(s != 1 for s in strides) else None)
+
+
+@rule(Slice)
+def slice_of_concatenation(term: Apply) -> Replacement:
+    """What lies in one part alone is cut out of it."""
+    match term:
+        case Apply(Slice() as window, (Apply(Concatenate(axis), parts),)):
+            start, stop, before = window.start_indices[axis], window.limit_indices[axis], 0
+            for x in parts:
+                n = x.aval.shape[axis]
+                if before <= start < stop <= before + n:
+                    starts, limits = list(window.start_indices), list(window.limit_indices)
+                    starts[axis], limits[axis] = start - before, stop - before
+                    return first_of_type(term, slice(x, starts, limits, window.strides))
+                before += n
+        case _:
+            pass
+    return None
+
+
+@rule(Concatenate)
+def concatenate_empty(term: Apply) -> Replacement:
+    match term:
+        case Apply(Concatenate(axis) as joining, parts):
+            left = [x for x in parts if x.aval.shape[axis]] or list(parts[:1])
+            if len(left) == 1:
+                return first_of_type(term, *left)
+            if len(left) < len(parts):
+                return first_of_type(term, bind1(joining, *left))
+        case _:
+            pass
+    return None
+
+
+@rule(Pad)
+def pad_by_zero(term: Apply) -> Replacement:
+    match term:
+        case Apply(Pad(config), (x, _)) if not any(low or high for low, high, _ in config):
+            return first_of_type(term, x)
+        case _:
+            pass
+    return None
+
+
+@rule(Rev)
+def merge_reversals(term: Apply) -> Replacement:
+    match term:
+        case Apply(Rev(axes), (x,)):
+            long = [d for d in axes if x.aval.shape[d] > 1]
+            if len(long) < len(axes):
+                return rev(x, long)
+            match x:
+                case Apply(Rev(inner), (y,)):
+                    return rev(y, sorted(set(axes) ^ set(inner)))
+                case _:
+                    pass
+        case _:
+            pass
+    return None
+
+
+@rule(DynamicSlice)
+def dynamic_slice_at_literal(term: Apply) -> Replacement:
+    """A window whose place is written in the program; it is moved into the operand as `dynamic_slice` moves it."""
+    match term:
+        case Apply(DynamicSlice(sizes), (x, *starts)):
+            first = []
+            for i, n, size in zip(starts, x.aval.shape, sizes, strict=True):
+                if not isinstance(i, Literal):
+                    return None
+                first.append(min(max(int(i.numpy()), 0), n - size))
+            return slice(x, first, [i + size for i, size in zip(first, sizes, strict=True)])
+        case _:
+            pass
+    return None
+
+
+@rule(Reduction, ReduceSum)
+def reduce_over_no_axes(term: Apply) -> Replacement:
+    match term.prim:
+        case Reduction(()) | ReduceSum(()):
+            return first_of_type(term, *term.operands)
+        case _:
+            pass
+    return None
+
+
+# ------------------------------------------------------------------ dtypes
+
+
+def is_lossless_conversion(source: DType, target: DType) -> bool:
+    """Whether every number of a dtype is one of another, so that a conversion there loses nothing.
+
+    Of floats those of 16 bits and more, of integers those of 8 and more.
+    """
+    if source == target:
+        return True
+    bits = dtypes.itemsize_bits(source)
+    if dtypes.is_bool(source):
+        return dtypes.is_integer(target) or dtypes.is_float(target)
+    if dtypes.is_integer(source):
+        signed = dtypes.is_signed(source)
+        if bits < 8:
+            return False
+        if dtypes.is_integer(target):
+            width = dtypes.itemsize_bits(target)
+            return width > bits and (dtypes.is_signed(target) or not signed)
+        return dtypes.is_float(target) and _is_wide(target) and bits - signed <= dtypes.finfo(target).nmant + 1
+    if dtypes.is_float(source) and dtypes.is_float(target) and _is_wide(source) and _is_wide(target):
+        old, new = dtypes.finfo(source), dtypes.finfo(target)
+        return bool(
+            old.nmant <= new.nmant
+            and old.maxexp <= new.maxexp
+            and float(old.smallest_subnormal) >= float(new.smallest_subnormal)
+        )
+    return False
+
+
+def _is_wide(dtype: DType) -> bool:
+    return dtypes.itemsize_bits(dtype) >= 16
+
+
+@rule(ConvertElementType)
+def merge_conversions(term: Apply) -> Replacement:
+    match term:
+        case Apply(ConvertElementType(), (x,)) if x.aval == term.aval:
+            return x
+        case Apply(ConvertElementType(dtype, weak), (Apply(ConvertElementType(between), (x,)),)) if (
+            is_lossless_conversion(x.aval.dtype, between)
+        ):
+            return convert(x, dtype, weak)
+        case _:
+            pass
+    return None
+
+
+@rule(ConvertElementType)
+def convert_literal(term: Apply) -> Replacement:
+    match term:
+        case Apply(ConvertElementType(dtype, weak), (Literal() as number,)):
+            return convert_value(number, dtype, weak)
+        case _:
+            pass
+    return None
+
+
+SHAPE_RULES: Final[tuple[RewriteRule, ...]] = (
+    merge_reshapes,
+    broadcast_of_scalar,
+    merge_transposes,
+    merge_broadcasts,
+    merge_slices,
+    slice_of_concatenation,
+    concatenate_empty,
+    pad_by_zero,
+    merge_reversals,
+    dynamic_slice_at_literal,
+    reduce_over_no_axes,
+    merge_conversions,
+    convert_literal,
+)
+"""Where elements stand, exactly."""

@@ -1,0 +1,43 @@
+"""From what users pass to what formulas take: strong `f32` or `f64` arrays of one shape; and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from tracefx.control.special.formula import compute_dtype
+from tracefx.core import dtypes
+from tracefx.core.array import Array, ArrayLike
+from tracefx.core.handler import as_array
+from tracefx.core.trees import map as tree_map
+from tracefx.core.values import Value
+from tracefx.numpy.operand_promotion import convert_dtype, promote_args_inexact
+from tracefx.ops.structural import broadcast_to
+
+R = TypeVar("R")
+
+EULER_GAMMA: Final = 0.5772156649015328606
+
+
+def promote_real(name: str, *args: ArrayLike) -> list[Array]:
+    """Arguments promoted to one float dtype and one shape; TypeError for complex numbers."""
+    values = promote_args_inexact(name, *args)
+    if dtypes.is_complex(values[0].aval.dtype):
+        raise TypeError(f"{name} is not defined for complex numbers here, got {values[0].aval}")
+    return [as_array(v) for v in _broadcast_together(values)]
+
+
+def _broadcast_together(values: list[Value]) -> list[Value]:
+    shape = max((v.aval.shape for v in values), key=len)
+    return [broadcast_to(v, shape) if v.aval.shape != shape else v for v in values]
+
+
+def call_promoted(name: str, f: Callable[..., R], *args: ArrayLike) -> R:
+    """`f` of arguments promoted, computed with 32 bits at least; results have the type in which the arguments meet."""
+    values = promote_real(name, *args)
+    dtype, weak = values[0].aval.dtype, values[0].aval.weak_type
+    wide = compute_dtype(dtype)
+    out: R = tree_map(
+        lambda x: as_array(convert_dtype(x, dtype, weak)), f(*[as_array(convert_dtype(v, wide)) for v in values])
+    )
+    return out

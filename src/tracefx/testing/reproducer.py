@@ -1,0 +1,234 @@
+"""What shows that a law is broken: the smallest program found, as a jaxpr and as Python that runs."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tracefx.core import dtypes
+from tracefx.core.errors import ParseError
+from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Primitive
+from tracefx.core.settings import DISABLE_JIT, X64
+from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
+from tracefx.programs import VOCABULARY, parse_jaxpr
+from tracefx.testing.errors import LawError, Reproducer
+from tracefx.testing.generated_programs import SOURCE_IMPORTS, SourceFunction
+from tracefx.testing.reduction import Candidate, shrink
+from tracefx.testing.subjects import Subject, encode_numbers, promote_to_64_bits, staged
+from tracefx.testing.tolerances import PROGRAM, Ulps
+
+LIBRARY: Final = "tracefx.testing"
+
+
+def find_reproducer(
+    check: Callable[[Subject], None], call: str, subject: Subject, options: str = "", home: str = LIBRARY
+) -> Reproducer | None:
+    """A program that fails a check, as a jaxpr and as Python that calls `call`; `None` if it can't be traced.
+
+    `home` is the module that `call` is imported from.
+    """
+    try:
+        jaxpr, consts = staged(subject.run, [a.aval for a in subject.args])
+    except Exception:  # whatever the function raises: there is nothing to show then
+        return None
+    if subject.source_function is not None:
+        python = script(
+            subject.source_function.source,
+            call,
+            [subject.source_function.name, *map(source_of, subject.args)],
+            subject.ulps,
+            options,
+            home,
+        )
+        return Reproducer(f"it is this program:\n{indented_text(jaxpr)}", python)
+
+    def breaks(candidate: Candidate) -> bool:
+        try:
+            check(Subject("program", candidate.run, candidate.args, subject.ulps))
+        except LawError:
+            return True
+        except Exception:  # another failure than the one that is to be shown
+            return False
+        return False
+
+    found = shrink(Candidate(jaxpr, tuple(consts), subject.args), breaks)
+    if found is None:  # in 64 bits, to which derivatives widen, it may be another program
+        wide = promote_to_64_bits(subject)
+        found = shrink(Candidate(*staged(wide.run, [a.aval for a in wide.args]), wide.args), breaks)
+    if found is None:
+        return Reproducer(
+            f"traced, the function is this program:\n{indented_text(jaxpr)}\n"
+            "which keeps the law: what breaks it is in how the function looks at its arguments"
+        )
+    heading = "the smallest program found that breaks it:"
+    definition = definition_of("program", found.jaxpr, found.consts)
+    if definition is None:
+        return Reproducer(
+            f"{heading}\n{indented_text(found.jaxpr)}\nwhich holds functions, so that its text is not all of it"
+        )
+    python = script(definition, call, ["program", *map(source_of, found.args)], subject.ulps, options, home)
+    return Reproducer(f"{heading}\n{indented_text(found.jaxpr)}", python)
+
+
+def indented_text(jaxpr: Jaxpr) -> str:
+    return textwrap.indent(str(jaxpr), "  ")
+
+
+# ------------------------------------------------------------------ Python
+
+
+_NAMES: Final = ("array", "Ulps", "COMPILED", "BATCHED", "FORWARD", "REVERSE")
+"""What of `tracefx.testing` may occur in arguments."""
+
+
+def script(definitions: str, call: str, args: Sequence[str], ulps: Ulps, options: str = "", home: str = LIBRARY) -> str:
+    """A Python program: imports, definitions, and a check, from the module `home`, with the settings of here."""
+    given = [*args, *([options] if options else []), *([f"ulps={ulps!r}"] if ulps != PROGRAM else [])]
+    names = sorted(
+        {
+            *([call] if home == LIBRARY else []),
+            *[name for name in _NAMES if any(re.search(rf"\b{name}\b", each) for each in given)],
+        }
+    )
+    contexts = [f"fx.{name}()" for name, on in (("enable_x64", X64.value), ("disable_jit", DISABLE_JIT.value)) if on]
+    text = " ".join([definitions, *given])
+    modules = {line: line.split()[-1] for line in SOURCE_IMPORTS}
+    imports = [line for line, name in modules.items() if re.search(rf"\b{name}\.", text) or (contexts and name == "fx")]
+    if names:
+        imports.append(f"from {LIBRARY} import {', '.join(names)}")
+    if home != LIBRARY:
+        imports.append(_import_line(home, call, "the law"))
+    lines = [*imports, "", definitions, ""]
+    if contexts:
+        lines.append(f"with {', '.join(contexts)}:")
+    lines.append(f"{'    ' if contexts else ''}{call}({', '.join(given)})")
+    return "\n".join(lines)
+
+
+def definition_of(name: str, jaxpr: Jaxpr, consts: Sequence[Value]) -> str | None:
+    """Python that defines a function which is a program; `None` if the program can't be read from its text."""
+    own = custom_primitives(jaxpr)
+    try:
+        if parse_jaxpr(str(jaxpr), *own) != jaxpr:
+            return None
+    except ParseError:
+        return None
+    imports = [_import_of_primitive(prim) for prim in own]
+    more = "".join([f", {prim.__qualname__}" for prim in own])
+    held = ", ".join(map(source_of, consts))
+    return "\n".join(
+        [
+            *imports,
+            f'{name}_jaxpr = fx.parse_jaxpr("""',
+            str(jaxpr).replace("\\", "\\\\"),
+            f'"""{more})',
+            "",
+            f"def {name}(*xs):",
+            f"    return fx.eval_jaxpr({name}_jaxpr, [{held}], xs)",
+        ]
+    )
+
+
+def _import_of_primitive(prim: type[Primitive]) -> str:
+    return _import_line(prim.__module__, prim.__qualname__, f"the class of the operation {prim.name!r}")
+
+
+def _import_line(module: str, name: str, what: str) -> str:
+    """The line that imports a name, or that says what it is where it can't be imported."""
+    if "." in name or module == "__main__":
+        return f"# {name} of {module} is {what}"
+    return f"from {module} import {name}"
+
+
+def custom_primitives(jaxpr: Jaxpr) -> list[type[Primitive]]:
+    """The classes of a program's operations that are not tracefx's own, one of each name."""
+    return list(
+        {prim.name: prim for prim in _primitive_classes(jaxpr) if VOCABULARY.get(prim.name) is not prim}.values()
+    )
+
+
+def _primitive_classes(jaxpr: Jaxpr) -> Iterator[type[Primitive]]:
+    """The classes of the operations of a program, in its bodies too."""
+    for eqn in jaxpr.eqns:
+        yield type(eqn.prim)
+        if isinstance(eqn.prim, HasSubjaxprs):
+            for body in eqn.prim.jaxprs():
+                yield from _primitive_classes(body)
+
+
+def import_of(f: object) -> str | None:
+    """The line that imports a function, if there is one."""
+    if isinstance(f, SourceFunction):
+        return f.source
+    module, name = getattr(f, "__module__", None), getattr(f, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or module == "__main__" or not name.isidentifier():
+        return None
+    return f"from {module} import {name}" if getattr(inspect.getmodule(f), name, None) is f else None
+
+
+# ------------------------------------------------------------------ values
+
+_MAX_PRINTED_ELEMENTS: Final = 64
+
+
+def source_of(x: Any) -> str:
+    """Python that makes a tree of arrays, in terms of `np` and of `array` from `tracefx.testing`.
+
+    >>> source_of({"w": [np.float32([0.5, np.nan]), 1]})
+    "{'w': [array([0.5, np.nan], 'float32'), 1]}"
+    """
+    match x:
+        case None | bool() | int() | str():
+            return repr(x)
+        case dict():
+            return "{" + ", ".join([f"{k!r}: {source_of(v)}" for k, v in x.items()]) + "}"
+        case list():
+            return f"[{', '.join(map(source_of, x))}]"
+        case tuple() if hasattr(x, "_fields"):
+            return f"{type(x).__name__}({', '.join(map(source_of, x))})"
+        case tuple():
+            return f"({', '.join(map(source_of, x))}{',' if len(x) == 1 else ''})"
+        case ConcreteArray() | Literal() | np.ndarray() | np.generic() | float() | complex():
+            return _array(x if isinstance(x, ConcreteArray | Literal) else as_value(x))
+        case _:
+            return repr(x)
+
+
+def _array(x: Value) -> str:
+    host, aval = to_numpy(x), x.aval
+    if isinstance(x, Literal) and aval.weak_type:
+        return _number(host.item())
+    weak = ", weak_type=True" if aval.weak_type else ""
+    numbers = _numbers(host)
+    shape = f", shape={host.shape}" if numbers.startswith(("'", '"')) else ""
+    return f"array({numbers}, {aval.dtype.name!r}{shape}{weak})"
+
+
+def _numbers(host: dtypes.NDArray) -> str:
+    if 0 in host.shape:
+        return f"np.zeros({host.shape})"
+    if host.size > 3 and np.all(host == 1):
+        return f"np.ones({host.shape})"
+    if host.size <= _MAX_PRINTED_ELEMENTS:
+        return _nested(host.tolist())
+    return repr(encode_numbers(host))
+
+
+def _nested(numbers: Any) -> str:
+    return f"[{', '.join(map(_nested, numbers))}]" if isinstance(numbers, list) else _number(numbers)
+
+
+def _number(x: complex | int | bool) -> str:
+    """A number, by names where it has no digits."""
+    if isinstance(x, complex):
+        return f"complex({_number(x.real)}, {_number(x.imag)})"
+    if isinstance(x, float) and not np.isfinite(x):
+        return "np.nan" if np.isnan(x) else "np.inf" if x > 0 else "-np.inf"
+    return repr(x)

@@ -1,0 +1,91 @@
+"""`associative_scan`: all prefixes at once, in a number of rounds that grows with the logarithm of the length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, TypeVar, cast
+
+from tracefx.core.array import Array
+from tracefx.core.handler import as_array
+from tracefx.ops.shape.shape import concatenate, stack
+from tracefx.ops.shape.slicing import rev
+from tracefx.ops.shape.slicing import slice as cut
+from tracefx.ops.static_integers import canonicalize_axis
+from tracefx.ops.structural import reshape
+from tracefx.transforms.arguments import flatten_values, fun_name, require_callable
+from tracefx.transforms.body_tracing import raise_structure_mismatch
+
+T = TypeVar("T")
+
+
+def associative_scan(fn: Callable[[T, T], T], elems: T, reverse: bool = False, axis: int = 0) -> T:
+    """The results of `fn` on all prefixes of `elems` along `axis`: `[a, fn(a, b), fn(fn(a, b), c), ...]`.
+
+    `fn` must be associative, and work on many elements at once: it is given trees like `elems` with any number of
+    elements along `axis`, and combines the ones with the same place. Applied about `2 * log2(n)` times, in parallel.
+    With `reverse` the suffixes are combined, from the last element on.
+
+    `TypeError` if `fn` gives another structure, `ValueError` for arrays of different lengths along `axis`.
+
+    >>> import numpy as np
+    >>> associative_scan(lambda a, b: a + b, np.arange(1.0, 6.0)).tolist()
+    [1.0, 3.0, 6.0, 10.0, 15.0]
+    """
+    require_callable("associative_scan", fn)
+    where = f"associative_scan of {fun_name(fn)}"
+    values, tree = flatten_values(elems, f"{where}: elems")
+    arrays = [as_array(v) for v in values]
+    if not arrays:
+        return elems
+    axes = [canonicalize_axis(where, axis, a.ndim) for a in arrays]
+    lengths = {a.shape[i] for a, i in zip(arrays, axes, strict=True)}
+    if len(lengths) > 1:
+        raise ValueError(f"{where}: all arrays must have one length along axis {axis}, got {sorted(lengths)}")
+
+    def combine(a: Sequence[Array], b: Sequence[Array]) -> list[Array]:
+        out, out_tree = flatten_values(fn(tree.unflatten(a), tree.unflatten(b)), f"the output of {fun_name(fn)}")
+        if out_tree != tree:
+            raise_structure_mismatch(where, ("going in", tree), ("coming out", out_tree))
+        return [as_array(x) for x in out]
+
+    def turned(xs: Sequence[Array]) -> list[Array]:
+        return [rev(x, (i,)) for x, i in zip(xs, axes, strict=True)] if reverse else list(xs)
+
+    return cast(T, tree.unflatten(turned(_scan(combine, turned(arrays), axes))))
+
+
+Combine: TypeAlias = Callable[[Sequence[Array], Sequence[Array]], list[Array]]
+
+
+def _scan(combine: Combine, xs: Sequence[Array], axes: Sequence[int]) -> list[Array]:
+    """Neighbours are combined, their prefixes found, and each of these combined with the element that follows it."""
+    n = xs[0].shape[axes[0]]
+    if n < 2:
+        return list(xs)
+    odd = _scan(combine, combine(_slice_all(xs, axes, 0, n - 1), _slice_all(xs, axes, 1, n)), axes)
+    if n == 2:
+        return [concatenate([x, y], i) for x, y, i in zip(_slice_all(xs, axes, 0, 1), odd, axes, strict=True)]
+    before = odd if n % 2 else _slice_all(odd, axes, 0, n // 2 - 1, 1)
+    later = combine(before, _slice_all(xs, axes, 2, n))
+    even = [concatenate([x, y], i) for x, y, i in zip(_slice_all(xs, axes, 0, 1), later, axes, strict=True)]
+    return [_interleave(a, b, i) for a, b, i in zip(even, odd, axes, strict=True)]
+
+
+def _slice_all(xs: Sequence[Array], axes: Sequence[int], start: int, stop: int, stride: int = 2) -> list[Array]:
+    return [_slice_axis(x, i, start, stop, stride) for x, i in zip(xs, axes, strict=True)]
+
+
+def _slice_axis(x: Array, axis: int, start: int, stop: int, stride: int = 1) -> Array:
+    starts = [start if i == axis else 0 for i in range(x.ndim)]
+    stops = [stop if i == axis else n for i, n in enumerate(x.shape)]
+    return cut(x, starts, stops, [stride if i == axis else 1 for i in range(x.ndim)])
+
+
+def _interleave(even: Array, odd: Array, axis: int) -> Array:
+    """Elements of both in turns."""
+    n = odd.shape[axis]
+    pairs = stack([_slice_axis(even, axis, 0, n), odd], axis + 1)
+    woven = reshape(pairs, (*odd.shape[:axis], 2 * n, *odd.shape[axis + 1 :]))
+    if even.shape[axis] == n:
+        return woven
+    return concatenate([woven, _slice_axis(even, axis, n, n + 1)], axis)

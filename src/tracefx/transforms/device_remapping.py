@@ -1,0 +1,100 @@
+"""Programs on other devices than those that they speak of, and such as say how their inputs and outputs lie."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import attrs
+import numpy as np
+from attrs import evolve
+
+from tracefx.core.backend import Device
+from tracefx.core.effects import MeshEffect
+from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
+from tracefx.core.literal import Literal
+from tracefx.core.meshes import Mesh
+from tracefx.core.passes import renumber
+from tracefx.core.primitive import Primitive
+from tracefx.core.shardings import NamedSharding, Sharding
+from tracefx.ops.annotations.sharding_constraint import ShardingConstraint
+
+
+def devices_of(jaxpr: Jaxpr) -> tuple[Device, ...]:
+    """The devices that a program speaks of, in the order of the mesh with the lowest first; none without one."""
+    meshes = [effect.mesh.flat for effect in jaxpr.effects if isinstance(effect, MeshEffect)]
+    return min(meshes, key=lambda flat: [d.id for d in flat], default=())
+
+
+def remap_devices(jaxpr: Jaxpr, devices: Mapping[Device, Device]) -> Jaxpr:
+    """The program that speaks of other devices in the place of those it speaks of."""
+
+    def at(value: object) -> object:
+        if isinstance(value, Mesh):
+            return remap_mesh(value, devices)
+        return NamedSharding(remap_mesh(value.mesh, devices), value.spec) if isinstance(value, NamedSharding) else value
+
+    def operation(prim: Primitive) -> Primitive:
+        said = {f.name: getattr(prim, f.name) for f in attrs.fields(cast(Any, type(prim)))}
+        changed = {name: new for name, value in said.items() if (new := at(value)) is not value}
+        if changed:
+            prim = evolve(cast(Any, prim), **changed)
+        return prim.with_jaxprs(*map(program, prim.jaxprs())) if isinstance(prim, HasSubjaxprs) else prim
+
+    def program(body: Jaxpr) -> Jaxpr:
+        if not devices_of(body):
+            return body
+        return evolve(body, eqns=tuple([evolve(eqn, prim=operation(eqn.prim)) for eqn in body.eqns]))
+
+    return program(jaxpr)
+
+
+def remap_mesh(mesh: Mesh, devices: Mapping[Device, Device]) -> Mesh:
+    flat = np.empty(mesh.size, object)
+    flat[:] = [devices[d] for d in mesh.flat]
+    return Mesh(flat.reshape(mesh.axis_sizes), mesh.axis_names)
+
+
+def add_sharding_constraints(
+    jaxpr: Jaxpr, inputs: Sequence[Sharding | None], outputs: Sequence[Sharding | None]
+) -> Jaxpr:
+    """The program that also says, by its first and last equations, how some of its inputs and outputs lie on meshes."""
+    fresh = itertools.count(jaxpr.var_count)
+    first: list[Eqn] = []
+    last: list[Eqn] = []
+    moved: dict[int, Var] = {}
+
+    def constrained(v: Atom, sharding: Sharding | None, eqns: list[Eqn]) -> Atom:
+        if not isinstance(sharding, NamedSharding):
+            return v
+        w = Var(next(fresh), v.aval)
+        eqns.append(Eqn(ShardingConstraint(sharding), (v,), (w,), None))
+        return w
+
+    def at(a: Atom) -> Atom:
+        return a if isinstance(a, Literal) else moved.get(a.index, a)
+
+    for v, sharding in zip(jaxpr.invars, inputs, strict=True):
+        w = constrained(v, sharding, first)
+        if isinstance(w, Var) and w is not v:
+            moved[v.index] = w
+    body = [evolve(eqn, inputs=tuple(map(at, eqn.inputs))) for eqn in jaxpr.eqns]
+    outs = [constrained(at(a), sharding, last) for a, sharding in zip(jaxpr.outs, outputs, strict=True)]
+    return renumber(Jaxpr(jaxpr.constvars, jaxpr.invars, (*first, *body, *last), tuple(outs)))
+
+
+def boundary_shardings(jaxpr: Jaxpr) -> tuple[tuple[NamedSharding | None, ...], tuple[NamedSharding | None, ...]]:
+    """What `laid` has said of inputs and outputs."""
+    inputs: dict[int, NamedSharding] = {}
+    outputs: dict[int, NamedSharding] = {}
+    for eqn in jaxpr.eqns:
+        if isinstance(eqn.prim, ShardingConstraint):
+            (x,), (y,) = eqn.inputs, eqn.outs
+            if isinstance(x, Var):
+                inputs.setdefault(x.index, eqn.prim.sharding)
+            outputs[y.index] = eqn.prim.sharding
+    return (
+        tuple([inputs.get(v.index) for v in jaxpr.invars]),
+        tuple([None if isinstance(a, Literal) else outputs.get(a.index) for a in jaxpr.outs]),
+    )

@@ -1,0 +1,89 @@
+"""What differentiating a function keeps for its backward pass, as a list to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, final
+
+from attrs import frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes
+from tracefx.core.avals import ShapedArray
+from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr
+from tracefx.core.source_location import at_location
+from tracefx.interpreters.jaxpr_transforms import jvp_jaxpr, unzip_jaxpr
+from tracefx.transforms.arguments import argument_names, flatten_values, fun_name, require_callable
+from tracefx.transforms.tracing import trace
+
+
+@final
+@frozen
+class Residual:
+    """The type of a value that is kept, and where it comes from, in words."""
+
+    aval: ShapedArray
+    origin: str
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.aval} {self.origin}"
+
+
+def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Residual]:
+    """What differentiating `f` at these arguments keeps for the backward pass.
+
+    >>> import tracefx as fx
+    >>> [str(r) for r in saved_residuals(fx.checkpoint(lambda x: fx.numpy.sin(fx.numpy.sin(x))), 1.0)]
+    ['f32[] from the argument `x` of <lambda>']
+    """
+    require_callable("saved_residuals", f)
+    values, in_tree = flatten_values((args, kwargs), f"saved_residuals of {fun_name(f)}: arguments")
+    names = argument_names(f, fun_name(f), args, kwargs, range(len(args)))
+    traced = trace(f, in_tree, tuple([v.aval for v in values]), names, fun_name(f))
+    moving = tuple([dtypes.is_inexact(a.dtype) for a in traced.jaxpr.in_avals])
+    derived = jvp_jaxpr(traced.jaxpr, moving)
+    fixed = len(derived.consts) + len(moving)
+    split = unzip_jaxpr(derived.jaxpr, (False,) * fixed + (True,) * sum(moving))
+    fresh = iter(split.known.outs[split.out_unknown.count(False) :])
+    kept = []
+    for place in split.forwarded:
+        if place is None:
+            atom = next(fresh)
+            kept.append(Residual(atom.aval, _describe_producer(split.known, atom)))
+        else:
+            i = place - fixed + len(values)
+            origin = f"from {names[i]}" if i >= 0 else "from outside the function"
+            kept.append(Residual(split.known.invars[len(split.consts) + place].aval, origin))
+    return kept
+
+
+def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Print what differentiating `f` at these arguments keeps for the backward pass, a line each.
+
+    >>> import tracefx as fx
+    >>> print_saved_residuals(lambda x, y: x * y, 2.0, 3.0)
+    f32[] from the argument `y` of <lambda>
+    f32[] from the argument `x` of <lambda>
+    """
+    for residual in saved_residuals(f, *args, **kwargs):
+        print(residual)  # noqa: T201  # which is what it is for
+
+
+def _describe_producer(jaxpr: Jaxpr, atom: Atom) -> str:
+    """Where a program computes a value: in the innermost body that gives it."""
+    for eqn, i in _producers(jaxpr, atom):
+        bodies = eqn.prim.jaxprs() if isinstance(eqn.prim, HasSubjaxprs) else ()
+        if len(bodies) == 1 and len(bodies[0].outs) == len(eqn.outs):
+            inside = list(_producers(bodies[0], bodies[0].outs[i]))
+            if inside:
+                return _describe_producer(bodies[0], bodies[0].outs[i])
+        return f"output of {eqn.prim.name}{at_location(eqn.source)}"
+    return "from outside the function"
+
+
+def _producers(jaxpr: Jaxpr, atom: Atom) -> Iterator[tuple[Eqn, int]]:
+    for eqn in jaxpr.eqns:
+        for i, v in enumerate(eqn.outs):
+            if v is atom:
+                yield eqn, i

@@ -1,0 +1,124 @@
+"""Types of arrays as users write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import EllipsisType
+from typing import Self, final
+
+from attrs import field, frozen
+from typing_extensions import override
+
+from tracefx.core import dtypes, trees
+from tracefx.core.array import Array, ArrayLike, is_arraylike
+from tracefx.core.avals import Shape, ShapedArray
+from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core.meshes import PartitionSpec
+from tracefx.core.sharded_array import ShardedArray
+from tracefx.core.shardings import Sharding, as_sharding
+from tracefx.core.trees import PyTree, TreeDef
+from tracefx.ops.duck_typing import DuckTypedArray, typeof
+from tracefx.ops.operation import static_shape
+from tracefx.transforms.arguments import LEAF_TYPES, leaf_value
+
+
+def _shape(shape: Sequence[int]) -> Shape:
+    return static_shape("ShapeDtypeStruct", shape)
+
+
+def _sharding(given: Sharding | PartitionSpec | None) -> Sharding | None:
+    return None if given is None else as_sharding(given, "ShapeDtypeStruct")
+
+
+@final
+@frozen
+class ShapeDtypeStruct:
+    """A shape and a dtype, where an array with them would do: in `eval_shape`, `lower`, `linear_transpose`.
+
+    >>> ShapeDtypeStruct((2, 3), "float32")
+    ShapeDtypeStruct(shape=(2, 3), dtype=float32)
+    """
+
+    shape: Shape = field(converter=_shape)
+    dtype: DType = field(converter=dtypes.as_dtype)
+    weak_type: bool = field(default=False, kw_only=True)
+    sharding: Sharding | None = field(default=None, kw_only=True, converter=_sharding)
+    """Where the array is to lie, of those that programs are compiled for."""
+
+    @classmethod
+    def like(cls, array: ArrayLike | DuckTypedArray) -> Self:
+        """The shape, dtype and weak type of an array, a number, or anything with a shape and a dtype.
+
+        The sharding is that of an array that was put somewhere.
+
+        >>> ShapeDtypeStruct.like(2.0)
+        ShapeDtypeStruct(shape=(), dtype=float32, weak_type=True)
+        """
+        aval = typeof(array, "ShapeDtypeStruct.like: array")
+        put = not isinstance(array, Array) or (isinstance(array, ShardedArray) and array.committed)
+        given = getattr(array, "sharding", None) if put else None
+        sharding = given if isinstance(given, Sharding) else None
+        return cls(aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=sharding)
+
+    def update(
+        self,
+        *,
+        shape: Sequence[int] | None = None,
+        dtype: DTypeLike | None = None,
+        weak_type: bool | None = None,
+        sharding: Sharding | PartitionSpec | EllipsisType | None = ...,
+    ) -> Self:
+        """This type with some parts replaced; the sharding stays if none is given, and None takes it away.
+
+        >>> ShapeDtypeStruct((2, 3), "float32").update(shape=(4,))
+        ShapeDtypeStruct(shape=(4,), dtype=float32)
+        """
+        return type(self)(
+            self.shape if shape is None else shape,
+            self.dtype if dtype is None else dtype,
+            weak_type=self.weak_type if weak_type is None else weak_type,
+            sharding=self.sharding if sharding is ... else sharding,
+        )
+
+    @property
+    def is_ref(self) -> bool:
+        """Whether it is the type of a mutable reference: never."""
+        return False
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    @property
+    def aval(self) -> ShapedArray:
+        return ShapedArray(self.shape, self.dtype, self.weak_type)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a shape without axes")
+        return self.shape[0]
+
+    @override
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        where = "" if self.sharding is None else f", sharding={self.sharding}"
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={dtypes.name(self.dtype)}{weak}{where})"
+
+
+def flatten_avals(tree: PyTree, what: str) -> tuple[list[ShapedArray], TreeDef]:
+    """The types of a tree's leaves, which are arrays or anything with a shape and a dtype."""
+    leaves, treedef = trees.flatten_with_known_types(tree, LEAF_TYPES)
+    avals: list[ShapedArray] = []
+    for i, leaf in enumerate(leaves):
+        if isinstance(leaf, ShapeDtypeStruct):
+            avals.append(leaf.aval)
+        elif not is_arraylike(leaf) and hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+            dtype = dtypes.canonicalize(dtypes.as_dtype(leaf.dtype))
+            avals.append(ShapedArray(tuple(leaf.shape), dtype, bool(getattr(leaf, "weak_type", False))))
+        else:
+            avals.append(leaf_value(leaf, i, tree, what).aval)
+    return avals, treedef

@@ -1,0 +1,104 @@
+"""Which arguments of a jitted function are traced, and which are part of the program."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self, TypeAlias, TypeVar, final
+
+from attrs import field, frozen
+
+from tracefx.core.equality import strict_key
+from tracefx.transforms.arguments import fun_name
+
+R = TypeVar("R")
+DynamicArguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@final
+@frozen
+class StaticArgument:
+    """A static argument of a call. Equal to another if type and content agree, floats by their bits."""
+
+    key: int | str
+    value: Any = field(eq=strict_key)
+
+
+@final
+@frozen
+class StaticArguments:
+    """The static arguments of a function: positions for calls by position, names for calls by keyword.
+
+    Where the signature is known each says the other: `static_argnums=1` of `f(x, n)` holds for `f(x, n=3)` too.
+    """
+
+    numbers: tuple[int, ...]
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, fun: Callable[..., object], numbers: Sequence[int], names: Sequence[str], option: str) -> Self:
+        """Complete positions by names and names by positions, and report those the function doesn't have."""
+        if not numbers and not names:
+            return cls((), ())
+        try:
+            parameters = list(inspect.signature(fun).parameters.values())
+        except (TypeError, ValueError):
+            return cls(tuple(numbers), tuple(names))
+        by_position = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        by_keyword = {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
+        more = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        count = len(by_position)
+        for n in numbers:
+            if not more and not -count <= n < count:
+                raise ValueError(
+                    f"jit of {fun_name(fun)}: {option}_argnums names argument {n}, but the function takes "
+                    f"{count} positional argument{'s' if count != 1 else ''}"
+                )
+        for name in names:
+            if name not in by_keyword and all(p.kind is not p.VAR_KEYWORD for p in parameters):
+                raise ValueError(
+                    f"jit of {fun_name(fun)}: {option}_argnames names {name!r}, which is no argument that the function "
+                    f"takes by keyword; it takes {', '.join(sorted(by_keyword)) or 'none'}"
+                )
+        places = {n % count if n < 0 else n for n in numbers}
+        all_places = places | {by_position.index(name) for name in names if name in by_position}
+        all_names = {*names} | {by_position[i] for i in places if i < count and by_position[i] in by_keyword}
+        return cls(tuple(sorted(all_places)), tuple(sorted(all_names)))
+
+    def split(
+        self, where: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[DynamicArguments, tuple[StaticArgument, ...]]:
+        """The traced arguments, and the static ones."""
+        if not self.numbers and not self.names:
+            return (args, kwargs), ()
+        statics = [StaticArgument(i, args[i]) for i in self.numbers if i < len(args)]
+        statics += [StaticArgument(name, kwargs[name]) for name in self.names if name in kwargs]
+        for static in statics:
+            try:
+                hash(static)
+            except TypeError as error:
+                raise ValueError(
+                    f"{where}: the static argument {static.key!r} must be hashable, since a program is traced for "
+                    f"each of its values, but {static.value!r} of type {type(static.value).__name__} is not"
+                ) from error
+        dynamic_args = tuple([args[i] for i in self.dynamic_positions(len(args))])
+        return (dynamic_args, {k: v for k, v in kwargs.items() if k not in self.names}), tuple(statics)
+
+    def dynamic_positions(self, count: int) -> list[int]:
+        """The positions of the traced ones among `count` positional arguments."""
+        return [i for i in range(count) if i not in self.numbers]
+
+    def bind_static(self, fun: Callable[..., R], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., R]:
+        """`fun` as a function of its traced arguments alone, the static ones being those of this call."""
+        if not self.numbers and not self.names:
+            return fun
+        total = len(args)
+        static = {i: args[i] for i in self.numbers if i < total}
+        static_kwargs = {k: kwargs[k] for k in self.names if k in kwargs}
+
+        def of_traced(*dynamic: Any, **dynamic_kwargs: Any) -> R:
+            rest = iter(dynamic)
+            merged = [static[i] if i in static else next(rest) for i in range(total)]
+            return fun(*merged, **static_kwargs, **dynamic_kwargs)
+
+        return of_traced

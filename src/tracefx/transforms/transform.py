@@ -1,0 +1,462 @@
+"""Transformations as values: composed with `@`, compared, hashed, printed, pickled.
+
+A transformation is called on a function and gives a function. What it does to the function's type is its *kind*, a type
+parameter that only type checkers look at; kinds say what a composition does as far as Python's types can say it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Sequence
+from typing import (
+    Any,
+    ClassVar,
+    Concatenate,
+    Final,
+    Generic,
+    Literal,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    cast,
+    final,
+    overload,
+)
+
+import attrs
+from attrs import frozen
+from typing_extensions import ParamSpec, TypeVarTuple, override
+
+from tracefx.core import trees
+from tracefx.core.equality import strict_key
+from tracefx.core.handler import Handler
+from tracefx.core.trees import PyTree, TreeDescription, describe
+from tracefx.transforms.arguments import check_argnums
+
+# ------------------------------------------------------------------ kinds: what a transformation does to a type
+
+
+class TransformKind:
+    """What a transformation does to a function's type. Kinds have no instances, and none is another's subclass."""
+
+
+class SameArguments(TransformKind):
+    """The arguments stay what they are."""
+
+
+class Preserving(TransformKind):
+    """Arguments and results stay what they are."""
+
+
+N = TypeVar("N")
+H = TypeVar("H")
+
+
+class Gradients(TransformKind, Generic[N, H]):
+    """The result becomes the argument at `N`, in a pair with the auxiliary output if `H` is true."""
+
+
+class ValuesAndGradients(TransformKind, Generic[N, H]):
+    """The result becomes a pair of what it was and the argument at `N`."""
+
+
+class Directional(TransformKind, Generic[H]):
+    """The function takes primals and tangents, and gives a pair of results."""
+
+
+@final
+class UnknownArgnum:
+    """In the place of `N`: a position that the type checker doesn't know, or, with `H` just `bool`, one or several."""
+
+
+@final
+class UnknownArgnums:
+    """In the place of `N`: positions that the type checker doesn't know."""
+
+
+Yes: TypeAlias = Literal[True]
+No: TypeAlias = Literal[False]
+L0: TypeAlias = Literal[0]
+L1: TypeAlias = Literal[1]
+L2: TypeAlias = Literal[2]
+L3: TypeAlias = Literal[3]
+Argnum = TypeVar("Argnum", bound=Literal[0, 1, 2, 3])
+Argnum2 = TypeVar("Argnum2", bound=Literal[0, 1, 2, 3])
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+Ts = TypeVarTuple("Ts")
+# Without the bound, pyright finds fault with every operation on the arguments of a lambda.
+A = TypeVar("A", bound=Any)
+B = TypeVar("B", bound=Any)
+C = TypeVar("C", bound=Any)
+D = TypeVar("D", bound=Any)
+R = TypeVar("R")
+X = TypeVar("X")
+M = TypeVar("M")
+K = TypeVar("K", bound=TransformKind)
+K2 = TypeVar("K2", bound=TransformKind)
+ResultChanging: TypeAlias = SameArguments | Gradients[Any, Any] | ValuesAndGradients[Any, Any]
+S = TypeVar("S", bound=ResultChanging)
+R_co = TypeVar("R_co", covariant=True)
+S2 = TypeVar("S2", bound=ResultChanging)
+
+
+class WrappedFunction(Protocol[P, R_co]):
+    """A function made from another one. It is a `Callable[P, R]`, and binds to instances as functions do.
+
+    Differentiation gives this and not `Callable` for the sake of mypy, which makes of two callables, where overloads
+    that give them both fit a function without types, one that it refuses to call.
+    """
+
+    __name__: str
+
+    @property
+    def __wrapped__(self) -> Callable[..., Any]: ...
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(
+        self: WrappedFunction[Concatenate[X, Q], R], instance: X, owner: type | None = None
+    ) -> Callable[Q, R]: ...
+
+
+# ------------------------------------------------------------------ transformations
+
+
+class Transform(ABC):
+    """A transformation of functions, as a value.
+
+    `(a @ b)(f)` is `a(b(f))`; `@` is associative, and `IdentityTransform()` is neutral. Two transformations are equal
+    if they
+    are of one type and have the same options, in whatever way these were written.
+
+    >>> from tracefx.transforms.gradients import Grad
+    >>> from tracefx.transforms.jit import Jit
+    >>> pipeline = Jit(static_argnums=1) @ Grad()
+    >>> pipeline == Jit(static_argnums=(1,)) @ IdentityTransform() @ Grad(argnums=0), pipeline
+    (True, Jit(static_argnums=(1,)) @ Grad())
+    >>> float(pipeline(lambda x, n: x**n)(2.0, 3))
+    12.0
+    """
+
+    __slots__ = ()
+    title: ClassVar[str]
+    """How messages call the transformation, e.g. `vmap`."""
+
+    @abstractmethod
+    def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        """The function that `fun` becomes."""
+
+    def __call__(self, fun: Callable[..., Any], /) -> Callable[..., Any]:
+        return self.transformed(fun)
+
+    def __matmul__(self, other: Transform, /) -> Transform:
+        if not isinstance(other, Transform):
+            return NotImplemented
+        parts = (*_parts(self), *_parts(other))
+        if not parts:
+            return IdentityTransform()
+        if len(parts) == 1:
+            return parts[0]
+        return ComposedHandlers(parts) if all(isinstance(p, HandlerTransform) for p in parts) else Composed(parts)
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(self) is type(other) and strict_key(self) == strict_key(other))
+
+    @override
+    def __hash__(self) -> int:
+        return hash(strict_key(self))
+
+    @override
+    def __repr__(self) -> str:
+        options = [
+            (f.alias or f.name, getattr(self, f.name), f.default)
+            for f in attrs.fields(cast("type[attrs.AttrsInstance]", type(self)))
+        ]
+        changed = [name for name, given, default in options if strict_key(given) != strict_key(default)]
+        return f"{type(self).__name__}({', '.join([f'{name}={getattr(self, name)!r}' for name in changed])})"
+
+
+class TransformOf(Transform, Generic[K]):
+    """A transformation that says what it does to a function's type."""
+
+    __slots__ = ()
+
+    @overload
+    def __call__(self: TransformOf[Preserving], fun: Callable[P, R], /) -> Callable[P, R]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[L0, No]], fun: Callable[Concatenate[A, P], R], /
+    ) -> WrappedFunction[Concatenate[A, P], A]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[L1, No]], fun: Callable[Concatenate[A, B, P], R], /
+    ) -> WrappedFunction[Concatenate[A, B, P], B]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[L2, No]], fun: Callable[Concatenate[A, B, C, P], R], /
+    ) -> WrappedFunction[Concatenate[A, B, C, P], C]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[L3, No]], fun: Callable[Concatenate[A, B, C, D, P], R], /
+    ) -> WrappedFunction[Concatenate[A, B, C, D, P], D]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[tuple[L0, L1], No]], fun: Callable[Concatenate[A, B, P], R], /
+    ) -> WrappedFunction[Concatenate[A, B, P], tuple[A, B]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[UnknownArgnum, No]], fun: Callable[P, R], /
+    ) -> WrappedFunction[P, Any]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[UnknownArgnums, No]], fun: Callable[P, R], /
+    ) -> WrappedFunction[P, tuple[Any, ...]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[L0, Yes]], fun: Callable[Concatenate[A, P], tuple[R, X]], /
+    ) -> WrappedFunction[Concatenate[A, P], tuple[A, X]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[L1, Yes]], fun: Callable[Concatenate[A, B, P], tuple[R, X]], /
+    ) -> WrappedFunction[Concatenate[A, B, P], tuple[B, X]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[L2, Yes]], fun: Callable[Concatenate[A, B, C, P], tuple[R, X]], /
+    ) -> WrappedFunction[Concatenate[A, B, C, P], tuple[C, X]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[L3, Yes]], fun: Callable[Concatenate[A, B, C, D, P], tuple[R, X]], /
+    ) -> WrappedFunction[Concatenate[A, B, C, D, P], tuple[D, X]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[UnknownArgnum, Yes]], fun: Callable[P, tuple[R, X]], /
+    ) -> WrappedFunction[P, tuple[Any, X]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[UnknownArgnums, Yes]], fun: Callable[P, tuple[R, X]], /
+    ) -> WrappedFunction[P, tuple[tuple[Any, ...], X]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[L0, No]], fun: Callable[Concatenate[A, P], R], /
+    ) -> WrappedFunction[Concatenate[A, P], tuple[R, A]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[L1, No]], fun: Callable[Concatenate[A, B, P], R], /
+    ) -> WrappedFunction[Concatenate[A, B, P], tuple[R, B]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[L2, No]], fun: Callable[Concatenate[A, B, C, P], R], /
+    ) -> WrappedFunction[Concatenate[A, B, C, P], tuple[R, C]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[L3, No]], fun: Callable[Concatenate[A, B, C, D, P], R], /
+    ) -> WrappedFunction[Concatenate[A, B, C, D, P], tuple[R, D]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[tuple[L0, L1], No]], fun: Callable[Concatenate[A, B, P], R], /
+    ) -> WrappedFunction[Concatenate[A, B, P], tuple[R, tuple[A, B]]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[UnknownArgnum, No]], fun: Callable[P, R], /
+    ) -> WrappedFunction[P, tuple[R, Any]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[UnknownArgnums, No]], fun: Callable[P, R], /
+    ) -> WrappedFunction[P, tuple[R, tuple[Any, ...]]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[L0, Yes]], fun: Callable[Concatenate[A, P], tuple[R, X]], /
+    ) -> WrappedFunction[Concatenate[A, P], tuple[tuple[R, X], A]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[L1, Yes]], fun: Callable[Concatenate[A, B, P], tuple[R, X]], /
+    ) -> WrappedFunction[Concatenate[A, B, P], tuple[tuple[R, X], B]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[L2, Yes]], fun: Callable[Concatenate[A, B, C, P], tuple[R, X]], /
+    ) -> WrappedFunction[Concatenate[A, B, C, P], tuple[tuple[R, X], C]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[L3, Yes]], fun: Callable[Concatenate[A, B, C, D, P], tuple[R, X]], /
+    ) -> WrappedFunction[Concatenate[A, B, C, D, P], tuple[tuple[R, X], D]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[UnknownArgnum, Yes]], fun: Callable[P, tuple[R, X]], /
+    ) -> WrappedFunction[P, tuple[tuple[R, X], Any]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[UnknownArgnums, Yes]], fun: Callable[P, tuple[R, X]], /
+    ) -> WrappedFunction[P, tuple[tuple[R, X], tuple[Any, ...]]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Directional[No]], fun: Callable[[*Ts], R], /
+    ) -> Callable[[tuple[*Ts], Sequence[Any]], tuple[R, R]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Directional[Yes]], fun: Callable[[*Ts], tuple[R, X]], /
+    ) -> Callable[[tuple[*Ts], Sequence[Any]], tuple[R, R, X]]: ...
+    @overload
+    def __call__(
+        self: TransformOf[Gradients[UnknownArgnum, bool]], fun: Callable[P, R], /
+    ) -> WrappedFunction[P, Any]: ...
+    @overload
+    def __call__(
+        self: TransformOf[ValuesAndGradients[UnknownArgnum, bool]], fun: Callable[P, R], /
+    ) -> WrappedFunction[P, Any]: ...
+    @overload
+    def __call__(self: TransformOf[SameArguments], fun: Callable[P, R], /) -> WrappedFunction[P, Any]: ...
+    @override
+    def __call__(self, fun: Callable[..., Any], /) -> Callable[..., Any]:
+        return self.transformed(fun)
+
+    @overload
+    def __matmul__(self: TransformOf[Preserving], other: TransformOf[K2], /) -> TransformOf[K2]: ...
+    @overload
+    def __matmul__(self, other: TransformOf[Preserving], /) -> TransformOf[K]: ...
+    @overload
+    def __matmul__(
+        self: TransformOf[Gradients[N, No]], other: TransformOf[Gradients[M, No]], /
+    ) -> TransformOf[Gradients[N, No]]: ...
+    @overload
+    def __matmul__(self: TransformOf[S], other: TransformOf[S2], /) -> TransformOf[SameArguments]: ...
+    @overload
+    def __matmul__(self, other: Transform, /) -> Transform: ...
+    @override
+    def __matmul__(self, other: Transform, /) -> Transform:
+        return super().__matmul__(other)
+
+
+class HandlerTransform(TransformOf[K]):
+    """A transformation that is nothing but a handler around the function's run."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def over(self, handler: Handler, /) -> Handler:
+        """The transformation's handler, on `handler`."""
+
+    # More than the base says: to mypy, overloads that come first make it no override.
+    @overload  # type: ignore[override]
+    def __matmul__(self: TransformOf[Preserving], other: HandlerTransform[K2], /) -> HandlerTransform[K2]: ...
+    @overload
+    def __matmul__(self, other: HandlerTransform[Preserving], /) -> HandlerTransform[K]: ...
+    @overload
+    def __matmul__(self: TransformOf[Preserving], other: TransformOf[K2], /) -> TransformOf[K2]: ...
+    @overload
+    def __matmul__(self, other: TransformOf[Preserving], /) -> TransformOf[K]: ...
+    @overload
+    def __matmul__(self, other: Transform, /) -> Transform: ...
+    @override
+    def __matmul__(self, other: Transform, /) -> Transform:
+        return super().__matmul__(other)
+
+
+def _parts(transform: Transform) -> tuple[Transform, ...]:
+    if isinstance(transform, Composed):
+        return transform.parts
+    return () if isinstance(transform, IdentityTransform) else (transform,)
+
+
+@final
+@frozen(eq=False)
+class IdentityTransform(HandlerTransform[Preserving]):
+    """The transformation that leaves everything as it is.
+
+    >>> IdentityTransform()(len)("abc")
+    3
+    """
+
+    title: ClassVar[str] = "identity"
+
+    @override
+    def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        return fun
+
+    @override
+    def over(self, handler: Handler, /) -> Handler:
+        return handler
+
+
+@frozen(eq=False, repr=False)
+class Composed(Transform):
+    """Transformations one around the other, the first outermost. Made by `@`: two or more parts, none composed."""
+
+    title: ClassVar[str] = "composition"
+    parts: tuple[Transform, ...]
+
+    @override
+    def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        for part in reversed(self.parts):
+            fun = part(fun)
+        return fun
+
+    @override
+    def __repr__(self) -> str:
+        return " @ ".join(map(repr, self.parts))
+
+
+@final
+class ComposedHandlers(Composed, HandlerTransform[Any]):
+    """Handlers one on the other."""
+
+    __slots__ = ()
+
+    @override
+    def over(self, handler: Handler, /) -> Handler:
+        for part in cast("tuple[HandlerTransform[Any], ...]", self.parts):
+            handler = part.over(handler)
+        return handler
+
+
+# ------------------------------------------------------------------ options
+
+
+@final
+@frozen
+class HashableTree:
+    """A tree as an option: its leaves and a description of its structure, so that it can be hashed and pickled."""
+
+    leaves: tuple[Hashable, ...]
+    structure: TreeDescription
+
+    @property
+    def tree(self) -> PyTree:
+        """The tree again."""
+        return self.leaves[0] if self.structure == LEAF_DESCRIPTION else self.structure.build().unflatten(self.leaves)
+
+
+LEAF_DESCRIPTION: Final = TreeDescription("leaf")
+_AXIS_TYPES: Final[frozenset[type]] = frozenset({int, type(None)})
+
+
+def to_hashable_tree(tree: PyTree) -> HashableTree:
+    """Hold a tree, in which None is a leaf. A held tree is held already."""
+    if isinstance(tree, HashableTree):
+        return tree
+    if tree is None or isinstance(tree, int):
+        return HashableTree((cast(Hashable, tree),), LEAF_DESCRIPTION)  # the common case does without jaxlib
+    leaves, treedef = trees.flatten_with_known_types(tree, _AXIS_TYPES, none_is_leaf=True)
+    return HashableTree(tuple(leaves), describe(treedef))
+
+
+def to_argnums(given: int | Sequence[int]) -> int | tuple[int, ...]:
+    """The converter of `argnums`: one position or several, which are two different things."""
+    return tuple(given) if isinstance(given, Sequence) else given
+
+
+def validate_argnums(transform: Transform, option: attrs.Attribute[Any], given: object) -> None:
+    """The validator of `argnums`."""
+    check_argnums(given, transform.title, option.alias or option.name)
+
+
+def validate_flag(transform: Transform, option: attrs.Attribute[bool], given: bool) -> None:
+    """The validator of options that are true or false."""
+    if not isinstance(given, bool):
+        raise TypeError(f"{transform.title}: {option.alias} must be True or False, got {given!r}")

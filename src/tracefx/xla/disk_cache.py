@@ -1,0 +1,140 @@
+"""The files of a compilation cache: written by many processes at once, read however they were damaged.
+
+A file is, one after the other:
+
+    magic      28 bytes   b"tracefx executable on disk 1"
+    name       20 bytes   the digest that the file is called by
+    length      8 bytes   of the content, little-endian
+    content               what `Executable.serialize` wrote
+    checksum   32 bytes   BLAKE2b of everything before
+
+Any other file is as good as none, and is replaced. Nothing in it is parsed before the checksum was found right. It is
+written under another name and renamed, so readers and other writers see all of it or nothing; it is not forced to the
+disk, because what a power failure leaves of it fails the checksum.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+import warnings
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final, final
+
+from tracefx.core.settings import CompilationCache
+
+_MAGIC: Final = b"tracefx executable on disk 1"
+KEY_BYTES: Final = 20
+_CHECKSUM_BYTES: Final = 32  # bytes
+_HEADER_BYTES: Final = len(_MAGIC) + KEY_BYTES + 8
+_SUFFIX: Final = ".executable"
+_PARTIAL_SUFFIX: Final = ".partial"
+_ABANDONED_SECONDS: Final = 3600  # seconds, after which a partial file's writer must have died
+
+
+@final
+class DiskCache:
+    """Reads and writes the folders of caches. A folder that can't be written to costs one warning, and no more."""
+
+    __slots__ = ("_failed", "_lock")
+
+    def __init__(self) -> None:
+        self._failed: set[Path] = set()
+        self._lock = threading.Lock()
+
+    def load(self, cache: CompilationCache, name: bytes) -> bytes | None:
+        """The content kept under a name, which counts as used now; `None` if there is none, or no whole one."""
+        path = _path(cache, name)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._warn(cache, "read", error)
+            return None
+        content = _parse_content(data, name)
+        if content is not None:
+            with suppress(OSError):  # others may have dropped it meanwhile, or the folder is read-only
+                os.utime(path)
+        return content
+
+    def store(self, cache: CompilationCache, name: bytes, content: bytes) -> None:
+        """Keep content under a name, and drop what was used least recently if there is too much now."""
+        head = _MAGIC + name + len(content).to_bytes(8, "little")
+        if len(head) + len(content) + _CHECKSUM_BYTES > cache.max_bytes:
+            return
+        checksum = blake2b(head, digest_size=_CHECKSUM_BYTES)
+        checksum.update(content)
+        try:
+            cache.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _replace(_path(cache, name), head, content, checksum.digest())
+            _evict(cache)
+        except OSError as error:
+            self._warn(cache, "written", error)
+
+    def _warn(self, cache: CompilationCache, done: str, error: OSError) -> None:
+        with self._lock:
+            if cache.path in self._failed:
+                return
+            self._failed.add(cache.path)
+        warnings.warn(
+            f"the compilation cache {cache.path} cannot be {done}: {error}. Programs are compiled as if it weren't "
+            "there; make room or set its permissions, or turn the cache off",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _path(cache: CompilationCache, name: bytes) -> Path:
+    return cache.path / (name.hex() + _SUFFIX)
+
+
+def _parse_content(data: bytes, name: bytes) -> bytes | None:
+    """The content of a whole file that was written under this name."""
+    head = data[:_HEADER_BYTES]
+    length = len(data) - _HEADER_BYTES - _CHECKSUM_BYTES
+    if length < 0 or head != _MAGIC + name + length.to_bytes(8, "little"):
+        return None
+    rest = memoryview(data)[:-_CHECKSUM_BYTES]
+    return (
+        data[_HEADER_BYTES:-_CHECKSUM_BYTES]
+        if blake2b(rest, digest_size=_CHECKSUM_BYTES).digest() == data[-_CHECKSUM_BYTES:]
+        else None
+    )
+
+
+def _replace(path: Path, *parts: bytes) -> None:
+    """Write a file as a whole, in place of any other of that name."""
+    handle, partial = tempfile.mkstemp(suffix=_PARTIAL_SUFFIX, dir=path.parent)
+    try:
+        with open(handle, "wb") as file:
+            file.writelines(parts)
+        os.replace(partial, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(partial)
+        raise
+
+
+def _evict(cache: CompilationCache) -> None:
+    """Drop what was used least recently, and what writers that died left behind. Other processes may do so too."""
+    entries: list[tuple[int, str, int]] = []
+    with os.scandir(cache.path) as listing:
+        for each in listing:
+            with suppress(FileNotFoundError):
+                if each.name.endswith(_SUFFIX):
+                    status = each.stat()
+                    entries.append((status.st_mtime_ns, each.path, status.st_size))
+                elif each.name.endswith(_PARTIAL_SUFFIX) and each.stat().st_mtime < time.time() - _ABANDONED_SECONDS:
+                    os.unlink(each.path)
+    total = sum(size for _, _, size in entries)
+    for _, path, size in sorted(entries):
+        if total <= cache.max_bytes:
+            break
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        total -= size

@@ -1,0 +1,175 @@
+"""What a compiled program sends between devices, read off its text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from tracefx.core.avals import ShapedArray
+from tracefx.core.compiled_collectives import CompiledCollective
+from tracefx.core.dtypes import DType, NDArray, as_dtype
+
+PartitionGroups: TypeAlias = tuple[tuple[int, ...], ...]
+
+_KINDS: Final = (
+    *("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all"),
+    *("collective-permute", "collective-broadcast"),
+)
+_COLLECTIVE: Final = re.compile(rf"= (\(.*?\)|\S+) ({'|'.join(_KINDS)})(-start)?\(")
+_COMPUTATION: Final = re.compile(r"^(ENTRY )?%?([\w.\-]+) \(.*\) -> .* \{$")
+_TYPE: Final = re.compile(r"(\w+)\[([\d,]*)\]")
+_CALLED: Final = re.compile(r"(?:to_apply|calls|true_computation|false_computation)=%?([\w.\-]+)")
+_BRANCHES: Final = re.compile(r"branch_computations=\{([^}]*)\}")
+_WHILE: Final = re.compile(r" while\(.*condition=%?([\w.\-]+), body=%?([\w.\-]+)")
+_TRIP_COUNT: Final = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+_EXPLICIT_GROUPS: Final = re.compile(r"(?:replica_groups|source_target_pairs)=\{((?:\{[\d,]*\},?)*)\}")
+_IOTA_GROUPS: Final = re.compile(r"replica_groups=\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?")
+_MESH_GROUPS: Final = re.compile(
+    r"replica_groups=mesh\[([^\]]*)\](?:, device_ids=\(\[([\d,]+)\](?:T\(([\d,]+)\))?\))? \{([^}]*)\}"
+)
+_AXIS: Final = re.compile(r"'([^']+)'(?:=(\d+))?(?::\((\d+)\)(\d+))?")
+_OP_NAME: Final = re.compile(r'op_name="([^"]*)"')
+
+
+def parse_collectives(text: str, ids: Sequence[int]) -> tuple[CompiledCollective, ...]:
+    """The collectives in the text of a compiled program, whose partitions are devices with these ids, as they come."""
+    computations, entry = _parse_computations(text)
+    often = _execution_counts(computations, entry)
+    found = []
+    for computation, lines in computations.items():
+        if computation in often:
+            found += [
+                _parse_collective(line, match, often[computation], ids) for line, match in _collective_lines(lines)
+            ]
+    return tuple(found)
+
+
+def _parse_computations(text: str) -> tuple[dict[str, list[str]], str]:
+    found: dict[str, list[str]] = {}
+    entry, lines = "", []
+    for line in text.splitlines():
+        start = _COMPUTATION.match(line)
+        if start:
+            lines = found[start[2]] = []
+            entry = start[2] if start[1] else entry
+        else:
+            lines.append(line)
+    return found, entry
+
+
+def _execution_counts(computations: Mapping[str, list[str]], entry: str) -> dict[str, int | None]:
+    """How often the computations are run in one run of the program."""
+    often: dict[str, int | None] = {}
+    waiting: list[tuple[str, int | None]] = [(entry, 1)]
+    while waiting:
+        name, times = waiting.pop()
+        if name not in computations:
+            continue
+        before = often.get(name, 0)
+        often[name] = None if times is None or before is None else before + times
+        for line in computations[name]:
+            waiting += _called_computations(line, times)
+    return often
+
+
+def _called_computations(line: str, times: int | None) -> Iterator[tuple[str, int | None]]:
+    """The computations that an instruction runs, and how often, if it is run so often."""
+    loop = _WHILE.search(line)
+    if loop:
+        trips = _TRIP_COUNT.search(line)
+        count = None if trips is None else int(trips[1])
+        yield loop[1], None if count is None or times is None else times * (count + 1)
+        yield loop[2], None if count is None or times is None else times * count
+        return
+    for name in _CALLED.findall(line):
+        yield name, None if "_computation=" in line and " conditional(" in line else times
+    branches = _BRANCHES.search(line)
+    if branches:
+        for name in branches[1].split(","):
+            yield name.strip().removeprefix("%"), None
+
+
+def _collective_lines(lines: Sequence[str]) -> Iterator[tuple[str, re.Match[str]]]:
+    for line in lines:
+        match = _COLLECTIVE.search(line)
+        if match:
+            yield line, match
+
+
+def _parse_collective(line: str, match: re.Match[str], times: int | None, ids: Sequence[int]) -> CompiledCollective:
+    kind = match[2]
+    types = [
+        ShapedArray(tuple(map(int, dims.split(","))) if dims else (), _parse_dtype(name))
+        for name, dims in _TYPE.findall(match[1])
+    ]
+    if match[3] and kind in ("all-gather", "collective-permute"):
+        types = types[len(types) // 2 :][:1]  # what is started gives its operand first, and perhaps state last
+    name = _OP_NAME.search(line)
+    groups = tuple([tuple([ids[i] for i in group]) for group in _parse_replica_groups(line, len(ids))])
+    return CompiledCollective(kind, tuple(types), groups, times, "" if name is None else name[1])
+
+
+def _parse_replica_groups(line: str, count: int) -> PartitionGroups:
+    """The groups of partitions. All of them are in one if none are listed."""
+    listed = _EXPLICIT_GROUPS.search(line)
+    if listed:
+        found = tuple([tuple(map(int, part.split(","))) for part in re.findall(r"\{([\d,]+)\}", listed[1])])
+        return found or (tuple(range(count)),)
+    counted = _IOTA_GROUPS.search(line)
+    if counted:
+        return _rows_as_groups(_iota_devices(counted[2], counted[3]).reshape(_parse_ints(counted[1])))
+    mesh = _MESH_GROUPS.search(line)
+    if mesh:
+        return _groups_along_mesh_axes(mesh[1], mesh[4], None if mesh[2] is None else _iota_devices(mesh[2], mesh[3]))
+    return (tuple(range(count)),)
+
+
+def _groups_along_mesh_axes(axes: str, chosen: str, order: NDArray | None) -> PartitionGroups:
+    """The groups along some axes of a mesh, or along a factor of an axis."""
+    sizes = {name: int(size) for name, size, _, _ in _AXIS.findall(axes)}
+    places = np.arange(prod(sizes.values())) if order is None else order
+    names = list(sizes)
+    parts = {name: [sizes[name]] for name in names}
+    picked: list[tuple[str, int]] = []
+    for name, _, before, size in _AXIS.findall(chosen):
+        if before:
+            first, middle = int(before), int(size)
+            parts[name] = [first, middle, sizes[name] // (first * middle)]
+            picked.append((name, 1))
+        else:
+            picked.append((name, 0))
+    flat = [(name, k) for name in names for k in range(len(parts[name]))]
+    array = places.reshape([parts[name][k] for name, k in flat])
+    along = [flat.index(part) for part in picked]
+    rest = [i for i in range(len(flat)) if i not in along]
+    width = prod([array.shape[i] for i in along])
+    return _rows_as_groups(array.transpose([*rest, *along]).reshape(-1, width))
+
+
+def _iota_devices(shape: str, axes: str | None) -> NDArray:
+    dims = _parse_ints(shape)
+    array = np.arange(prod(dims)).reshape(dims)
+    return array if not axes else array.transpose(_parse_ints(axes))
+
+
+def _rows_as_groups(array: NDArray) -> PartitionGroups:
+    return tuple([tuple(map(int, row)) for row in array])
+
+
+def _parse_ints(text: str) -> list[int]:
+    return [int(n) for n in text.split(",")]
+
+
+_DTYPE_PREFIXES: Final = {"s": "int", "u": "uint", "f": "float", "c": "complex", "bf": "bfloat"}
+
+
+def _parse_dtype(name: str) -> DType:
+    """The dtype that XLA calls `s32`, `pred`, `f8e4m3fn`."""
+    if name == "pred":
+        return as_dtype("bool")
+    letters, bits, rest = re.fullmatch(r"([a-z]+)(\d+)(\w*)", name).groups()  # type: ignore[union-attr]  # all are so
+    return as_dtype(f"{_DTYPE_PREFIXES[letters]}{bits}{'_' + rest if rest else ''}")

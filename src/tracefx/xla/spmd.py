@@ -1,0 +1,521 @@
+"""Programs that run where their arguments lie: on several devices, or on one that isn't the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, cast, final
+
+import numpy as np
+from attrs import field, frozen
+
+from tracefx.core.avals import ShapedArray, intern_aval
+from tracefx.core.backend import DEFAULT_DEVICE, Buffer, Device, Runnable
+from tracefx.core.bounded_cache import insert_bounded
+from tracefx.core.compiled_collectives import CompiledCollective
+from tracefx.core.dtypes import NDArray, float0
+from tracefx.core.effects import MeshEffect
+from tracefx.core.handler import ROOT, Tracer, escaped_tracer_error
+from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.key_data import key_data_aval, to_key_data
+from tracefx.core.literal import Literal
+from tracefx.core.meshes import Mesh
+from tracefx.core.settings import CompilationCache
+from tracefx.core.sharded_array import ShardedArray
+from tracefx.core.shardings import (
+    NamedSharding,
+    RequestedShardings,
+    Sharding,
+    ShardingAssignment,
+    SingleDeviceSharding,
+    Tiling,
+    require_shardable,
+    single_device_sharding,
+    to_named_sharding,
+)
+from tracefx.core.values import ConcreteArray, Value
+from tracefx.xla import runtime
+from tracefx.xla.cache_keys import spmd_disk_cache_key
+from tracefx.xla.disk_cache import DiskCache
+from tracefx.xla.emitted_module import EmittedModule
+from tracefx.xla.hlo_collectives import parse_collectives
+from tracefx.xla.lower import ExecutionPlan, ForwardedInput, Result, lower_spmd
+
+# ------------------------------------------------------------------ where a program runs
+
+
+def meshes_of(jaxpr: Jaxpr) -> list[Mesh]:
+    """The meshes that a program speaks of."""
+    return [effect.mesh for effect in jaxpr.effects if isinstance(effect, MeshEffect)]
+
+
+def no_requested_shardings(jaxpr: Jaxpr) -> RequestedShardings:
+    return RequestedShardings((None,) * len(jaxpr.invars), (None,) * len(jaxpr.outs))
+
+
+def assign_shardings_for(
+    name: str, jaxpr: Jaxpr, args: Sequence[Value | NDArray], wishes: RequestedShardings | None = None
+) -> ShardingAssignment:
+    """Where a program runs on these arguments: where they lie, and where they are wished to."""
+    wanted = wishes or no_requested_shardings(jaxpr)
+    inputs = []
+    for i, (x, wish) in enumerate(zip(args, wanted.inputs, strict=True)):
+        lies = x.placed if isinstance(x, ShardedArray) and x.committed else None
+        if lies is not None and wish is not None and lies != wish:
+            aval = jaxpr.invars[i].aval
+            if not lies.is_equivalent_to(wish, aval.ndim):
+                raise ValueError(
+                    f"{name}: in_shardings wants input {i}, {aval}, to lie as {wish}, but it lies as {lies}: move it "
+                    "with device_put, or leave it to the argument to say where it lies"
+                )
+        inputs.append(wish or lies)
+    return assign_shardings(name, jaxpr, RequestedShardings(tuple(inputs), wanted.outputs))
+
+
+def assign_shardings(name: str, jaxpr: Jaxpr, wishes: RequestedShardings) -> ShardingAssignment:
+    """Where a program runs, by where inputs and outputs are to lie. ValueError if that is not on the same devices."""
+    inputs, outputs = wishes.inputs, wishes.outputs
+    said: list[tuple[tuple[Device, ...], str]] = []
+    for i, sharding in enumerate(inputs):
+        if sharding is not None:
+            require_shardable(jaxpr.invars[i].aval, sharding, f"input {i} of {name}")
+            said.append((sharding.devices, f"input {i} lies on"))
+    for i, sharding in enumerate(outputs):
+        if sharding is not None:
+            require_shardable(jaxpr.outs[i].aval, sharding, f"output {i} of {name}")
+            said.append((sharding.devices, f"output {i} is to lie on"))
+    said += [(mesh.flat, f"it speaks of {mesh} with") for mesh in meshes_of(jaxpr)]
+    first, why = said[0]
+    for devices, other in said[1:]:
+        if set(devices) != set(first):
+            raise ValueError(
+                f"{name} can't run: {why} {_ids(first)}, but {other} {_ids(devices)}. A program runs on one set of "
+                "devices: move arrays with device_put"
+            )
+    return ShardingAssignment(first, inputs, outputs)
+
+
+def _ids(devices: Sequence[Device]) -> str:
+    return f"device{'s' if len(devices) > 1 else ''} {', '.join([str(d.id) for d in devices])}"
+
+
+def resharded_outputs(jaxpr: Jaxpr, placing: ShardingAssignment) -> frozenset[int]:
+    """The outputs that are inputs or other outputs, but are to lie elsewhere: the program moves them."""
+    lies: dict[int, Sharding | None] = {
+        v.index: placing.inputs[i] for i, v in enumerate(jaxpr.invars) if v.aval.dtype != float0
+    }
+    found = set()
+    for i, (a, wish) in enumerate(zip(jaxpr.outs, placing.outputs, strict=True)):
+        if isinstance(a, Literal) or wish is None:
+            continue
+        if a.index not in lies:
+            lies[a.index] = wish
+        elif lies[a.index] != wish:
+            found.add(i)
+    return frozenset(found)
+
+
+def output_mesh(placing: ShardingAssignment, jaxpr: Jaxpr) -> Mesh | None:
+    """The mesh by whose axes one says how results lie, if there is one."""
+    for sharding in (*placing.inputs, *placing.outputs):
+        if isinstance(sharding, NamedSharding):
+            return sharding.mesh
+    return next(iter(meshes_of(jaxpr)), None)
+
+
+# ------------------------------------------------------------------ the program
+
+
+@final
+@frozen(eq=False)
+class SpmdProgram:
+    """A program compiled for several devices, ready to run."""
+
+    executable: runtime.SpmdExecutable
+    plan: ExecutionPlan
+    assignment: ShardingAssignment
+    mesh: Mesh | None
+    results: tuple[ShapedArray, ...] = field(init=False)
+    _parameter_shardings: tuple[tuple[Sharding, Tiling], ...] = field(init=False)
+    """How the parameters lie."""
+    _expected_shardings: tuple[tuple[int, Sharding | None], ...] = field(init=False)
+    """Which inputs they are, and the sharding, if there is one, with which these are taken without a look at them."""
+    _result_shardings: tuple[Sharding, ...] = field(init=False)
+    _reordered_results: tuple[tuple[int, Tiling], ...] = field(init=False)
+    """The results whose shardings count the devices in another order than the program, and how they are cut."""
+    _direct: bool = field(init=False)
+    """Whether the outputs are exactly the results, as they come."""
+    on_buffers: None = field(default=None, init=False)
+    on_buffers_one: None = field(default=None, init=False)
+    uncommitted_run: None = field(default=None, init=False)
+
+    @results.default
+    def _shared_results(self) -> tuple[ShapedArray, ...]:
+        return tuple(map(intern_aval, self.plan.results))
+
+    @_parameter_shardings.default
+    def _find_parameter_shardings(self) -> tuple[tuple[Sharding, Tiling], ...]:
+        said = [self.assignment.inputs[i] for i in self.plan.kept_inputs]
+        found = zip(said, self.executable.input_tilings, self.plan.computed.in_avals, strict=True)
+        return tuple([(sharding or self._to_named_sharding(tiling, aval), tiling) for sharding, tiling, aval in found])
+
+    @_expected_shardings.default
+    def _find_expected_shardings(self) -> tuple[tuple[int, Sharding | None], ...]:
+        devices = self.assignment.devices
+        taken = zip(self.plan.kept_inputs, self._parameter_shardings, strict=True)
+        return tuple([(i, sharding if sharding.devices == devices else None) for i, (sharding, _) in taken])
+
+    @_result_shardings.default
+    def _find_result_shardings(self) -> tuple[Sharding, ...]:
+        said = self.plan.select_results(self.assignment.outputs)
+        found = zip(said, self.executable.output_tilings, self.plan.results, strict=True)
+        return tuple([sharding or self._to_named_sharding(tiling, aval) for sharding, tiling, aval in found])
+
+    @_reordered_results.default
+    def _find_reordered_results(self) -> tuple[tuple[int, Tiling], ...]:
+        given = zip(self._result_shardings, self.plan.results, self.executable.results, strict=True)
+        return tuple(
+            [
+                (k, tiling_of_words(sharding.tiling(aval.ndim), len(spec.shape)))
+                for k, (sharding, aval, spec) in enumerate(given)
+                if sharding.devices != self.assignment.devices
+            ]
+        )
+
+    def _to_named_sharding(self, tiling: Tiling, aval: ShapedArray) -> Sharding:
+        if self.mesh is None:
+            (device,) = tiling.devices
+            return SingleDeviceSharding(device)
+        return to_named_sharding(Tiling(tiling.devices, tiling.counts[: aval.ndim], tiling.tile_indices), self.mesh)
+
+    @_direct.default
+    def _are_results_outputs(self) -> bool:
+        return not self._reordered_results and self.plan.outputs == tuple([Result(i) for i in range(len(self.results))])
+
+    @property
+    def execute_function(self) -> Callable[[Sequence[Buffer]], list[Buffer]] | None:
+        """The executable, if it takes all inputs as they are, gives the outputs, and donates nothing."""
+        takes_all = tuple([i for i, _ in self._expected_shardings]) == tuple(range(len(self.assignment.inputs)))
+        if not takes_all or not self._direct or self.plan.donated:
+            return None
+        return self.executable.execute  # type: ignore[return-value]  # takes the runtime's buffers
+
+    def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+        buffers = [
+            x.buffer if type(x := args[i]) is ShardedArray and x.placed is as_is else self._buffer(k, x)
+            for k, (i, as_is) in enumerate(self._expected_shardings)
+        ]
+        if self.plan.donated:
+            self._require_one_use(args, buffers)
+        outs = self.executable.execute(buffers)  # type: ignore[arg-type]  # the runtime's own
+        if self.plan.donated:
+            self._delete_donated(args, buffers)
+        if self._direct:
+            return list(map(ShardedArray, self.results, outs, self._result_shardings))
+        for k, tiling in self._reordered_results:
+            outs[k] = runtime.put_tiles(outs[k].aval, tiling, _tiles_in_order(outs[k], self.assignment.devices, tiling))
+        arrays = list(map(ShardedArray, self.results, outs, self._result_shardings))
+        return [self._output(i, args, arrays) for i in range(len(self.plan.outputs))]
+
+    def _delete_donated(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> None:
+        """Deletes the arrays whose memory the execution took, or would have taken if nothing else viewed it."""
+        aliases = self.plan.aliases
+        for k, (i, buffer) in enumerate(zip(self.plan.kept_inputs, buffers, strict=True)):
+            x = args[i]
+            given = i in self.plan.donated and (k in aliases or runtime.is_deleted(cast(runtime.Buffer, buffer)))
+            if given and isinstance(x, ConcreteArray):
+                x.delete()
+
+    def _require_one_use(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> None:
+        """A donated array can't be another argument, too: XLA would end the process."""
+        for objects in (buffers, [args[i] for i in self.plan.kept_inputs]):
+            uses: dict[int, list[int]] = {}
+            for k, x in enumerate(objects):
+                uses.setdefault(id(x), []).append(k)
+            for first, *more in uses.values():
+                x = args[self.plan.kept_inputs[first]]
+                if more and isinstance(x, ConcreteArray) and self._donates((first, *more)):
+                    raise runtime.donation_error(self.executable.name, first, more[0], x.aval)
+
+    def _donates(self, parameters: Sequence[int]) -> bool:
+        return any(self.plan.kept_inputs[k] in self.plan.donated for k in parameters)
+
+    def _buffer(self, k: int, x: Value | NDArray) -> Buffer:
+        sharding, tiling = self._parameter_shardings[k]
+        if isinstance(x, ShardedArray) and (x.committed or x.placed == sharding):
+            if x.placed == sharding and x.placed.devices == self.assignment.devices:
+                return x.buffer
+            aval = self.plan.computed.in_avals[k]
+            if not x.placed.is_equivalent_to(sharding, aval.ndim):
+                raise ValueError(
+                    f"the compiled {self.executable.name} takes input {self.plan.kept_inputs[k]}, {aval}, as "
+                    f"{sharding}, but "
+                    f"it lies as {x.placed}: move it with device_put"
+                )
+            return self._reorder_tiles(x, tiling)
+        aval = self.plan.computed.in_avals[k]
+        if type(x) is not ConcreteArray or len(tiling.devices) > 1 or self.plan.kept_inputs[k] in self.plan.donated:
+            return put_tiled(x, aval, tiling)
+        kept = getattr(x, "device_copy", None)  # or what is held on the host would be sent to the device with each call
+        if kept is None or kept[0] != sharding:
+            kept = x.device_copy = sharding, put_tiled(x, aval, tiling)
+        return kept[1]
+
+    def _reorder_tiles(self, x: ShardedArray, tiling: Tiling) -> Buffer:
+        """The tiles of an array that lies right, in the order in which the program counts the devices."""
+        ordered = _tiles_in_order(cast(runtime.Buffer, x.buffer), x.placed.devices, tiling)
+        kind = key_data_aval(x.aval)
+        return runtime.put_tiles(runtime.ArraySpec(kind.shape, kind.dtype), tiling, ordered)
+
+    def _output(self, i: int, args: Sequence[Value | NDArray], results: Sequence[ConcreteArray]) -> ConcreteArray:
+        output = self.plan.outputs[i]
+        if isinstance(output, Result):
+            return results[output.index]
+        x = args[output.index] if isinstance(output, ForwardedInput) else output
+        sharding = self.assignment.outputs[i]
+        if sharding is None and isinstance(output, ForwardedInput):
+            sharding = self.assignment.inputs[output.index]
+        if isinstance(x, ShardedArray) and (sharding is None or x.placed == sharding):
+            return x
+        aval = output.aval if isinstance(output, Literal) else self._aval_of(x)
+        where = sharding or self._replicated_sharding(aval.ndim)
+        return ShardedArray(aval, put_tiled(x, aval, where.tiling(aval.ndim)), where)
+
+    def _replicated_sharding(self, ndim: int) -> Sharding:
+        """The sharding of an array of which every device has all."""
+        devices = self.assignment.devices
+        if self.mesh is None:
+            return SingleDeviceSharding(devices[0])
+        return to_named_sharding(Tiling(devices, (1,) * ndim, (0,) * len(devices)), self.mesh)
+
+    def _aval_of(self, x: Value | NDArray) -> ShapedArray:
+        return ShapedArray(x.shape, x.dtype) if isinstance(x, np.ndarray) else x.aval
+
+    @property
+    def input_shardings(self) -> tuple[Sharding, ...]:
+        taken = {i: sharding for i, (sharding, _) in zip(self.plan.kept_inputs, self._parameter_shardings, strict=True)}
+        said = enumerate(self.assignment.inputs)
+        return tuple([taken.get(i) or wish or self._replicated_sharding(0) for i, wish in said])
+
+    @property
+    def output_shardings(self) -> tuple[Sharding, ...]:
+        inputs, found = self.input_shardings, []
+        for output, wish in zip(self.plan.outputs, self.assignment.outputs, strict=True):
+            if isinstance(output, Result):
+                found.append(self._result_shardings[output.index])
+            else:
+                found.append(
+                    wish
+                    or (inputs[output.index] if isinstance(output, ForwardedInput) else self._replicated_sharding(0))
+                )
+        return tuple(found)
+
+    def collectives(self) -> tuple[CompiledCollective, ...]:
+        return parse_collectives(self.text(), [d.id for d in self.assignment.devices])
+
+    def text(self) -> str:
+        return self.executable.hlo_text()
+
+    def cost_analysis(self) -> Mapping[str, float]:
+        return self.executable.cost_analysis()
+
+    def memory_analysis(self) -> runtime.MemoryAnalysis:
+        return self.executable.memory_analysis()
+
+
+def _tiles_in_order(buffer: runtime.Buffer, devices: tuple[Device, ...], tiling: Tiling) -> list[runtime.Buffer]:
+    """The tiles of an array that lie on `devices`, in the order in which a tiling counts these."""
+    mine = runtime.process_index()
+    local = [d for d in devices if d.process_index == mine]
+    tiles = dict(zip(local, runtime.tiles_of(buffer), strict=True))
+    return [tiles[d] for d in tiling.devices if d in tiles]
+
+
+def put_tiled(x: Value | NDArray, aval: ShapedArray, tiling: Tiling) -> Buffer:
+    """Numbers on devices, cut as a tiling says."""
+    if isinstance(x, Tracer):
+        raise escaped_tracer_error(x, ROOT, "as an argument of a compiled program")
+    host = to_key_data(x if isinstance(x, np.ndarray) else host_array(x))
+    mine = runtime.process_index()
+    here = [device.process_index == mine for device in tiling.devices]
+    if here == [True]:
+        return runtime.buffer_from_numpy(host, cast(runtime.Device, tiling.devices[0]), copy=isinstance(x, np.ndarray))
+    # NumPy's arrays are their caller's again as soon as the program runs.
+    tiles = Tiling(tiling.devices, tiling.counts[: aval.ndim], tiling.tile_indices).split_tiles(
+        host, here, isinstance(x, np.ndarray)
+    )
+    return runtime.put_tiles(runtime.ArraySpec(host.shape, host.dtype), tiling_of_words(tiling, host.ndim), tiles)
+
+
+def host_array(x: Value) -> NDArray:
+    assert isinstance(x, ConcreteArray | Literal)
+    return x.numpy()
+
+
+def tiling_of_words(tiling: Tiling, ndim: int) -> Tiling:
+    """The tiling of the words of keys from that of the keys: words are together."""
+    missing = ndim - len(tiling.counts)
+    return Tiling(tiling.devices, tiling.counts + (1,) * missing, tiling.tile_indices) if missing else tiling
+
+
+@final
+@frozen(eq=False)
+class SpmdCompileJob:
+    """A program to be compiled for the devices it is placed on, or to be found on disk."""
+
+    jaxpr: Jaxpr
+    name: str
+    plan: ExecutionPlan
+    keep_unused: bool
+    assignment: ShardingAssignment
+    disk: DiskCache
+
+    @property
+    def free(self) -> tuple[list[bool], list[bool]]:
+        """Of which parameters and of which results XLA may say how they lie."""
+        return (
+            [self.assignment.inputs[i] is None for i in self.plan.kept_inputs],
+            [sharding is None for sharding in self.plan.select_results(self.assignment.outputs)],
+        )
+
+    def lower(self) -> EmittedModule:
+        return lower_spmd(self.plan, self.name, self.assignment)
+
+    def compile_or_load(
+        self,
+        lowered: Callable[[], EmittedModule],
+        options: Mapping[str, runtime.CompilerOption],
+        cache: CompilationCache | None,
+    ) -> SpmdProgram:
+        """The program compiled. It is lowered if it has to be."""
+        made = self._compile_or_load(lowered, options, cache)
+        return SpmdProgram(made, self.plan, self.assignment, output_mesh(self.assignment, self.jaxpr))
+
+    def _compile_or_load(
+        self,
+        lowered: Callable[[], EmittedModule],
+        options: Mapping[str, runtime.CompilerOption],
+        cache: CompilationCache | None,
+    ) -> runtime.SpmdExecutable:
+        if cache is None:
+            return self._compile(lowered(), options)
+        name = spmd_disk_cache_key(self.jaxpr, self.plan.donated, self.keep_unused, self.assignment, self.free, options)
+        if name is None:
+            return self._compile(lowered(), options)
+        found = self.disk.load(cache, name)
+        if found is not None:
+            with suppress(runtime.LoadError):  # as with programs on one device
+                return runtime.SpmdExecutable.load(found, self._devices, self.free, self.name)
+        module = lowered()
+        made = self._compile(module, options)
+        if not module.calls_host:
+            with suppress(runtime.CompilationError):
+                self.disk.store(cache, name, made.serialize(module.calls_kernels))
+        return made
+
+    @property
+    def _devices(self) -> tuple[runtime.Device, ...]:
+        return cast("tuple[runtime.Device, ...]", self.assignment.devices)
+
+    def _compile(self, lowered: EmittedModule, options: Mapping[str, runtime.CompilerOption]) -> runtime.SpmdExecutable:
+        return runtime.compile_spmd(
+            lowered.module,
+            lowered.host_functions,
+            lowered.host_results,
+            devices=self._devices,
+            free=self.free,
+            name=self.name,
+            compiler_options=options,
+        )
+
+
+MAX_SHARDING_ASSIGNMENTS: Final = 256
+"""Of one program, how many ways to lie its arguments may have before those it has had are forgotten."""
+
+
+def single_device_assignment(device: Device, jaxpr: Jaxpr) -> ShardingAssignment:
+    """All of a program on one device."""
+    lies = single_device_sharding(device)
+    return ShardingAssignment((device,), (lies,) * len(jaxpr.invars), (lies,) * len(jaxpr.outs))
+
+
+@final
+@frozen(eq=False)
+class UncommittedRunner:
+    """A program that runs on a device because it is the default: what it gives isn't committed to stay there."""
+
+    program: SpmdProgram
+    on_buffers: None = field(default=None, init=False)
+    on_buffers_one: None = field(default=None, init=False)
+    uncommitted_run: tuple[Sharding, Callable[[Sequence[Buffer]], list[ConcreteArray]]] | None = field(init=False)
+
+    @uncommitted_run.default
+    def _find_away(self) -> tuple[Sharding, Callable[[Sequence[Buffer]], list[ConcreteArray]]] | None:
+        program = self.program
+        execute = program.execute_function
+        if execute is None:
+            return None
+        lies, results = single_device_sharding(program.assignment.devices[0]), program.results
+
+        def run(buffers: Sequence[Buffer]) -> list[ConcreteArray]:
+            outs = execute(buffers)
+            return [ShardedArray(aval, out, lies, False) for aval, out in zip(results, outs, strict=True)]
+
+        return lies, run
+
+    def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+        outs = self.program(args)
+        for x in outs:
+            if type(x) is ShardedArray:
+                x.committed = False
+        return outs
+
+
+@final
+@frozen(eq=False)
+class HostRunner:
+    """A program that runs on the host's first device, to which all arguments are brought."""
+
+    run: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
+    on_buffers: None = field(default=None, init=False)
+    on_buffers_one: None = field(default=None, init=False)
+    uncommitted_run: None = field(default=None, init=False)
+
+    def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+        return self.run([ConcreteArray(x.aval, x.numpy()) if type(x) is ShardedArray else x for x in args])
+
+
+@final
+class ShardingDispatcher:
+    """A program that is compiled once it is known where its arguments lie, for each way in which they do.
+
+    Where none is committed to stay where it is, that is for the device which is the default then.
+    """
+
+    __slots__ = ("_find", "_programs", "_latest", "uncommitted_run")
+    on_buffers: Final = None
+    on_buffers_one: Final = None
+
+    def __init__(self, find: Callable[[Sequence[Value | NDArray]], Runnable]) -> None:
+        self._find = find
+        self.uncommitted_run: tuple[Sharding, Callable[[Sequence[Buffer]], list[ConcreteArray]]] | None = None
+        self._programs: dict[tuple[Device | Sharding | None, ...], Runnable] = {}
+        self._latest: tuple[list[Device | Sharding | None], Runnable] | None = None
+
+    def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
+        lies: list[Device | Sharding | None] = [
+            x.placed if type(x) is ShardedArray and x.committed else None for x in args
+        ]
+        if (default := DEFAULT_DEVICE.get()) is not None:
+            lies.append(default)
+        latest = self._latest
+        if latest is not None and latest[0] == lies:
+            return latest[1](args)
+        key = tuple(lies)
+        program = self._programs.get(key) or insert_bounded(
+            self._programs, key, self._find(args), MAX_SHARDING_ASSIGNMENTS
+        )
+        self._latest = lies, program
+        if default is None:
+            self.uncommitted_run = program.uncommitted_run or self.uncommitted_run
+        return program(args)
