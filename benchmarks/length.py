@@ -19,10 +19,10 @@ import numpy as np
 
 import tracefx as fx
 from tracefx import lax
-from tracefx.core.check import check_jaxpr
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
-from tracefx.core.passes import cse, dce
 from tracefx.core.values import as_value
+from tracefx.passes.check import check_jaxpr
+from tracefx.passes.dce import cse, dce
 from tracefx.programs import parse_jaxpr
 
 LENGTHS = (10_000, 50_000, 100_000)

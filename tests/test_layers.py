@@ -60,16 +60,19 @@ NARROWER: Mapping[str, frozenset[str]] = {
 }
 
 # Each stands for itself and, if it is a package, for the modules in it.
-JAXLIB_MODULES = ("tracefx.core.jaxlib_support", "tracefx.xla.runtime")
+JAXLIB_MODULES = ("tracefx.jaxlib_support", "tracefx.xla.runtime")
 
 # (module, what it imports inside a function): why it cannot stand at the top of the file.
 LATE_IMPORTS: Mapping[tuple[str, str], str] = {
-    ("tracefx.core.jaxlib_support", "jaxlib.version"): (
+    ("tracefx.jaxlib_support", "jaxlib.version"): (
         "loading jaxlib takes longer than all of tracefx, and eager programs do without it"
     ),
-    ("tracefx.core.jaxlib_support", "<computed>"): "as above",
+    ("tracefx.jaxlib_support", "<computed>"): "as above",
     ("tracefx.core.settings", "pathlib.Path"): "with all that it imports it takes 4 ms, and few processes need it",
-    ("tracefx.core.digest", "hashlib.blake2b"): "it loads OpenSSL, and only programs that are compiled have digests",
+    (
+        "tracefx.serialization.digest",
+        "hashlib.blake2b",
+    ): "it loads OpenSSL, and only programs that are compiled have digests",
     ("tracefx.testing.equivalence", "hypothesis.HealthCheck"): "the checks need it only where strategies are given",
     ("tracefx.testing.equivalence", "hypothesis.given"): "as above",
     ("tracefx.testing.equivalence", "hypothesis.settings"): "as above",
@@ -311,9 +314,9 @@ def test_a_planted_violation_is_found(module: str, text: str, says: str) -> None
 @pytest.mark.parametrize(
     ("module", "is_package", "text"),
     [
-        ("tracefx.core.avals", False, "import numpy as np\nfrom . import dtypes\nfrom tracefx.core.errors import E"),
+        ("tracefx.core.avals", False, "import numpy as np\nfrom . import dtypes\nfrom tracefx.errors import E"),
         ("tracefx.core", True, "from .avals import ShapedArray"),
-        ("tracefx.core.jaxlib_support", False, "from jaxlib import version"),
+        ("tracefx.jaxlib_support", False, "from jaxlib import version"),
         ("tracefx.xla.runtime.client", False, "import jaxlib.xla_client"),
         ("tracefx.xla.runtime", False, "import jaxlib.xla_client\nfrom tracefx.core import avals"),
         ("tracefx.transforms.jit", False, "from tracefx.xla.runtime import client\nfrom tracefx.control import call"),

@@ -139,7 +139,7 @@ def find(module: str, name: str) -> Found:
 
 
 def home(module: str) -> str:
-    """The module that is meant by its public name: `tracefx.errors` is `tracefx.core.errors`."""
+    """The module that is meant by its public name: `tracefx.errors` is `tracefx.errors`."""
     if _file(module) is not None or "." not in module:
         return module
     parent, _, name = module.rpartition(".")

@@ -6,10 +6,10 @@ from types import MappingProxyType as _MappingProxyType
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Final as _Final
 
+from tracefx import errors as errors
 from tracefx import lax as lax
 from tracefx import numpy as numpy
 from tracefx import tree as tree
-from tracefx.core import errors as errors
 from tracefx.core.array import ARRAY_METHODS as _METHODS
 from tracefx.core.array import Array as Array
 from tracefx.core.backend import BACKEND as _BACKEND
@@ -22,21 +22,21 @@ from tracefx.core.handler import bind as bind
 from tracefx.core.handler import current as current
 from tracefx.core.handler import ensure_compile_time_eval as ensure_compile_time_eval
 from tracefx.core.handler import handling as handling
-from tracefx.core.jaxlib_support import incomplete_jaxlib_error as _incomplete_jaxlib
-from tracefx.core.jaxlib_support import jaxlib_version as _jaxlib_version
 from tracefx.core.jaxpr import NOTEBOOK_HTML as _NOTEBOOK
 from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
 from tracefx.core.jaxpr import Jaxpr as Jaxpr
 from tracefx.core.jaxpr import eval_jaxpr as eval_jaxpr
-from tracefx.core.meshes import Mesh as Mesh
-from tracefx.core.meshes import PartitionSpec as PartitionSpec
 from tracefx.core.settings import compilation_cache as compilation_cache
 from tracefx.core.settings import disable_jit as disable_jit
 from tracefx.core.settings import enable_x64 as enable_x64
-from tracefx.core.shardings import NamedSharding as NamedSharding
 from tracefx.core.source_location import named_scope as named_scope
 from tracefx.core.version import __version__ as __version__
+from tracefx.jaxlib_support import incomplete_jaxlib_error as _incomplete_jaxlib
+from tracefx.jaxlib_support import jaxlib_version as _jaxlib_version
 from tracefx.ops.duck_typing import typeof as typeof
+from tracefx.shardings.meshes import Mesh as Mesh
+from tracefx.shardings.meshes import PartitionSpec as PartitionSpec
+from tracefx.shardings.named_sharding import NamedSharding as NamedSharding
 from tracefx.transforms.devices import block_until_ready as block_until_ready
 from tracefx.transforms.devices import default_backend as default_backend
 from tracefx.transforms.devices import default_device as default_device
@@ -100,9 +100,9 @@ if _TYPE_CHECKING:
     from tracefx import testing as testing
     from tracefx import tree_util as tree_util
     from tracefx import typing as typing
-    from tracefx.core.check import check_jaxpr as check_jaxpr
     from tracefx.handlers import derivatives as derivatives
     from tracefx.handlers import jet as jet
+    from tracefx.passes.check import check_jaxpr as check_jaxpr
     from tracefx.pictures import show as show
     from tracefx.programs import parse_jaxpr as parse_jaxpr
     from tracefx.transforms import checkpoint_policies as checkpoint_policies
@@ -178,7 +178,7 @@ _LAZY_MODULES: _Final = _MappingProxyType(
 """Namespaces that are loaded when they are first asked for: what most programs do without."""
 
 _LAZY_MEMBERS: _Final = {
-    "core.check": "check_jaxpr",
+    "passes.check": "check_jaxpr",
     "handlers": "derivatives jet",
     "pictures": "show",
     "programs": "parse_jaxpr",

@@ -17,12 +17,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, final
 
-from tracefx.core.errors import ParseError
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
-from tracefx.core.jaxpr_parser import parse_jaxpr
 from tracefx.core.version import __version__
+from tracefx.errors import ParseError
 from tracefx.pictures import show
 from tracefx.pictures.stages import STAGE_NAMES
+from tracefx.text.parser import parse_jaxpr
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
 
 _SHOW_DESCRIPTION: Final = """\

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tracefx.core.errors import ClosedOverTracerError as ClosedOverTracerError
-from tracefx.core.errors import NotLinearError as NotLinearError
+from tracefx.errors import ClosedOverTracerError as ClosedOverTracerError
+from tracefx.errors import NotLinearError as NotLinearError
 from tracefx.transforms.custom_derivatives import CustomVJPPrimal as CustomVJPPrimal
 from tracefx.transforms.custom_derivatives import SymbolicZero as SymbolicZero
 from tracefx.transforms.custom_derivatives import closure_convert as closure_convert

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from tracefx.core import trees
 from tracefx.core.backend import BACKEND
 from tracefx.core.dtypes import NDArray
-from tracefx.core.meshes import Mesh, PartitionSpec
-from tracefx.core.shardings import NamedSharding
-from tracefx.core.trees import PyTree
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree
+from tracefx.shardings.meshes import Mesh, PartitionSpec
+from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.transforms.devices import device_put, local_devices, process_count, process_indices
 from tracefx.transforms.shardings import make_array_from_process_local_data
 from tracefx.xla.runtime import process_group

@@ -13,7 +13,7 @@ import ml_dtypes
 
 from tracefx.core import dtypes as core
 from tracefx.core.dtypes import float0
-from tracefx.core.errors import TypePromotionError
+from tracefx.errors import TypePromotionError
 from tracefx.numpy.dtype_routines import (
     extended,
     finfo,

@@ -29,15 +29,10 @@ from tracefx.core.builder import DenseI64Array as DenseI64Array
 from tracefx.core.builder import IrValue as IrValue
 from tracefx.core.builder import MlirText as MlirText
 from tracefx.core.builder import Region as Region
-from tracefx.core.check import check_jaxpr as check_jaxpr
 from tracefx.core.dtypes import NDArray as NDArray
 from tracefx.core.effects import NO_EFFECTS as NO_EFFECTS
 from tracefx.core.effects import Effect as Effect
 from tracefx.core.effects import Effects as Effects
-from tracefx.core.errors import EscapedTracerError as EscapedTracerError
-from tracefx.core.errors import HandlerStateError as HandlerStateError
-from tracefx.core.errors import JaxprTypeError as JaxprTypeError
-from tracefx.core.errors import MissingRuleError as MissingRuleError
 from tracefx.core.handler import Eval as Eval
 from tracefx.core.handler import Handler as Handler
 from tracefx.core.handler import Tracer as Tracer
@@ -54,7 +49,6 @@ from tracefx.core.jaxpr import HasSubjaxprs as HasSubjaxprs
 from tracefx.core.jaxpr import Jaxpr as Jaxpr
 from tracefx.core.jaxpr import Var as Var
 from tracefx.core.jaxpr import eval_jaxpr as eval_jaxpr
-from tracefx.core.jaxpr_printer import HasJaxParams as HasJaxParams
 from tracefx.core.literal import Literal as Literal
 from tracefx.core.primitive import Batchable as Batchable
 from tracefx.core.primitive import BatchRunner as BatchRunner
@@ -73,6 +67,10 @@ from tracefx.core.values import Value as Value
 from tracefx.core.values import as_value as as_value
 from tracefx.core.values import get_aval as get_aval
 from tracefx.core.values import to_numpy as to_numpy
+from tracefx.errors import EscapedTracerError as EscapedTracerError
+from tracefx.errors import HandlerStateError as HandlerStateError
+from tracefx.errors import JaxprTypeError as JaxprTypeError
+from tracefx.errors import MissingRuleError as MissingRuleError
 from tracefx.interpreters.interpreter import Interpreter as Interpreter
 from tracefx.interpreters.rules import HandlerRule as HandlerRule
 from tracefx.interpreters.rules import Rules as Rules
@@ -80,3 +78,5 @@ from tracefx.ops.elementwise.elementwise import add_tangents as add_tangents
 from tracefx.ops.structural import batch_first as batch_first
 from tracefx.ops.structural import instantiate as instantiate
 from tracefx.ops.structural import match_aval as match_aval
+from tracefx.passes.check import check_jaxpr as check_jaxpr
+from tracefx.text.printer import HasJaxParams as HasJaxParams

@@ -15,8 +15,8 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array
-from tracefx.core.trees import TreeDef
 from tracefx.numpy.operand_promotion import convert_operand
+from tracefx.pytrees.trees import TreeDef
 from tracefx.transforms.arguments import flatten_values
 
 __all__ = ["ravel_pytree"]

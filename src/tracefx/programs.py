@@ -8,21 +8,22 @@ True
 
 from __future__ import annotations
 
+from tracefx import serialization
 from tracefx.control.vocabulary import VOCABULARY as VOCABULARY
 from tracefx.control.vocabulary import vocabulary
-from tracefx.core import jaxpr_parser, serialization
-from tracefx.core.check import check_jaxpr as check_jaxpr
-from tracefx.core.digest import executable_key as executable_key
 from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
 from tracefx.core.jaxpr import Eqn as Eqn
 from tracefx.core.jaxpr import Jaxpr as Jaxpr
 from tracefx.core.jaxpr import Var as Var
 from tracefx.core.jaxpr import eval_jaxpr as eval_jaxpr
 from tracefx.core.literal import Literal as Literal
-from tracefx.core.passes import cse as cse
-from tracefx.core.passes import dce as dce
-from tracefx.core.passes import prune as prune
 from tracefx.core.primitive import Primitive
+from tracefx.passes.check import check_jaxpr as check_jaxpr
+from tracefx.passes.dce import cse as cse
+from tracefx.passes.dce import dce as dce
+from tracefx.passes.dce import prune as prune
+from tracefx.serialization.digest import executable_key as executable_key
+from tracefx.text import parser
 
 
 def parse_jaxpr(text: str, *more: type[Primitive]) -> Jaxpr:
@@ -32,7 +33,7 @@ def parse_jaxpr(text: str, *more: type[Primitive]) -> Jaxpr:
 
     Raises `ParseError`, with the line, the column and what was expected there.
     """
-    return jaxpr_parser.parse_jaxpr(text, vocabulary(more))
+    return parser.parse_jaxpr(text, vocabulary(more))
 
 
 def serialize(closed: ClosedJaxpr, *, provenance: bool = False) -> bytes:

@@ -14,7 +14,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, final
 
-from tracefx.core.trees import (
+from tracefx.pytrees.trees import (
     DictKey,
     FlattenedIndexKey,
     GetAttrKey,

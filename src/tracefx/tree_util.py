@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
-from tracefx.core.tree_registry import NODE_REGISTRY, Registry, children_with_keys
-from tracefx.core.trees import (
+from tracefx.pytrees.registry import NODE_REGISTRY, Registry, children_with_keys
+from tracefx.pytrees.trees import (
     DictKey,
     FlattenedIndexKey,
     GetAttrKey,
@@ -29,14 +29,14 @@ from tracefx.core.trees import (
     register_pytree_with_keys_class,
     register_static,
 )
-from tracefx.core.trees import flatten as tree_flatten
-from tracefx.core.trees import flatten_with_path as tree_flatten_with_path
-from tracefx.core.trees import leaves as tree_leaves
-from tracefx.core.trees import map as tree_map
-from tracefx.core.trees import reduce as tree_reduce
-from tracefx.core.trees import structure as tree_structure
-from tracefx.core.trees import transpose as tree_transpose
-from tracefx.core.trees import unflatten as tree_unflatten
+from tracefx.pytrees.trees import flatten as tree_flatten
+from tracefx.pytrees.trees import flatten_with_path as tree_flatten_with_path
+from tracefx.pytrees.trees import leaves as tree_leaves
+from tracefx.pytrees.trees import map as tree_map
+from tracefx.pytrees.trees import reduce as tree_reduce
+from tracefx.pytrees.trees import structure as tree_structure
+from tracefx.pytrees.trees import transpose as tree_transpose
+from tracefx.pytrees.trees import unflatten as tree_unflatten
 from tracefx.tree import all as tree_all
 from tracefx.tree import broadcast as tree_broadcast
 from tracefx.tree import leaves_with_path as tree_leaves_with_path
@@ -162,7 +162,7 @@ def treedef_tuple(treedefs: Iterable[TreeDef]) -> TreeDef:
 
 
 if TYPE_CHECKING:
-    from tracefx.core.trees import TreeDef as PyTreeDef
+    from tracefx.pytrees.trees import TreeDef as PyTreeDef
 
     default_registry: Registry
 else:  # jaxlib's own, which is loaded by the first tree that is flattened

@@ -15,9 +15,9 @@ import numpy as np
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.transforms.oracle import same
-from tracefx.core.check import check_jaxpr
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.passes import cse, dce
+from tracefx.passes.check import check_jaxpr
+from tracefx.passes.dce import cse, dce
 
 Axes: TypeAlias = tuple[int | None, ...]
 FunctionFactory: TypeAlias = Callable[[Any, Any], Callable[..., Any]]

@@ -21,7 +21,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.control.libraries import OURS, THEIRS, Library
-from tracefx.core.passes import cse, dce
+from tracefx.passes.dce import cse, dce
 from tracefx.transforms.conditionals import cond
 from tracefx.transforms.loops import while_loop
 from tracefx.transforms.scans import scan

@@ -21,7 +21,7 @@ from tests.transforms.oracle import agree, same
 from tracefx.control.checkpoint import CheckpointPrimitive
 from tracefx.core.handler import current
 from tracefx.core.jaxpr import Atom, Jaxpr
-from tracefx.core.passes import dce
+from tracefx.passes.dce import dce
 from tracefx.transforms.checkpointing import checkpoint_name
 
 lax: Any = fx.lax  # which tests call wrongly, too

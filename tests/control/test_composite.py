@@ -16,9 +16,9 @@ from jax import lax as jax_lax
 
 import tracefx as fx
 from tracefx import lax
-from tracefx.core.check import check_jaxpr
-from tracefx.core.errors import EscapedTracerError
+from tracefx.errors import EscapedTracerError
 from tracefx.handlers import count
+from tracefx.passes.check import check_jaxpr
 from tracefx.programs import deserialize, parse_jaxpr, serialize
 
 X: Final = np.array([0.5, 1.0, -2.0], np.float32)

@@ -19,7 +19,7 @@ from tests.transforms.oracle import agree, same
 from tracefx.control.cond import Cond
 from tracefx.core.handler import current
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.passes import dce
+from tracefx.passes.dce import dce
 
 lax: Any = fx.lax  # which tests call wrongly, too
 

@@ -22,12 +22,12 @@ import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tests.interpreters.stacks import CountingHandler
 from tests.transforms.oracle import agree
-from tracefx.core.digest import executable_key
 from tracefx.core.handler import current, handling
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.passes import dce
 from tracefx.custom_derivatives import NotLinearError
 from tracefx.interpreters.recording import Recording
+from tracefx.passes.dce import dce
+from tracefx.serialization.digest import executable_key
 from tracefx.testing.tolerances import ELEMENTARY
 
 X: Final = np.array([0.5, -1.5, 2.0], np.float32)

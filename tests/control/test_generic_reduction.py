@@ -18,10 +18,10 @@ from tests.closeness import assert_near
 from tracefx import lax
 from tracefx.control.generic_reduction import Reduce, ReduceWindow
 from tracefx.control.vocabulary import VOCABULARY
-from tracefx.core.check import check_jaxpr
-from tracefx.core.jaxpr_parser import parse_jaxpr
 from tracefx.handlers import checkify, count
+from tracefx.passes.check import check_jaxpr
 from tracefx.programs import deserialize, serialize
+from tracefx.text.parser import parse_jaxpr
 
 X: Final = np.linspace(-1.0, 2.0, 12, dtype=np.float32).reshape(3, 4)[:, [2, 0, 3, 1]]
 XS: Final = np.stack([X, X[::-1], 1 - X])

@@ -23,10 +23,10 @@ from tracefx.control import while_loop
 from tracefx.control.cond import Cond
 from tracefx.control.scan import Scan
 from tracefx.core import dtypes
-from tracefx.core.check import check_jaxpr
-from tracefx.core.passes import cse, dce
 from tracefx.core.values import ConcreteArray, from_numpy
 from tracefx.interpreters.jaxpr_transforms import Mask
+from tracefx.passes.check import check_jaxpr
+from tracefx.passes.dce import cse, dce
 from tracefx.testing import (
     Law,
     LawError,

@@ -13,7 +13,7 @@ from tests.control.everything import normal
 from tests.transforms.oracle import agree
 from tracefx.control.scan import Scan
 from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr
-from tracefx.core.passes import dce
+from tracefx.passes.dce import dce
 
 W: Final = normal(4, 4)
 H: Final = normal(4)

@@ -21,7 +21,7 @@ from tests.transforms.oracle import agree
 from tracefx.control.while_loop import While
 from tracefx.core.handler import current
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.passes import dce
+from tracefx.passes.dce import dce
 from tracefx.testing.tolerances import ELEMENTARY
 
 lax: Any = fx.lax  # which tests call wrongly, too

@@ -13,7 +13,7 @@ from attrs import frozen
 from typing_extensions import override
 
 from tracefx import tree as public
-from tracefx.core import trees
+from tracefx.pytrees import trees
 
 # The oracle, whose annotations leave much open.
 jax_tree: Any = jax.tree

@@ -12,7 +12,7 @@ import pytest
 from attrs import field, frozen
 
 from tracefx.core.dtypes import DType
-from tracefx.core.field_annotations import AnnotationResolver, FieldInfo, matches_annotation
+from tracefx.text.field_annotations import AnnotationResolver, FieldInfo, matches_annotation
 
 N = TypeVar("N", bound=int)
 C = TypeVar("C", int, str)

@@ -29,14 +29,14 @@ from tests.core.programs import (
     programs,
 )
 from tracefx.core.avals import ShapedArray
-from tracefx.core.check import check_jaxpr
 from tracefx.core.effects import NO_EFFECTS, Effects
-from tracefx.core.errors import JaxprTypeError
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import SourceLocation, current_provenance
 from tracefx.core.values import from_numpy
+from tracefx.errors import JaxprTypeError
+from tracefx.passes.check import check_jaxpr
 
 A, B, C = (Var(i, VECTOR) for i in range(3))
 

@@ -39,13 +39,13 @@ from tests.core.programs import (
     programs,
 )
 from tracefx.core.avals import ShapedArray
-from tracefx.core.digest import executable_key
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var, subjaxprs_postorder
-from tracefx.core.jaxpr_parser import parse_jaxpr
 from tracefx.core.literal import Literal
-from tracefx.core.passes import renumber
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import SourceLocation
+from tracefx.passes.dce import renumber
+from tracefx.serialization.digest import executable_key
+from tracefx.text.parser import parse_jaxpr
 
 ROOT: Final = Path(__file__).parent.parent.parent
 NAN: Final = struct.unpack("<d", struct.pack("<Q", 0x7FF8000000000001))[0]
@@ -184,8 +184,8 @@ def test_nor_have_classes_made_in_functions() -> None:
 SCRIPT: Final = """
 import sys
 from tests.core.programs import VOCABULARY
-from tracefx.core.digest import executable_key
-from tracefx.core.jaxpr_parser import parse_jaxpr
+from tracefx.serialization.digest import executable_key
+from tracefx.text.parser import parse_jaxpr
 print(executable_key(parse_jaxpr(sys.stdin.read(), VOCABULARY)).hex())
 """
 

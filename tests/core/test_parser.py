@@ -30,13 +30,13 @@ from tests.core.programs import (
     chain,
     programs,
 )
-from tracefx.core.check import check_jaxpr
-from tracefx.core.errors import ParseError
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var
-from tracefx.core.jaxpr_parser import MAX_PARSE_DEPTH, parse_jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.trees import structure
+from tracefx.errors import ParseError
+from tracefx.passes.check import check_jaxpr
+from tracefx.pytrees.trees import structure
+from tracefx.text.parser import MAX_PARSE_DEPTH, parse_jaxpr
 
 
 def parse(text: str) -> Jaxpr:

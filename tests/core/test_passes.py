@@ -27,12 +27,12 @@ from tests.core.programs import (
     programs,
 )
 from tracefx.core.avals import ShapedArray
-from tracefx.core.check import check_jaxpr
 from tracefx.core.effects import Effects, NamedAxisEffect
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.passes import Prunable, cse, dce, prune, renumber
 from tracefx.core.primitive import Primitive
+from tracefx.passes.check import check_jaxpr
+from tracefx.passes.dce import Prunable, cse, dce, prune, renumber
 
 ONE: Final = Literal(1.0, WEAK)
 Pass: TypeAlias = Callable[[Jaxpr], Jaxpr]

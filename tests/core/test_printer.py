@@ -35,10 +35,10 @@ from tests.core.programs import (
 )
 from tracefx.core.avals import ShapedArray
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
-from tracefx.core.jaxpr_printer import HasJaxParams, format_eqn, format_jaxpr, letters, variable_name
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import from_numpy
+from tracefx.text.printer import HasJaxParams, format_eqn, format_jaxpr, letters, variable_name
 
 ONE: Final = Literal(1.0, WEAK)
 

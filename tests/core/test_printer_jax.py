@@ -17,11 +17,7 @@ from jax import lax
 
 import tracefx as fx
 from tests.versions import PRINTS_SHARDINGS_OF_REDUCTIONS
-from tracefx.core.check import check_jaxpr
-from tracefx.core.digest import executable_key
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
-from tracefx.core.jaxpr_parser import parse_jaxpr
-from tracefx.core.passes import cse, dce, renumber
 from tracefx.core.primitive import Primitive
 from tracefx.ops import casting, structural
 from tracefx.ops.contractions import contraction
@@ -38,6 +34,10 @@ from tracefx.ops.elementwise import (
 )
 from tracefx.ops.reductions import reduction
 from tracefx.ops.shape import shape
+from tracefx.passes.check import check_jaxpr
+from tracefx.passes.dce import cse, dce, renumber
+from tracefx.serialization.digest import executable_key
+from tracefx.text.parser import parse_jaxpr
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 

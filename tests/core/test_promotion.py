@@ -19,9 +19,9 @@ from jax._src.lax.lax import _convert_element_type
 
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
-from tracefx.core.errors import TypePromotionError
 from tracefx.core.promotion import promote, promote_types
 from tracefx.core.settings import enable_x64
+from tracefx.errors import TypePromotionError
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 

@@ -12,7 +12,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tracefx.core.errors import ConcretizationError, DeletedArrayError
+from tracefx.errors import ConcretizationError, DeletedArrayError
 from tracefx.xla.runtime import DeletedBufferError
 
 

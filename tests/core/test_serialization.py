@@ -40,14 +40,14 @@ from tests.core.programs import (
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType
-from tracefx.core.errors import JaxprTypeError, ParseError, SerializationError
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.serialization import deserialize, serialize
 from tracefx.core.source_location import SourceLocation
-from tracefx.core.trees import structure
 from tracefx.core.values import ConcreteArray
+from tracefx.errors import JaxprTypeError, ParseError, SerializationError
+from tracefx.pytrees.trees import structure
+from tracefx.serialization import deserialize, serialize
 from tracefx.testing.strategies import arrays
 
 ROOT: Final = Path(__file__).parent.parent.parent

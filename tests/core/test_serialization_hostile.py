@@ -21,16 +21,16 @@ from tests.core.test_serialization import applying, closed
 from tests.laws.samples import SAMPLES
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.byte_format import encode_envelope, put_string, put_uint
 from tracefx.core.effects import Effects
-from tracefx.core.errors import ParseError
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 from tracefx.core.primitive import Primitive
-from tracefx.core.serialization import deserialize, serialize
-from tracefx.core.serialization.program_format import PROGRAM_MAGIC, PROGRAM_VERSION, Tag
+from tracefx.errors import ParseError
 from tracefx.programs import check_jaxpr
 from tracefx.programs import deserialize as deserialize_own
 from tracefx.programs import serialize as serialize_own
+from tracefx.serialization import deserialize, serialize
+from tracefx.serialization.byte_format import encode_envelope, put_string, put_uint
+from tracefx.serialization.program_format import PROGRAM_MAGIC, PROGRAM_VERSION, Tag
 
 HEAD: Final = 26
 CHECKSUM: Final = 4

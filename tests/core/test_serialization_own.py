@@ -18,8 +18,8 @@ from tests.laws.examples import limit_examples
 from tests.laws.samples import SAMPLES, Sample
 from tracefx.core import dtypes
 from tracefx.core.effects import NamedAxisEffect
-from tracefx.core.errors import SerializationError
 from tracefx.core.values import from_numpy
+from tracefx.errors import SerializationError
 from tracefx.programs import VOCABULARY, deserialize, executable_key, parse_jaxpr, serialize
 from tracefx.testing.generated_programs import TransformedProgram
 from tracefx.testing.strategies import transformed_control_flow_programs, transformed_programs

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from tests.core.forest import TREES, ExternalNode, Layer, Pair, Point
 from tracefx import tree as public
-from tracefx.core import trees
+from tracefx.pytrees import trees
 
 # --- errors -----------------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 
 from tests.core.forest import TREES, ExternalNode, Point, jax_tree, register_with_jax, tree_util
-from tracefx.core import trees
+from tracefx.pytrees import trees
 
 # --- adoption ---------------------------------------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ def test_a_description_pickles_between_processes_without_jax() -> None:
 def test_importing_and_registering_load_neither_jax_nor_jaxlib() -> None:
     run_python("""
     import dataclasses, sys
-    import tracefx.core.trees as trees, tracefx.tree as tree
+    import tracefx.pytrees.trees as trees, tracefx.tree as tree
     @tree.register_dataclass
     @dataclasses.dataclass
     class Layer:

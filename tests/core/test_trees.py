@@ -15,7 +15,7 @@ from hypothesis import given
 
 from tests.core.forest import TREES, Layer, Mode, Pair, Point, is_short, jax_tree, paths, tree_util
 from tracefx import tree as public
-from tracefx.core import trees
+from tracefx.pytrees import trees
 
 # --- against jax ------------------------------------------------------------------------------------------------------
 

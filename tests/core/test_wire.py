@@ -8,9 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracefx.core.byte_format import ByteReader, decode_envelope, encode_envelope, put_bytes, put_string, put_uint
-from tracefx.core.errors import ParseError
-from tracefx.core.flatbuffers import Table, UInt, UIntVector, encode_flatbuffer
+from tracefx.errors import ParseError
+from tracefx.serialization.byte_format import (
+    ByteReader,
+    decode_envelope,
+    encode_envelope,
+    put_bytes,
+    put_string,
+    put_uint,
+)
+from tracefx.serialization.flatbuffers import Table, UInt, UIntVector, encode_flatbuffer
 
 MAGIC = b"0123456789abcdef"
 

@@ -24,7 +24,6 @@ from tests.laws.samples import SAMPLES, Sample
 from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.dtypes import NDArray
-from tracefx.core.passes import dce
 from tracefx.core.values import ConcreteArray
 from tracefx.extend import Handler, Jaxpr, Literal, Primitive, ShapedArray, Value, bind, current, eval_jaxpr, handling
 from tracefx.handlers import Cost, count, count_jaxpr
@@ -34,6 +33,7 @@ from tracefx.ops.elementwise.elementwise import Add
 from tracefx.ops.elementwise.selection import SelectN
 from tracefx.ops.shape.array_creation import Iota
 from tracefx.ops.structural import BroadcastInDim
+from tracefx.passes.dce import dce
 
 # XLA's own figures are of the programs that users get.
 pytestmark = pytest.mark.usefixtures("optimised")

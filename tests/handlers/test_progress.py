@@ -20,8 +20,8 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tracefx import lax
-from tracefx.core.errors import HandlerStateError
 from tracefx.core.handler import current
+from tracefx.errors import HandlerStateError
 from tracefx.handlers import Report, RichBars, count, progress
 from tracefx.testing import check_interpretation
 from tracefx.testing.tolerances import ELEMENTARY, PROGRAM

@@ -16,7 +16,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.versions import ASKS_FOR_READ_ONLY_CAPSULES, TAKES_COPY_FROM_DLPACK
-from tracefx.core.errors import TracerArrayConversionError
+from tracefx.errors import TracerArrayConversionError
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")
 

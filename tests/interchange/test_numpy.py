@@ -15,7 +15,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tracefx.core.errors import ConcretizationError, TracerArrayConversionError
+from tracefx.errors import ConcretizationError, TracerArrayConversionError
 from tracefx.testing.tolerances import ELEMENTARY
 
 X: Any = fnp.arange(6.0).reshape(2, 3)  # Any, since type checkers know buffers of classes from Python 3.12 on

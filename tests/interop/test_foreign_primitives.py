@@ -17,7 +17,7 @@ from jax.interpreters import ad, batching
 
 import tracefx as fx
 from tests.closeness import assert_near
-from tracefx.core.errors import MissingRuleError
+from tracefx.errors import MissingRuleError
 from tracefx.interop.jax import from_jax
 from tracefx.testing.tolerances import ELEMENTARY
 

@@ -22,8 +22,8 @@ import tracefx as fx
 from tests.closeness import assert_near
 from tracefx.control.call import Call
 from tracefx.control.scan import Scan
-from tracefx.core.errors import ClosedOverTracerError
 from tracefx.core.jaxpr import Jaxpr
+from tracefx.errors import ClosedOverTracerError
 from tracefx.interop.jax import as_jax, from_jax
 from tracefx.testing.tolerances import DERIVATIVE, ELEMENTARY, SECOND_DERIVATIVE, SUMMED, Ulps
 

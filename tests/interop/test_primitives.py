@@ -37,9 +37,9 @@ from tests.laws import references
 from tests.laws.samples import SAMPLES
 from tests.versions import OTHER_PRIMITIVES, RUNS_RELAYOUT, STAGED_EVAL_JAXPR
 from tracefx.core import primitive
-from tracefx.core.errors import MissingRuleError
 from tracefx.core.jaxpr import HasSubjaxprs
 from tracefx.core.jaxpr import Jaxpr as OurJaxpr
+from tracefx.errors import MissingRuleError
 from tracefx.interop.jax import from_jax
 from tracefx.interop.jax.importing import RULES
 from tracefx.interop.jax.unsupported_primitives import UNSUPPORTED

@@ -17,7 +17,6 @@ from jax._src.sharding_impls import GSPMDSharding
 import tracefx as fx
 from tests.closeness import assert_near
 from tracefx.control.shard_map import ShardMapPrimitive
-from tracefx.core.sharded_array import ShardedArray
 from tracefx.interop.jax import (
     as_jax,
     as_tracefx,
@@ -30,6 +29,7 @@ from tracefx.interop.jax import (
 )
 from tracefx.ops.annotations.sharding_constraint import ShardingConstraint
 from tracefx.sharding import SingleDeviceSharding
+from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.testing.tolerances import SUMMED
 
 X: Final = np.arange(32, dtype=np.float32).reshape(8, 4) / 16

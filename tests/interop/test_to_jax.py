@@ -21,7 +21,7 @@ from jax.extend import source_info_util
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tracefx.core.errors import EscapedTracerError
+from tracefx.errors import EscapedTracerError
 from tracefx.interop import jax as interop
 from tracefx.interop.jax import as_jax, as_tracefx, from_jax
 

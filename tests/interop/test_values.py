@@ -14,10 +14,10 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.errors import TracerArrayConversionError
 from tracefx.core.host_memory import aligned_empty
 from tracefx.core.key_data import to_key_data
 from tracefx.core.values import ConcreteArray, to_numpy
+from tracefx.errors import TracerArrayConversionError
 from tracefx.interop.jax.values import (
     as_jax,
     as_tracefx,

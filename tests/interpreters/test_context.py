@@ -18,7 +18,6 @@ from tests.closeness import assert_near
 from tests.interpreters.stacks import STACKS, CountingHandler, X, wave
 from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Builder, IrValue
-from tracefx.core.errors import HandlerStateError
 from tracefx.core.handler import ROOT, Handler, bind1, current, handling
 from tracefx.core.primitive import (
     Batchable,
@@ -32,6 +31,7 @@ from tracefx.core.primitive import (
 )
 from tracefx.core.source_location import SourceLocation
 from tracefx.core.values import Value
+from tracefx.errors import HandlerStateError
 from tracefx.testing import FaultInjector, IdentityHandler
 
 # ------------------------------------------------------------------ exceptions

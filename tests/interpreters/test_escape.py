@@ -16,8 +16,8 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tests.interpreters.stacks import CountingHandler
-from tracefx.core.errors import EscapedTracerError
 from tracefx.core.handler import ROOT, current, handling
+from tracefx.errors import EscapedTracerError
 from tracefx.testing import IdentityHandler
 from tracefx.testing.tolerances import ELEMENTARY
 

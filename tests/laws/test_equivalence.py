@@ -16,7 +16,7 @@ from tests.laws import test_planted as planted
 from tests.laws.test_reports import broken, fails_again, python_of
 from tests.test_imports import run
 from tracefx.core import dtypes as kinds
-from tracefx.core.errors import MissingRuleError
+from tracefx.errors import MissingRuleError
 from tracefx.extend import MappedAxis, Value, batch_first, bind, bind1
 from tracefx.testing import (
     BATCHED,

@@ -24,17 +24,17 @@ from tests.ops.harness import Weak, assert_close, aval_of, host_of, to_jax_array
 from tests.versions import CHECKS_DTYPES_OF_MATRICES, CHECKS_SHAPES_OF_MATRICES, ulps_beside_jax
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.check import check_jaxpr
 from tracefx.core.dtypes import NDArray
-from tracefx.core.errors import JaxprTypeError
 from tracefx.core.handler import bind
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value, from_numpy, to_numpy
+from tracefx.errors import JaxprTypeError
 from tracefx.interpreters.stage import stage
 from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
 from tracefx.ops.elementwise.elementwise import Add
 from tracefx.ops.elementwise.transcendental import Sin
 from tracefx.ops.vocabulary import OPERATIONS
+from tracefx.passes.check import check_jaxpr
 from tracefx.programs import parse_jaxpr
 from tracefx.testing.strategies import DTYPES
 from tracefx.testing.tolerances import ulps_of

@@ -11,7 +11,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tracefx.core.errors import ConcretizationError
+from tracefx.errors import ConcretizationError
 from tracefx.testing.tolerances import ELEMENTARY
 
 RNG: Final = np.random.default_rng(0)

@@ -18,8 +18,8 @@ from tests.ops.suite import check_refusal
 from tracefx import lax
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import NamedAxisEffect
-from tracefx.core.errors import MissingRuleError
 from tracefx.core.values import from_numpy, to_numpy
+from tracefx.errors import MissingRuleError
 from tracefx.ops.collectives.collective import PSum
 
 jax.config.update("jax_explicit_x64_dtypes", "allow")

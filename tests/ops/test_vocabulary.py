@@ -12,10 +12,10 @@ from jax import lax as jax_lax
 
 import tracefx as fx
 from tracefx import lax, ops
-from tracefx.core.check import check_jaxpr
-from tracefx.core.jaxpr_parser import parse_jaxpr
 from tracefx.core.primitive import Batchable, Expandable, Lowerable
 from tracefx.ops.vocabulary import OPERATIONS
+from tracefx.passes.check import check_jaxpr
+from tracefx.text.parser import parse_jaxpr
 
 VOCABULARY = {op.name: op for op in OPERATIONS}
 

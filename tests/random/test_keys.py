@@ -20,8 +20,8 @@ from tests.closeness import assert_near
 from tests.ops.harness import host_of
 from tracefx import lax, random
 from tracefx.core.array import Array
-from tracefx.core.errors import TypePromotionError
 from tracefx.core.values import as_value, to_numpy
+from tracefx.errors import TypePromotionError
 from tracefx.programs import parse_jaxpr
 from tracefx.testing.tolerances import ELEMENTARY
 

@@ -17,13 +17,13 @@ from tracefx.control.linear_solve import LinearSolve
 from tracefx.control.scan import Scan
 from tracefx.control.while_loop import While
 from tracefx.core import dtypes
-from tracefx.core.check import check_jaxpr
 from tracefx.core.dtypes import NDArray
 from tracefx.core.jaxpr import Atom, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.passes import is_observable
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import ConcreteArray, Value, to_numpy
+from tracefx.passes.check import check_jaxpr
+from tracefx.passes.dce import is_observable
 
 Log: TypeAlias = list[tuple[str, tuple[bytes, ...]]]
 Pass: TypeAlias = Callable[[Jaxpr], Jaxpr]

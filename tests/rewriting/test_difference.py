@@ -17,11 +17,11 @@ import tracefx.numpy as fnp
 from tests.laws.examples import limit_examples
 from tests.rewriting.peepholes import WRAPPERS, peepholes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.check import check_jaxpr
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
-from tracefx.core.passes import renumber
 from tracefx.ops.elementwise.arithmetic import Mul, Neg
 from tracefx.ops.elementwise.transcendental import Cos, Sin
+from tracefx.passes.check import check_jaxpr
+from tracefx.passes.dce import renumber
 from tracefx.programs import parse_jaxpr
 from tracefx.rewriting import ChangeKind, canonicalize_jaxpr, cse, diff_jaxprs, equivalent
 from tracefx.rewriting.alignment import align_sequences

@@ -11,9 +11,9 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tests.rewriting.evaluation import assert_pass_is_sound, results, same_bits
-from tracefx.core.check import check_jaxpr
 from tracefx.core.jaxpr import ClosedJaxpr, HasSubjaxprs, Jaxpr
 from tracefx.core.values import Value, from_numpy
+from tracefx.passes.check import check_jaxpr
 from tracefx.programs import parse_jaxpr
 from tracefx.rewriting import fold_constants, hoist_loop_invariants, inline, optimize
 

@@ -17,10 +17,10 @@ from tests.laws.examples import limit_examples
 from tests.rewriting.evaluation import Pass, assert_pass_is_sound, results, same_bits
 from tests.rewriting.peepholes import WRAPPERS, operands, peepholes
 from tracefx.core import dtypes
-from tracefx.core.check import check_jaxpr
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
-from tracefx.core.passes import cse, dce
 from tracefx.core.values import Value, from_numpy
+from tracefx.passes.check import check_jaxpr
+from tracefx.passes.dce import cse, dce
 from tracefx.programs import parse_jaxpr
 from tracefx.rewriting import (
     EXACT_RULES,

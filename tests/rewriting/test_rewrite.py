@@ -16,10 +16,8 @@ from tests.laws.examples import limit_examples
 from tests.rewriting.evaluation import assert_pass_is_sound, results
 from tests.rewriting.peepholes import operands, peepholes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.check import check_jaxpr
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.passes import renumber
 from tracefx.core.values import Value, from_numpy
 from tracefx.extend import bind, bind1
 from tracefx.ops.elementwise.arithmetic import Mul, Neg, Sub
@@ -28,6 +26,8 @@ from tracefx.ops.elementwise.powers import IntegerPow
 from tracefx.ops.elementwise.transcendental import Cos, Exp, Log, Sin
 from tracefx.ops.shape.shape import Split
 from tracefx.ops.structural import ConvertElementType, Transpose
+from tracefx.passes.check import check_jaxpr
+from tracefx.passes.dce import renumber
 from tracefx.programs import parse_jaxpr
 from tracefx.rewriting import (
     Apply,

@@ -10,9 +10,9 @@ import pytest
 import tracefx as fx
 from tests.rewriting.evaluation import assert_pass_is_sound
 from tracefx.core import dtypes
-from tracefx.core.check import check_jaxpr
-from tracefx.core.passes import renumber
 from tracefx.ops.casting import convert_host
+from tracefx.passes.check import check_jaxpr
+from tracefx.passes.dce import renumber
 from tracefx.programs import parse_jaxpr
 from tracefx.rewriting import EXACT_RULES, FAST_MATH_RULES, optimize, rewrite, simplify
 from tracefx.rewriting.shape_rules import is_lossless_conversion

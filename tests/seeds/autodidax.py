@@ -14,7 +14,6 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tracefx.core.jaxpr_parser import parse_jaxpr
 from tracefx.extend import (
     Handler,
     HasSubjaxprs,
@@ -23,6 +22,7 @@ from tracefx.extend import (
     Value,
 )
 from tracefx.testing.tolerances import ELEMENTARY
+from tracefx.text.parser import parse_jaxpr
 
 Number = Any
 """A Python number, an array or a tracer: what the programs below are written for."""

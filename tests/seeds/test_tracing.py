@@ -14,7 +14,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tracefx.core.errors import (
+from tracefx.errors import (
     ConcretizationError,
     TracerArrayConversionError,
     TracerBoolConversionError,

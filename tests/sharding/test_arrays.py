@@ -19,9 +19,9 @@ from tests.sharding.both import JAX, OURS, Library
 from tests.sharding.test_meshes import SPECS, on
 from tracefx import P
 from tracefx.core.dtypes import NDArray
-from tracefx.core.errors import ConcretizationError
-from tracefx.core.sharded_array import ShardedArray
+from tracefx.errors import ConcretizationError
 from tracefx.sharding import SingleDeviceSharding
+from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.xla.runtime import DeletedBufferError
 
 X: Final = np.arange(64, dtype=np.float32).reshape(8, 8)

@@ -18,8 +18,8 @@ import tracefx.lax as fx_lax
 import tracefx.numpy as fnp
 from tests.sharding.both import OURS
 from tracefx import P
-from tracefx.core.digest import executable_key, value_key
-from tracefx.core.shardings import ShardingAssignment
+from tracefx.serialization.digest import executable_key, value_key
+from tracefx.shardings.named_sharding import ShardingAssignment
 from tracefx.xla import cache_keys, runtime
 from tracefx.xla import spmd as xla_spread
 from tracefx.xla.backend import XlaBackend

@@ -15,10 +15,10 @@ import pytest
 import tracefx as fx
 from tests.sharding.both import JAX, OURS, Library, agree
 from tracefx import NamedSharding, P
-from tracefx.core.errors import ParseError
 from tracefx.core.handler import as_array
 from tracefx.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from tracefx.core.values import from_numpy
+from tracefx.errors import ParseError
 from tracefx.programs import deserialize, parse_jaxpr, serialize
 from tracefx.testing import check_function
 

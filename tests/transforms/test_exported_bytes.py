@@ -19,9 +19,9 @@ from tests.closeness import assert_near
 from tests.core.test_wire import Found
 from tests.transforms.exported import PARAMS, WEIGHTS, Pair, Scaled, X, exported, model, same
 from tests.versions import EXPORTS_SAY_HAS_NAMED_SHARDINGS
-from tracefx.core.byte_format import encode_envelope
-from tracefx.core.errors import ParseError, SerializationError
-from tracefx.core.trees import TreeDef
+from tracefx.errors import ParseError, SerializationError
+from tracefx.pytrees.trees import TreeDef
+from tracefx.serialization.byte_format import encode_envelope
 from tracefx.testing.tolerances import ELEMENTARY
 from tracefx.transforms.exporting import EXPORT_MAGIC, EXPORT_VERSION
 

@@ -24,7 +24,7 @@ from tests.core.programs import Scale
 from tests.transforms.exported import PARAMS, Pair, Scaled, X, exported, model, same
 from tracefx import handlers
 from tracefx.core.array import ArrayLike
-from tracefx.core.errors import SerializationError
+from tracefx.errors import SerializationError
 from tracefx.programs import deserialize
 from tracefx.testing.tolerances import ELEMENTARY
 from tracefx.xla import runtime

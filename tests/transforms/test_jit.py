@@ -16,8 +16,8 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tests.transforms.oracle import Case, agree
-from tracefx.core.digest import executable_key
 from tracefx.core.dtypes import float0
+from tracefx.serialization.digest import executable_key
 from tracefx.testing.tolerances import ELEMENTARY
 from tracefx.xla import backend as xla_backend
 from tracefx.xla.lower import ExecutionPlan, lower

@@ -17,13 +17,13 @@ import tracefx as fx
 from benchmarks.length import STAGES
 from tracefx import lax
 from tracefx.core.avals import ShapedArray
-from tracefx.core.check import check_jaxpr
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.jaxpr import eval_jaxpr
-from tracefx.core.passes import cse, dce
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import as_value, to_numpy
+from tracefx.passes.check import check_jaxpr
+from tracefx.passes.dce import cse, dce
 from tracefx.programs import parse_jaxpr
 
 LENGTH: Final = 20_000

@@ -17,11 +17,11 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
-from tracefx.core import trees
 from tracefx.core.handler import ROOT, Eval
 from tracefx.core.values import as_value
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jvp import JVP
+from tracefx.pytrees import trees
 from tracefx.testing.tolerances import ELEMENTARY
 from tracefx.transforms.jit import Jitted
 

@@ -10,7 +10,7 @@ from hypothesis.strategies import SearchStrategy
 import tracefx as fx
 from tracefx import Array
 from tracefx.core import dtypes
-from tracefx.core.trees import PyTree
+from tracefx.pytrees.trees import PyTree
 from tracefx.testing import (
     IdentityHandler,
     LawError,

@@ -15,8 +15,8 @@ import tracefx.numpy as fnp
 from tracefx import Array, Mesh, NamedSharding, P
 from tracefx.core.backend import Device
 from tracefx.core.compiled_collectives import CompiledCollective
-from tracefx.core.shardings import Shard, ShardIndex, Sharding
 from tracefx.sharding import SingleDeviceSharding
+from tracefx.shardings.named_sharding import Shard, ShardIndex, Sharding
 
 Params = dict[str, Array]
 

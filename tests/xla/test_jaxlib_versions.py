@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from tests.versions import JAXLIB
-from tracefx.core import jaxlib_support
+from tracefx import jaxlib_support
 
 ROOT: Final = Path(__file__).parents[2]
 

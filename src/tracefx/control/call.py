@@ -16,7 +16,6 @@ from tracefx.core.builder import Builder, IrValue
 from tracefx.core.effects import Effects
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
-from tracefx.core.passes import Prunable, prune
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
@@ -32,6 +31,7 @@ from tracefx.core.primitive import (
 from tracefx.core.values import Value
 from tracefx.core.varying import Flow
 from tracefx.interpreters.jaxpr_transforms import Mask, batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
+from tracefx.passes.dce import Prunable, prune
 
 
 @frozen(eq=False)

@@ -17,17 +17,17 @@ from typing_extensions import ParamSpec, override
 from tracefx.control.control_flow import drop_zeros, linear_mask, merge_masked, nonzero_mask, select_masked
 from tracefx.core.avals import ShapedArray
 from tracefx.core.equality import StrictlyEqual
-from tracefx.core.errors import ClosedOverTracerError
 from tracefx.core.handler import CURRENT, NO_AXES, NOT_CHECKED, ROOT, Handler, Tracer, bind1, varies
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
-from tracefx.core.jaxpr_printer import callable_name
 from tracefx.core.primitive import BatchRunner, HasCallables, MappedAxis, Primitive, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
+from tracefx.errors import ClosedOverTracerError
 from tracefx.interpreters.partial_eval import PartialEval
 from tracefx.interpreters.stage import stage
 from tracefx.interpreters.transpose import backward_pass
 from tracefx.ops.collectives.pvary import PVary
 from tracefx.ops.structural import batch_first, convert_value
+from tracefx.text.printer import callable_name
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -15,7 +15,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import NDArray
@@ -23,7 +23,6 @@ from tracefx.core.effects import DebugEffect, Effects, IOEffect
 from tracefx.core.equality import StrictlyEqual
 from tracefx.core.handler import CURRENT, ROOT, bind
 from tracefx.core.host_memory import aligned_empty, read_only_copy
-from tracefx.core.jaxpr_printer import callable_name
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
@@ -35,9 +34,11 @@ from tracefx.core.primitive import (
     UndefinedPrimal,
 )
 from tracefx.core.settings import X64
-from tracefx.core.trees import TreeDef, keystr
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.ops.structural import broadcast_in_dim, move_axis
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import TreeDef, keystr
+from tracefx.text.printer import callable_name
 
 # ------------------------------------------------------------------ the function
 

@@ -14,13 +14,13 @@ from tracefx.control.remat import CheckpointPolicy, plan_remat
 from tracefx.core.builder import Builder, IrValue
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
-from tracefx.core.passes import dce, prune
 from tracefx.core.primitive import Batchable, Differentiable, MappedAxis, Primitive, Recorder, Tangent
 from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import Consts, Mask, unzip_jaxpr
 from tracefx.interpreters.stage import stage
 from tracefx.ops.annotations.identity import Identity
 from tracefx.ops.annotations.optimization_barrier import OPTIMIZATION_BARRIER
+from tracefx.passes.dce import dce, prune
 
 
 @final

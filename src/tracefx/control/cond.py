@@ -36,7 +36,6 @@ from tracefx.core.builder import Builder, IrValue
 from tracefx.core.effects import non_debug_effects
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
-from tracefx.core.passes import dce
 from tracefx.core.primitive import MappedAxis, Recorder, Tangent, UndefinedPrimal
 from tracefx.core.values import Value, to_numpy
 from tracefx.core.varying import Flow
@@ -53,6 +52,7 @@ from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise.comparison import eq
 from tracefx.ops.elementwise.selection import select_n, stop_gradient
 from tracefx.ops.structural import batch_first, broadcast_in_dim, constant_like_aval
+from tracefx.passes.dce import dce
 
 INDEX_AVAL: Final = ShapedArray((), np.dtype(np.int32))
 

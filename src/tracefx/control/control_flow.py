@@ -13,7 +13,6 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.body_transform import BodyTransformable
 from tracefx.core.effects import Effects
 from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr, Memo, Var
-from tracefx.core.passes import Prunable, renumber
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
@@ -26,6 +25,7 @@ from tracefx.core.primitive import (
 )
 from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import Consts, Mask
+from tracefx.passes.dce import Prunable, renumber
 
 X = TypeVar("X")
 InputSource: TypeAlias = int | ShapedArray

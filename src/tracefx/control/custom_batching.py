@@ -34,10 +34,8 @@ from tracefx.control.control_flow import (
 from tracefx.control.custom_rules import CustomRuleCall, CustomRuleProgram, ExtraOutputs
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import is_inexact
-from tracefx.core.errors import ClosedOverTracerError
 from tracefx.core.handler import CURRENT, Handler, bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
-from tracefx.core.passes import dce
 from tracefx.core.primitive import (
     BatchRunner,
     MappedAxis,
@@ -46,10 +44,12 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import Value
+from tracefx.errors import ClosedOverTracerError
 from tracefx.interpreters.jaxpr_transforms import Mask, batch_jaxpr, jvp_jaxpr
 from tracefx.interpreters.jvp import JVP
 from tracefx.interpreters.stage import stage
 from tracefx.ops.structural import batch_first, instantiate, reduce_sum
+from tracefx.passes.dce import dce
 
 BatchRule: TypeAlias = Callable[[MappedAxis, Mask, Sequence[Value]], tuple[Sequence[Value], Mask]]
 """The axis, which operands have it, and the operands, having it first: to the outputs, and which of them have it."""

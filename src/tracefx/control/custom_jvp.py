@@ -24,8 +24,6 @@ from tracefx.control.control_flow import drop_zeros, insert_zeros, nonzero_mask,
 from tracefx.control.custom_rules import CustomRuleCall, CustomRuleProgram, ExtraOutputs
 from tracefx.core.handler import ROOT, Handler, bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
-from tracefx.core.jaxpr_printer import HasJaxParams
-from tracefx.core.passes import Prunable, dce
 from tracefx.core.primitive import (
     BatchRunner,
     MappedAxis,
@@ -34,6 +32,8 @@ from tracefx.core.primitive import (
 from tracefx.core.values import Value
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jaxpr_transforms import batch_jaxpr, jvp_jaxpr
+from tracefx.passes.dce import Prunable, dce
+from tracefx.text.printer import HasJaxParams
 
 
 @final

@@ -39,12 +39,9 @@ from tracefx.control.custom_rules import CustomRuleCall, CustomRuleProgram, Extr
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import float0
 from tracefx.core.effects import Effects, NamedAxisEffect
-from tracefx.core.errors import ConcretizationError, MissingRuleError, NotLinearError
 from tracefx.core.handler import CURRENT, ROOT, Handler, Tracer, bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
-from tracefx.core.jaxpr_printer import HasJaxParams
 from tracefx.core.literal import Literal
-from tracefx.core.passes import Prunable, dce
 from tracefx.core.primitive import (
     BatchRunner,
     Differentiable,
@@ -59,6 +56,7 @@ from tracefx.core.primitive import (
     not_linear_error,
 )
 from tracefx.core.values import ConcreteArray, Value, to_numpy
+from tracefx.errors import ConcretizationError, MissingRuleError, NotLinearError
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jaxpr_transforms import Mask, batch_jaxpr, jvp_jaxpr
 from tracefx.interpreters.jvp import JVP
@@ -66,6 +64,8 @@ from tracefx.interpreters.stage import Stage, stage
 from tracefx.interpreters.transpose import backward_pass
 from tracefx.ops.elementwise.elementwise import add_tangents
 from tracefx.ops.structural import batch_first, instantiate, match_aval, move_axis, reduce_sum
+from tracefx.passes.dce import Prunable, dce
+from tracefx.text.printer import HasJaxParams
 
 BackwardRule: TypeAlias = Callable[[Sequence[Value], Sequence[Tangent]], Sequence[Tangent]]
 """Residuals and the cotangents of the outputs to the cotangents of the operands."""

@@ -6,7 +6,7 @@ from attrs import evolve
 
 from tracefx.core.effects import DebugEffect
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
-from tracefx.core.passes import dce, renumber
+from tracefx.passes.dce import dce, renumber
 
 
 def drop_debug_effects(jaxpr: Jaxpr, unknown: tuple[bool, ...]) -> Jaxpr:

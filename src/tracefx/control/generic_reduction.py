@@ -22,7 +22,6 @@ from tracefx.core.builder import Builder, DenseI64Array, IrValue, Region
 from tracefx.core.effects import Effects
 from tracefx.core.handler import as_array, bind
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr, eval_jaxpr
-from tracefx.core.jaxpr_printer import HasJaxParams
 from tracefx.core.primitive import Batchable, Expandable, Lowerable, MappedAxis, Primitive
 from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import batch_jaxpr
@@ -33,6 +32,7 @@ from tracefx.ops.reductions.sliding_windows import Ints, SlidingWindows
 from tracefx.ops.shape.shape import concatenate, stack
 from tracefx.ops.shape.slicing import pad, slice, slice_axis
 from tracefx.ops.structural import batch_first, broadcast_to, convert, move_axis, reshape, transpose
+from tracefx.text.printer import HasJaxParams
 
 
 @frozen(eq=False)

@@ -27,7 +27,6 @@ from tracefx.core.body_transform import BodyInterpreter, TransformedBody, unpack
 from tracefx.core.builder import Builder, IrValue
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.passes import dce
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
 from tracefx.core.varying import Flow
@@ -37,6 +36,7 @@ from tracefx.ops.elementwise.arithmetic import neg
 from tracefx.ops.elementwise.elementwise import add_tangents
 from tracefx.ops.elementwise.selection import stop_gradient
 from tracefx.ops.structural import batch_first, instantiate, match_aval
+from tracefx.passes.dce import dce
 
 _HIDDEN: Final = {"hide_default": True, "erased": True, "jax": False}
 

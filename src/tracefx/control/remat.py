@@ -12,9 +12,9 @@ from attrs import evolve, frozen
 from tracefx.control.control_flow import select_masked
 from tracefx.core.avals import ShapedArray
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.passes import renumber
 from tracefx.core.primitive import Primitive
 from tracefx.interpreters.jaxpr_transforms import Mask
+from tracefx.passes.dce import renumber
 
 CheckpointPolicy: TypeAlias = Callable[..., bool]
 """Says of an operation, and the types of its operands, whether its results are kept: `policy(prim, *avals)`."""

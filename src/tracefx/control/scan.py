@@ -41,13 +41,13 @@ from tracefx.core.builder import Builder, IrValue, MlirText
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.literal import Literal
-from tracefx.core.passes import dce
 from tracefx.core.primitive import MappedAxis, Primitive, Recorder, Tangent, UndefinedPrimal
 from tracefx.core.values import Value
 from tracefx.core.varying import Flow
 from tracefx.interpreters.jaxpr_transforms import Consts, Mask, batch_jaxpr, jvp_jaxpr
 from tracefx.ops.indexing.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from tracefx.ops.structural import BroadcastInDim, Reshape, batch_first, constant_like_aval, instantiate, move_axis
+from tracefx.passes.dce import dce
 
 X = TypeVar("X")
 COUNTER_AVAL: Final = ShapedArray((), np.dtype(np.int32))

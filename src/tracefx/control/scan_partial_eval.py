@@ -17,8 +17,8 @@ from tracefx.control.drop_debug_effects import drop_debug_effects
 from tracefx.control.loop_residuals import drop_cheap_residuals
 from tracefx.core.effects import non_debug_effects
 from tracefx.core.jaxpr import Jaxpr, Var
-from tracefx.core.passes import dce, prune
 from tracefx.interpreters.jaxpr_transforms import Consts, Mask, UnzippedJaxpr, unzip_jaxpr
+from tracefx.passes.dce import dce, prune
 
 
 @final

@@ -20,7 +20,6 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import bind1
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr
 from tracefx.core.literal import Literal
-from tracefx.core.passes import dce
 from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import Consts, Mask, transpose_jaxpr
 from tracefx.interpreters.stage import stage
@@ -29,6 +28,7 @@ from tracefx.ops.elementwise.elementwise import Add, add_tangents
 from tracefx.ops.shape.shape import Concatenate
 from tracefx.ops.shape.slicing import Pad
 from tracefx.ops.structural import ConvertElementType, ReduceSum, Reshape, Transpose, match_aval, reduce_sum, reshape
+from tracefx.passes.dce import dce
 
 
 @final

@@ -15,20 +15,20 @@ from tracefx.core.backend import BACKEND
 from tracefx.core.body_transform import BodyInterpreter, CollectedSpec, ResultReader, ValueSpec, flatten_to_arrays
 from tracefx.core.builder import Builder, IrValue
 from tracefx.core.effects import Effects, MeshEffect, NamedAxisEffect, any_ordered
-from tracefx.core.errors import MissingRuleError
 from tracefx.core.handler import bind, current
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
-from tracefx.core.jaxpr_printer import HasJaxParams
-from tracefx.core.meshes import Mesh, PartitionEntry, PartitionSpec, entry_axis_names
 from tracefx.core.primitive import MappedAxis, Recorder, Tangent, UndefinedPrimal, Zero
-from tracefx.core.shardings import NamedSharding
 from tracefx.core.values import Value
 from tracefx.core.varying import Flow
+from tracefx.errors import MissingRuleError
 from tracefx.interpreters.batch import spmd_axes
 from tracefx.interpreters.jaxpr_transforms import Consts, batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
 from tracefx.interpreters.stage import stage
 from tracefx.ops.collectives.collective import from_unreduced, to_unreduced
 from tracefx.ops.structural import reshape
+from tracefx.shardings.meshes import Mesh, PartitionEntry, PartitionSpec, entry_axis_names
+from tracefx.shardings.named_sharding import NamedSharding
+from tracefx.text.printer import HasJaxParams
 
 X = TypeVar("X")
 REPLICATED = PartitionSpec()

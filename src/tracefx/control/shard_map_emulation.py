@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from tracefx.core.avals import ShapedArray
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
-from tracefx.core.meshes import Mesh, PartitionSpec, entry_axis_names
 from tracefx.core.primitive import MappedAxis
 from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import Consts, batch_jaxpr
 from tracefx.interpreters.stage import stage
 from tracefx.ops.indexing.along_axis import index_in_dim
 from tracefx.ops.structural import reshape, transpose
+from tracefx.shardings.meshes import Mesh, PartitionSpec, entry_axis_names
 
 
 def emulate_shard_map(

@@ -21,7 +21,6 @@ from tracefx.core.builder import Builder, IrValue
 from tracefx.core.effects import Effects, SowEffect
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
-from tracefx.core.passes import JaxprRebuilder, map_subjaxprs
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
@@ -34,10 +33,11 @@ from tracefx.core.primitive import (
     UndefinedPrimal,
     Zero,
 )
-from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
 from tracefx.ops.annotations.identity import Identity
 from tracefx.ops.structural import move_axis
+from tracefx.passes.dce import JaxprRebuilder, map_subjaxprs
+from tracefx.pytrees.trees import TreeDef
 
 SowMode: TypeAlias = OneOf["strict", "clobber", "append"]
 

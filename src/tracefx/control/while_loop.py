@@ -34,7 +34,6 @@ from tracefx.core.builder import Builder, IrValue
 from tracefx.core.effects import non_debug_effects
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
-from tracefx.core.passes import dce, renumber
 from tracefx.core.primitive import MappedAxis, Recorder, Tangent, UndefinedPrimal
 from tracefx.core.values import Value
 from tracefx.core.varying import Flow
@@ -43,6 +42,7 @@ from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise.selection import select_n
 from tracefx.ops.reductions.reduction import reduce_or
 from tracefx.ops.structural import batch_first, broadcast_in_dim, convert_element_type, instantiate
+from tracefx.passes.dce import dce, renumber
 
 X = TypeVar("X")
 BOOL_AVAL: Final = ShapedArray((), np.dtype(np.bool_))

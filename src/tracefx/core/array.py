@@ -13,18 +13,18 @@ from tracefx.core import array_methods
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.backend import Device
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
-from tracefx.core.errors import (
+from tracefx.core.late_binding import LateBound
+from tracefx.core.literal import Literal, Scalar
+from tracefx.core.whereabouts import Located
+from tracefx.errors import (
     ConcretizationError,
     TracerArrayConversionError,
     TracerBoolConversionError,
     TracerIntegerConversionError,
 )
-from tracefx.core.late_binding import LateBound
-from tracefx.core.literal import Literal, Scalar
-from tracefx.core.whereabouts import Located
 
 if TYPE_CHECKING:
-    from tracefx.core.shardings import DeviceOrSharding
+    from tracefx.shardings.named_sharding import DeviceOrSharding
 
 ArrayLike: TypeAlias = array_methods.Like["Array"]
 IndexPart: TypeAlias = array_methods.IndexPart["Array"]

@@ -13,7 +13,7 @@ from tracefx.core.dtypes import DTypeLike, NDArray
 from tracefx.core.literal import Literal, Scalar
 
 if TYPE_CHECKING:
-    from tracefx.core.shardings import DeviceOrSharding
+    from tracefx.shardings.named_sharding import DeviceOrSharding
 
 A = TypeVar("A")
 Like: TypeAlias = A | Literal | NDArray | np.generic | Scalar

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from tracefx.core.compiled_collectives import CompiledCollective
     from tracefx.core.jaxpr import Jaxpr
     from tracefx.core.primitive import Primitive
-    from tracefx.core.sharded_array import ShardedArray
-    from tracefx.core.shardings import RequestedShardings, Sharding
     from tracefx.core.values import ConcreteArray, Value
+    from tracefx.shardings.named_sharding import RequestedShardings, Sharding
+    from tracefx.shardings.sharded_array import ShardedArray
 
 
 class Buffer(Protocol):

@@ -20,8 +20,8 @@ from typing_extensions import override
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.handler import Handler
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
+from tracefx.pytrees.trees import TreeDef
 
 
 @final

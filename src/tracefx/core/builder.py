@@ -14,8 +14,8 @@ from tracefx.core.literal import Literal
 if TYPE_CHECKING:
     from tracefx.core.jaxpr import Jaxpr
     from tracefx.core.primitive import Primitive
-    from tracefx.core.shardings import NamedSharding
     from tracefx.core.values import Value
+    from tracefx.shardings.named_sharding import NamedSharding
 
 
 class IrValue(Protocol):

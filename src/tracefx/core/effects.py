@@ -8,7 +8,7 @@ from typing import Final, final
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core.meshes import Mesh
+from tracefx.shardings.meshes import Mesh
 
 
 class Effect:

@@ -16,11 +16,11 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import NOWHERE, Axes
 from tracefx.core.backend import BACKEND
 from tracefx.core.dtypes import NDArray
-from tracefx.core.errors import ConcretizationError, EscapedTracerError, HandlerStateError
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, HasCallables, Lowerable, Primitive
 from tracefx.core.source_location import Provenance, at_location
 from tracefx.core.values import ConcreteArray, Value, as_value
+from tracefx.errors import ConcretizationError, EscapedTracerError, HandlerStateError
 
 NO_AXES: Final[Mapping[Hashable, int]] = MappingProxyType({})
 NOT_CHECKED: Final[Mapping[str, int]] = MappingProxyType({})

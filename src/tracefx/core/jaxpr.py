@@ -16,12 +16,12 @@ from tracefx.core.effects import Effects
 from tracefx.core.equality import StrictlyEqual, strict_key
 from tracefx.core.fast_init import slot_setter
 from tracefx.core.handler import CURRENT, ROOT
-from tracefx.core.jaxpr_printer import DEFAULT_WIDTH, PrintableJaxpr, Style, format_jaxpr
 from tracefx.core.late_binding import LateBound
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import EQN_LOCATION, Provenance
 from tracefx.core.values import ConcreteArray, Value
+from tracefx.text.printer import DEFAULT_WIDTH, PrintableJaxpr, Style, format_jaxpr
 
 R = TypeVar("R")
 

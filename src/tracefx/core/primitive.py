@@ -26,9 +26,9 @@ from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import NO_EFFECTS, Effects
 from tracefx.core.equality import strict_key
-from tracefx.core.errors import MissingRuleError
 from tracefx.core.fast_init import slot_setter
 from tracefx.core.values import ConcreteArray, Value, to_numpy
+from tracefx.errors import MissingRuleError
 
 if TYPE_CHECKING:
     from tracefx.core.handler import Handler

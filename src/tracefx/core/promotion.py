@@ -14,8 +14,8 @@ from typing import Final
 
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType, DTypeKind
-from tracefx.core.errors import TypePromotionError
 from tracefx.core.settings import X64
+from tracefx.errors import TypePromotionError
 
 # The order as chains of short names, each link from a type to one that can stand for it. The names with a star are
 # the weak types, which no dtype is called.

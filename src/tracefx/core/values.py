@@ -14,13 +14,13 @@ from tracefx.core.array import Array, ArrayLike, has_jax_array_method, is_jax_ar
 from tracefx.core.avals import Shape, ShapedArray, intern_aval
 from tracefx.core.backend import BACKEND, Buffer, Device
 from tracefx.core.dtypes import DType, NDArray
-from tracefx.core.errors import ConcretizationError, DeletedArrayError
 from tracefx.core.host_memory import read_only_copy
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.key_data import from_key_data, to_key_data
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.settings import X64
-from tracefx.core.shardings import Shard, Sharding, SingleDeviceSharding
+from tracefx.errors import ConcretizationError, DeletedArrayError
+from tracefx.shardings.named_sharding import Shard, Sharding, SingleDeviceSharding
 
 Value: TypeAlias = Array | Literal
 

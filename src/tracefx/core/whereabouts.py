@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tracefx.core.residence import Resident
-from tracefx.core.shardings import Shard, Sharding
+from tracefx.core.array_placement import Resident
+from tracefx.shardings.named_sharding import Shard, Sharding
 
 if TYPE_CHECKING:
     from tracefx.core.array import Array

@@ -15,18 +15,19 @@ from typing_extensions import override
 from tracefx.control.custom_rules import CustomRuleProgram
 from tracefx.control.scan import Scan
 from tracefx.control.sow import Plantable, Sow, SowMode, sown_names
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import CURRENT, bind, bind1, current, handling
 from tracefx.core.promotion import promote
 from tracefx.core.source_location import Provenance, at_location, current_provenance
-from tracefx.core.trees import keystr
 from tracefx.core.values import Value
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
 from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise.elementwise import ADD
 from tracefx.ops.structural import constant_like_aval, convert_value
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import keystr
 from tracefx.transforms.arguments import flatten_values, require_callable, to_arrays
 from tracefx.transforms.transform import Transform, WrappedFunction
 from tracefx.transforms.transformed_function import wrap_transformed

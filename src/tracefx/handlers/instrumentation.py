@@ -17,7 +17,7 @@ from tracefx.control.callback import DebugCallback, FlatCallback
 from tracefx.control.control_flow import rearrange_jaxpr
 from tracefx.control.scan import Scan
 from tracefx.control.while_loop import While
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.body_transform import BodyTransformable, CollectedSpec, TransformedBody, ValueSpec
 from tracefx.core.dtypes import float0, is_key
@@ -32,6 +32,7 @@ from tracefx.core.values import Value
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.random.prng import RandomUnwrap
+from tracefx.pytrees import trees
 
 STEP_AVAL: Final = ShapedArray((), dtypes.int32)
 RuntimeCallback: TypeAlias = Callable[..., None]

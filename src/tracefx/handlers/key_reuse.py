@@ -13,7 +13,7 @@ from typing_extensions import override
 from tracefx.control.call import Call
 from tracefx.control.callback import DebugCallback, FlatCallback
 from tracefx.control.checkpoint import CheckpointPrimitive
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import DebugEffect
@@ -26,6 +26,7 @@ from tracefx.handlers.instrumentation import relative_path
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
 from tracefx.ops.random.prng import RandomBits, RandomClone, RandomSplit, random_unwrap
+from tracefx.pytrees import trees
 from tracefx.random.samplers import is_sampler_name
 from tracefx.transforms.arguments import require_callable
 from tracefx.transforms.callbacks import effects_barrier

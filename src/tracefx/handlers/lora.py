@@ -12,13 +12,12 @@ from typing_extensions import override
 
 from tracefx import random
 from tracefx.control.scan import Scan
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.body_transform import ValueSpec, array_spec
 from tracefx.core.handler import as_array, bind1, bind_expansion, current, handling
 from tracefx.core.primitive import Expandable, HasCallables, Primitive
-from tracefx.core.trees import PyTree, keystr
 from tracefx.core.values import Value
 from tracefx.handlers.probabilistic.seeding import as_key
 from tracefx.interpreters.interpreter import Interpreter
@@ -26,6 +25,8 @@ from tracefx.interpreters.rules import Rules
 from tracefx.ops.contractions.contraction import DotGeneral
 from tracefx.ops.elementwise.selection import StopGradient
 from tracefx.ops.structural import ConvertElementType, Transpose, convert, transpose
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree, keystr
 from tracefx.transforms.arguments import require_callable
 
 P = ParamSpec("P")

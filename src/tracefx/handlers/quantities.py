@@ -15,7 +15,7 @@ from typing_extensions import override
 from tracefx.control.callback import DebugCallback, DebugPrint
 from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.sow import Plantable, Sow
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.body_transform import ValueSpec
@@ -48,6 +48,7 @@ from tracefx.ops.indexing.top_k import ApproxTopK, TopK
 from tracefx.ops.operation import Operation
 from tracefx.ops.reductions import cumulative, reduction, window_reduction
 from tracefx.ops.shape import shape, slicing
+from tracefx.pytrees import trees
 from tracefx.transforms.arguments import flatten_values, require_callable
 
 

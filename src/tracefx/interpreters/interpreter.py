@@ -11,26 +11,26 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import ParamSpec, TypeVar, override
 
-from tracefx.core import trees
 from tracefx.core.array import Array
 from tracefx.core.avals import NOWHERE, Axes, ShapedArray
 from tracefx.core.body_transform import BodyTransformable, CollectedSpec, TransformedBody, ValueSpec, array_spec
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import DebugEffect
-from tracefx.core.errors import (
-    ConcretizationError,
-    TracerBoolConversionError,
-    TracerIntegerConversionError,
-)
 from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, as_array, at_origin, bind_expansion, varies
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr, eval_jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Expandable, HasCallables, Primitive, missing_rule_error
 from tracefx.core.source_location import EQN_LOCATION, current_provenance
 from tracefx.core.values import Value, as_value
+from tracefx.errors import (
+    ConcretizationError,
+    TracerBoolConversionError,
+    TracerIntegerConversionError,
+)
 from tracefx.interpreters.rules import Rules
 from tracefx.interpreters.stage import Stage, stage
 from tracefx.ops.structural import constant_like_aval, convert_value
+from tracefx.pytrees import trees
 
 V = TypeVar("V", default=Never)
 S = TypeVar("S", default=None)

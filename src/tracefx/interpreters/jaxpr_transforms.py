@@ -17,7 +17,6 @@ from attrs import frozen
 
 from tracefx.core.handler import CURRENT, ROOT, Handler
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
-from tracefx.core.passes import dce, prune
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
 from tracefx.interpreters.batch import Batch
@@ -26,6 +25,7 @@ from tracefx.interpreters.partial_eval import PartialEval
 from tracefx.interpreters.stage import Stage, stage
 from tracefx.interpreters.transpose import backward_pass
 from tracefx.ops.structural import batch_first, instantiate
+from tracefx.passes.dce import dce, prune
 
 Mask: TypeAlias = tuple[bool, ...]
 Consts: TypeAlias = tuple[Value, ...]

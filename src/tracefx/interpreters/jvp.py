@@ -14,17 +14,17 @@ from tracefx.core.array import Array
 from tracefx.core.avals import Axes, ShapedArray
 from tracefx.core.backend import Device
 from tracefx.core.dtypes import NDArray
-from tracefx.core.errors import (
-    ConcretizationError,
-    TracerArrayConversionError,
-    TracerBoolConversionError,
-    TracerIntegerConversionError,
-)
 from tracefx.core.handler import CURRENT, Handler, Origin, Tracer, at_origin, bind_expansion, may_vary, varies
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, Expandable, Primitive, Tangent, Zero, missing_rule_error
 from tracefx.core.source_location import EQN_LOCATION, current_provenance
 from tracefx.core.values import Value
+from tracefx.errors import (
+    ConcretizationError,
+    TracerArrayConversionError,
+    TracerBoolConversionError,
+    TracerIntegerConversionError,
+)
 
 _PIECEWISE_CONSTANT: Final = frozenset({TracerBoolConversionError, TracerIntegerConversionError})
 """Conversions that are piecewise constant, so their derivative is zero: a program may depend on them."""

@@ -14,8 +14,6 @@ from __future__ import annotations
 import importlib as _importlib
 from typing import TYPE_CHECKING, Any
 
-from tracefx.core import trees
-from tracefx.core.trees import PyTree
 from tracefx.lax.rooms import LATE as _LATE
 from tracefx.ops.contractions.contraction import (
     DotDimensionNumbers,
@@ -108,6 +106,8 @@ from tracefx.ops.shape.array_creation import broadcasted_iota, full, full_like, 
 from tracefx.ops.shape.shape import broadcast, concatenate, expand_dims, split, squeeze, stack, tile
 from tracefx.ops.shape.slicing import pad, rev, slice
 from tracefx.ops.structural import broadcast_in_dim, convert_element_type, reduce_sum, reshape, transpose
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree
 from tracefx.transforms.shardings import with_sharding_constraint
 
 if TYPE_CHECKING:

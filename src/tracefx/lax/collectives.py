@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tracefx.core import trees
 from tracefx.core.handler import as_array
-from tracefx.core.trees import PyTree
 from tracefx.ops.collectives import collective, exchange, grouped
 from tracefx.ops.collectives.collective import AxisName
 from tracefx.ops.collectives.grouped import AxisIndexGroups
 from tracefx.ops.collectives.pvary import varying
 from tracefx.ops.reductions.reduction import reduce_max, reduce_min
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree
 
 
 def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None = None) -> Any:

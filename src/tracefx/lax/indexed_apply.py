@@ -9,9 +9,9 @@ from tracefx import lax
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.values import Value, as_value
+from tracefx.errors import ConcretizationError
 from tracefx.ops.elementwise.arithmetic import max as larger
 from tracefx.ops.elementwise.comparison import gt, lt
 from tracefx.ops.elementwise.elementwise import add

@@ -21,8 +21,6 @@ from tracefx.core.handler import as_array, bind1
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
-from tracefx.core.sharded_array import ShardedArray
-from tracefx.core.shardings import DeviceOrSharding, Sharding
 from tracefx.core.values import (
     ConcreteArray,
     Value,
@@ -52,6 +50,8 @@ from tracefx.ops.duck_typing import DuckTypedArray, typeof
 from tracefx.ops.elementwise import arithmetic, elementwise, rounding
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import static_int
+from tracefx.shardings.named_sharding import DeviceOrSharding, Sharding
+from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.evaluations import Number
 
 NestedArrayLike: TypeAlias = ArrayLike | Sequence["NestedArrayLike"]

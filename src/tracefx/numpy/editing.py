@@ -10,9 +10,9 @@ import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, Index
-from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import as_array
 from tracefx.core.values import to_numpy
+from tracefx.errors import ConcretizationError
 from tracefx.numpy.creation import arange, array, zeros
 from tracefx.numpy.indexing import take
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype

@@ -13,9 +13,9 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DTypeLike, NDArray
-from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import as_array
 from tracefx.core.values import Value, from_numpy, to_numpy
+from tracefx.errors import ConcretizationError
 from tracefx.numpy.creation import NestedArrayLike, arange, array, linspace, meshgrid, ones
 from tracefx.numpy.dtype_routines import result_type
 from tracefx.numpy.joining import concatenate, stack

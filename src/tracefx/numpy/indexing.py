@@ -19,10 +19,10 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, Index, IndexPart, is_jax_array
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import NDArray
-from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import as_array, bind1, evaluating
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.values import ConcreteArray, Value, from_jax_array, require_no_mask
+from tracefx.errors import ConcretizationError
 from tracefx.numpy import evaluated
 from tracefx.numpy.creation import array
 from tracefx.numpy.operand_promotion import as_operand, broadcast_operand_shapes, convert_dtype, reject_out

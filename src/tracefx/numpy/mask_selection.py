@@ -15,9 +15,9 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
-from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import as_array
 from tracefx.core.values import ConcreteArray, Value
+from tracefx.errors import ConcretizationError
 from tracefx.numpy.creation import zeros
 from tracefx.numpy.evaluated import ALL, Kernel, by_numpy
 from tracefx.numpy.indexing import getitem, take

@@ -8,9 +8,9 @@ import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import as_array
 from tracefx.core.values import to_numpy
+from tracefx.errors import ConcretizationError
 from tracefx.numpy import linalg
 from tracefx.numpy.creation import arange, asarray, ones, zeros
 from tracefx.numpy.diagonals import diag

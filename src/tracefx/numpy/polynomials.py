@@ -10,9 +10,9 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, NDArray
-from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import as_array
 from tracefx.core.values import from_numpy, to_numpy
+from tracefx.errors import ConcretizationError
 from tracefx.numpy.creation import zeros
 from tracefx.numpy.evaluated import NUMBERS, Kernel, by_numpy
 from tracefx.numpy.joining import concatenate

@@ -10,9 +10,9 @@ import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.errors import ConcretizationError
 from tracefx.core.handler import Tracer, as_array
 from tracefx.core.values import Value, to_numpy
+from tracefx.errors import ConcretizationError
 from tracefx.numpy.operand_promotion import as_operand, convert_dtype, convert_operand, promote_dtypes, reject_out
 from tracefx.numpy.shapes import broadcast_arrays, ravel
 from tracefx.numpy.ufuncs import clip, remainder, where

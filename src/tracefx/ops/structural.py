@@ -22,7 +22,6 @@ from tracefx.core.builder import Builder, DenseI64Array, IrValue
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.host_memory import require_memory
-from tracefx.core.jaxpr_printer import HasJaxParams
 from tracefx.core.literal import Literal, cached_literal, out_of_bounds_error
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Transposable, UndefinedPrimal, Zero
 from tracefx.core.values import Value, as_value
@@ -39,6 +38,7 @@ from tracefx.ops.operation import (
     static_shape,
 )
 from tracefx.ops.static_integers import ShapeError, static_ints
+from tracefx.text.printer import HasJaxParams
 
 NUMPY_NATIVE_DTYPES: Final = frozenset({dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64})
 """The dtypes most used, which NumPy's reductions keep on every platform."""

@@ -16,7 +16,6 @@ from tracefx.control.scan import Scan
 from tracefx.control.while_loop import While
 from tracefx.core.avals import ShapedArray
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.jaxpr_printer import format_eqn, scalar_text, variable_name
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import SourceLocation
@@ -25,6 +24,7 @@ from tracefx.handlers.cost_analysis.execution_counts import only_body
 from tracefx.handlers.cost_analysis.peak_memory import user_location
 from tracefx.pictures.costs import Costs, scale_work
 from tracefx.pictures.operation_categories import OperationCategory, operation_category
+from tracefx.text.printer import format_eqn, scalar_text, variable_name
 
 
 @final

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final, Literal, TypeAlias
 
 from tracefx.core.jaxpr import HasSubjaxprs
-from tracefx.core.passes import is_observable
 from tracefx.core.primitive import Primitive
 from tracefx.handlers.cost_analysis.cost import Work
 from tracefx.handlers.cost_analysis.linalg_flops import LINALG_FLOPS
@@ -19,6 +18,7 @@ from tracefx.ops.reductions.cumulative import Cumulative
 from tracefx.ops.reductions.reduction import ArgExtremum, Reduction
 from tracefx.ops.reductions.window_reduction import WindowReduction
 from tracefx.ops.structural import ReduceSum
+from tracefx.passes.dce import is_observable
 
 OperationCategory: TypeAlias = Literal[
     "control", "matrix", "reduction", "function", "arithmetic", "moving", "random", "effect"

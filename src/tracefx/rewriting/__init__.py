@@ -15,9 +15,9 @@
 
 from __future__ import annotations
 
-from tracefx.core.passes import cse as cse
-from tracefx.core.passes import dce as dce
-from tracefx.core.passes import renumber as renumber
+from tracefx.passes.dce import cse as cse
+from tracefx.passes.dce import dce as dce
+from tracefx.passes.dce import renumber as renumber
 from tracefx.rewriting.constant_folding import fold_constants as fold_constants
 from tracefx.rewriting.engine import rewrite as rewrite
 from tracefx.rewriting.equivalence import canonicalize_jaxpr as canonicalize_jaxpr

@@ -13,13 +13,13 @@ from tracefx.core import dtypes
 from tracefx.core.handler import CURRENT, ROOT
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.passes import dce, map_subjaxprs, renumber
 from tracefx.core.primitive import HasCallables, Primitive
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
 from tracefx.ops.operation import CompiledOperation
 from tracefx.ops.shape.array_creation import Iota
 from tracefx.ops.structural import BroadcastInDim
+from tracefx.passes.dce import dce, map_subjaxprs, renumber
 from tracefx.rewriting.closed_jaxprs import J, map_jaxpr
 
 MAX_SIZE: Final = 1024

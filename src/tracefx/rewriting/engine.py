@@ -14,10 +14,10 @@ from tracefx.core.avals import show_avals
 from tracefx.core.handler import CURRENT
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.passes import dce, map_subjaxprs
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import EQN_LOCATION, at_location
 from tracefx.core.values import Value
+from tracefx.passes.dce import dce, map_subjaxprs
 from tracefx.rewriting.closed_jaxprs import J, map_jaxpr
 from tracefx.rewriting.errors import RewriteError, RewriteLoopError, RewriteTypeError
 from tracefx.rewriting.rules import RewriteRule

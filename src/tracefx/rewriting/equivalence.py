@@ -6,9 +6,9 @@ from attrs import evolve
 
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.passes import is_observable, map_subjaxprs
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
+from tracefx.passes.dce import is_observable, map_subjaxprs
 from tracefx.rewriting.closed_jaxprs import J, map_jaxpr
 
 

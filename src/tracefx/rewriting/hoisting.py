@@ -15,12 +15,12 @@ from tracefx.control.sow import Plantable
 from tracefx.control.while_loop import While
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.passes import dce, map_subjaxprs, renumber
 from tracefx.core.primitive import HasCallables, Primitive
 from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
 from tracefx.ops.shape.array_creation import Iota
 from tracefx.ops.shape.shape import Squeeze
 from tracefx.ops.structural import BroadcastInDim, Reshape
+from tracefx.passes.dce import dce, map_subjaxprs, renumber
 from tracefx.rewriting.closed_jaxprs import J, map_jaxpr
 
 _NEVER_HOISTED: Final = (CallbackPrimitive, HasCallables, CheckpointName, OptimizationBarrier, Plantable, While)

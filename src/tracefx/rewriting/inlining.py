@@ -13,9 +13,9 @@ from tracefx.control.checkpoint import CheckpointPrimitive
 from tracefx.control.custom_rules import CustomRuleProgram
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.passes import map_subjaxprs, renumber
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import LazySourceLocation, Provenance, SourceLocation
+from tracefx.passes.dce import map_subjaxprs, renumber
 from tracefx.rewriting.closed_jaxprs import J, map_jaxpr
 
 

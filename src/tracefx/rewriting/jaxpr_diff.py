@@ -12,12 +12,12 @@ from typing_extensions import override
 
 from tracefx.core.avals import show_avals
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.jaxpr_printer import format_eqn, scalar_text, variable_name
 from tracefx.core.literal import Literal
-from tracefx.core.passes import renumber
 from tracefx.core.source_location import SourceLocation
 from tracefx.core.values import ConcreteArray, Value
+from tracefx.passes.dce import renumber
 from tracefx.rewriting.alignment import align_sequences
+from tracefx.text.printer import format_eqn, scalar_text, variable_name
 
 _CONTEXT: Final = 2
 """How many equal equations are shown before and after what differs."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tracefx.core.passes import cse, dce
+from tracefx.passes.dce import cse, dce
 from tracefx.rewriting.closed_jaxprs import J, map_jaxpr
 from tracefx.rewriting.constant_folding import fold_constants
 from tracefx.rewriting.hoisting import hoist_loop_invariants

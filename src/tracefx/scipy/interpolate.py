@@ -13,8 +13,8 @@ from tracefx import numpy as fnp
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array
-from tracefx.core.trees import register_pytree_node
 from tracefx.numpy.operand_promotion import to_inexact
+from tracefx.pytrees.trees import register_pytree_node
 
 __all__ = ["RegularGridInterpolator"]
 

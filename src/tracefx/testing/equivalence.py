@@ -11,14 +11,15 @@ from attrs import evolve, frozen
 from typing_extensions import override
 
 from tracefx import numpy as fnp
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.primitive import MappedAxis, Primitive, Tangent, Zero
-from tracefx.core.trees import PyTree
 from tracefx.core.values import Value, as_value
 from tracefx.ops.structural import batch_first
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree
 from tracefx.testing.errors import Inapplicable, LawError, Reproducer
 from tracefx.testing.generated_programs import AnyCallable
 from tracefx.testing.law import describe_difference

@@ -11,11 +11,11 @@ from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx import numpy as fnp
-from tracefx.core.errors import EscapedTracerError, HandlerStateError, MissingRuleError
 from tracefx.core.handler import Handler, Tracer, current, handling
 from tracefx.core.primitive import Primitive
-from tracefx.core.trees import PyTree
 from tracefx.core.values import Value
+from tracefx.errors import EscapedTracerError, HandlerStateError, MissingRuleError
+from tracefx.pytrees.trees import PyTree
 from tracefx.testing.checks import LawReport
 from tracefx.testing.equivalence import TRANSFORMS, Outcome, describe_outcome_difference, display_name
 from tracefx.testing.errors import Inapplicable, LawError, Reproducer

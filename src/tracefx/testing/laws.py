@@ -23,17 +23,17 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray, show_avals
-from tracefx.core.check import check_jaxpr
 from tracefx.core.dtypes import NDArray
-from tracefx.core.errors import MissingRuleError
 from tracefx.core.handler import CURRENT, Handler, Tracer, current
 from tracefx.core.jaxpr import eval_jaxpr
-from tracefx.core.passes import cse, dce, renumber
 from tracefx.core.primitive import MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.values import Value, as_value, to_numpy
+from tracefx.errors import MissingRuleError
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jvp import JVP
 from tracefx.interpreters.stage import Stage
+from tracefx.passes.check import check_jaxpr
+from tracefx.passes.dce import cse, dce, renumber
 from tracefx.programs import parse_jaxpr
 from tracefx.testing.errors import Inapplicable
 from tracefx.testing.law import Law, law, require_close

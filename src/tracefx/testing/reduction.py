@@ -12,10 +12,10 @@ from tracefx.core import dtypes
 from tracefx.core.handler import CURRENT
 from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr, Var, eval_jaxpr
 from tracefx.core.literal import Literal
-from tracefx.core.passes import renumber
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value, to_numpy
 from tracefx.interpreters.stage import stage
+from tracefx.passes.dce import renumber
 from tracefx.testing.subjects import array_of_type
 
 MAX_CHECKS: Final = 200

@@ -12,7 +12,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike, NDArray, as_dtype
@@ -24,6 +24,7 @@ from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jvp import JVP
 from tracefx.interpreters.stage import stage
+from tracefx.pytrees import trees
 from tracefx.testing.generated_programs import SourceFunction
 from tracefx.testing.tolerances import PROGRAM, Ulps, ulps_of
 from tracefx.transforms.linearization import Linearization, linearize_values

@@ -14,8 +14,8 @@ import numpy as np
 
 from tracefx import lax
 from tracefx import numpy as fnp
-from tracefx.core import trees
 from tracefx.core.array import Array
+from tracefx.pytrees import trees
 from tracefx.testing.subjects import array
 from tracefx.transforms.checkpointing import checkpoint
 from tracefx.transforms.custom_batching import custom_vmap

@@ -9,17 +9,17 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from tracefx.core import trees
 from tracefx.core.array import ArrayLike, is_arraylike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import CURRENT, Tracer, as_array, require_not_escaped
 from tracefx.core.settings import X64
-from tracefx.core.trees import KeyPath, PyTree, TreeDef, keystr
 from tracefx.core.values import ConcreteArray, Value, as_value, jax_hint, numpy_aval
 from tracefx.interpreters.batch import BatchTracer
 from tracefx.interpreters.jvp import JVPTracer
 from tracefx.interpreters.recording import StageTracer
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import KeyPath, PyTree, TreeDef, keystr
 
 AnyFunction: TypeAlias = Callable[..., object]
 

@@ -10,10 +10,10 @@ from typing import Any, TypeVar, overload
 import numpy as np
 from typing_extensions import ParamSpec
 
-from tracefx.core import trees
 from tracefx.core.backend import BACKEND
-from tracefx.core.trees import TreeDef
 from tracefx.core.values import ConcreteArray, from_numpy
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import TreeDef
 from tracefx.transforms.evaluations import Compiled, Kind, Plans, evaluated, traced
 from tracefx.transforms.jit import jit
 from tracefx.transforms.tracing import Trace

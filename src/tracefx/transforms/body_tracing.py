@@ -9,19 +9,20 @@ from typing import Any, NoReturn, cast, final
 from attrs import evolve, frozen
 
 from tracefx.control.control_flow import rearrange_jaxpr
-from tracefx.core import promotion, trees
+from tracefx.core import promotion
 from tracefx.core.avals import Axes, ShapedArray
 from tracefx.core.bounded_cache import insert_bounded
-from tracefx.core.errors import TypePromotionError
 from tracefx.core.handler import varies
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.passes import renumber
 from tracefx.core.source_location import library_call_location
-from tracefx.core.trees import TreeDef, keystr
 from tracefx.core.values import Value
 from tracefx.core.varying import DECLARED
+from tracefx.errors import TypePromotionError
 from tracefx.ops.structural import ConvertElementType, convert_value
+from tracefx.passes.dce import renumber
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import TreeDef, keystr
 from tracefx.transforms.arguments import argument_names, fun_name
 from tracefx.transforms.tracing import MAX_TRACES, TRACES, Trace, is_cacheable, trace, trace_key
 

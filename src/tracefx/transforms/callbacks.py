@@ -13,14 +13,14 @@ import numpy as np
 from attrs import field, frozen
 
 from tracefx.control.callback import DebugCallback, DebugPrint, FlatCallback, IOCallback, PureCallback, VmapMethod
-from tracefx.core import trees
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.effects import DebugEffect
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.settings import X64
-from tracefx.core.trees import PyTree, TreeDef
 from tracefx.core.values import Value, as_value
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree, TreeDef
 from tracefx.transforms.arguments import LEAF_TYPES, flatten_values, leaf_value, require_callable, to_arrays
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct, flatten_avals
 

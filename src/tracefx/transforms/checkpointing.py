@@ -11,12 +11,12 @@ from typing_extensions import ParamSpec, override
 from tracefx.control import checkpoint as operation
 from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.remat import CheckpointPolicy
-from tracefx.core import trees
 from tracefx.core.array import is_arraylike
 from tracefx.core.bounded_cache import insert_bounded
 from tracefx.core.handler import bind, bind1
 from tracefx.core.settings import DISABLE_JIT
-from tracefx.core.trees import PyTree
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree
 from tracefx.transforms.arguments import argument_names, flatten_values, fun_name, require_callable, to_arrays
 from tracefx.transforms.static_arguments import StaticArguments
 from tracefx.transforms.tracing import MAX_TRACES, TRACES, along, is_cacheable, trace, trace_key

@@ -10,12 +10,12 @@ import numpy as np
 from typing_extensions import ParamSpec
 
 from tracefx.control.composite import ArrayAttribute, Attributes, AttributeValue, Composite
-from tracefx.core import trees
 from tracefx.core.array import Array
-from tracefx.core.errors import EscapedTracerError
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.values import ConcreteArray
+from tracefx.errors import EscapedTracerError
 from tracefx.ops.static_integers import static_int
+from tracefx.pytrees import trees
 from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
 from tracefx.transforms.body_tracing import trace_body
 from tracefx.transforms.tracing import along

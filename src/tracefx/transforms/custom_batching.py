@@ -10,13 +10,13 @@ from typing_extensions import ParamSpec, override
 
 from tracefx.control.callables import derive, resolve_closed_over
 from tracefx.control.custom_batching import CustomVmapCall
-from tracefx.core import trees
 from tracefx.core.handler import bind, current
 from tracefx.core.primitive import MappedAxis
-from tracefx.core.trees import keystr
 from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import Mask
 from tracefx.interpreters.stage import stage
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import keystr
 from tracefx.transforms import scans
 from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
 from tracefx.transforms.custom_functions import (

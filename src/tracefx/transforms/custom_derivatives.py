@@ -14,19 +14,20 @@ from tracefx.control.callables import derive, resolve_closed_over
 from tracefx.control.custom_jvp import CustomJVPCall
 from tracefx.control.custom_vjp import CustomVJPCall, ForwardResult
 from tracefx.control.custom_vjp_in_shard_map import wrap_jvp_for_shard_map, wrap_vjp_for_shard_map
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.array import ArrayLike, is_arraylike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, float0
 from tracefx.core.handler import Tracer, bind, current, varies
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.primitive import Tangent, Zero
-from tracefx.core.trees import PyTree, TreeDef, keystr
 from tracefx.core.values import Value, as_value, get_aval
 from tracefx.interpreters.jaxpr_transforms import Mask
 from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise.elementwise import add_tangents
 from tracefx.ops.structural import convert_value
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree, TreeDef, keystr
 from tracefx.transforms.arguments import flatten_values, fun_name, leaf_value, require_callable, to_arrays
 from tracefx.transforms.body_tracing import require_matching_types
 from tracefx.transforms.custom_functions import (

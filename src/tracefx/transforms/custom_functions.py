@@ -12,15 +12,16 @@ from attrs import frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.control.callables import derive, match_weak_types, resolve_closed_over
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.equality import strict_key
-from tracefx.core.errors import ClosedOverTracerError, EscapedTracerError
 from tracefx.core.handler import Tracer
 from tracefx.core.source_location import EQN_LOCATION
-from tracefx.core.trees import PyTree, TreeDef
 from tracefx.core.values import Value
+from tracefx.errors import ClosedOverTracerError, EscapedTracerError
 from tracefx.ops.elementwise.selection import stop_gradient
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree, TreeDef
 from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
 from tracefx.transforms.body_tracing import require_matching_types
 

@@ -14,11 +14,11 @@ from tracefx.core.backend import Device
 from tracefx.core.effects import MeshEffect
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.meshes import Mesh
-from tracefx.core.passes import renumber
 from tracefx.core.primitive import Primitive
-from tracefx.core.shardings import NamedSharding, Sharding
 from tracefx.ops.annotations.sharding_constraint import ShardingConstraint
+from tracefx.passes.dce import renumber
+from tracefx.shardings.meshes import Mesh
+from tracefx.shardings.named_sharding import NamedSharding, Sharding
 
 
 def devices_of(jaxpr: Jaxpr) -> tuple[Device, ...]:

@@ -8,17 +8,17 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from tracefx.core import trees
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND, DEFAULT_DEVICE_SCOPES, Device, is_device
 from tracefx.core.dtypes import NDArray, is_key
 from tracefx.core.handler import Tracer, as_array
-from tracefx.core.meshes import PartitionSpec
-from tracefx.core.sharded_array import ShardedArray
-from tracefx.core.shardings import Sharding, as_sharding, require_shardable, single_device_sharding
-from tracefx.core.trees import PyTree
 from tracefx.core.values import ConcreteArray, Value, as_value
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree
+from tracefx.shardings.meshes import PartitionSpec
+from tracefx.shardings.named_sharding import Sharding, as_sharding, require_shardable, single_device_sharding
+from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import LEAF_TYPES, to_inputs
 from tracefx.transforms.shardings import put_with_sharding, shard_host_array
 

@@ -9,20 +9,21 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import ParamSpec, TypeVarTuple, override
 
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.array import ArrayLike, is_arraylike
 from tracefx.core.avals import NOWHERE, ShapedArray, show_avals
 from tracefx.core.dtypes import NDArray, float0
 from tracefx.core.effects import NamedAxisEffect
-from tracefx.core.errors import CotangentError
 from tracefx.core.handler import Handler, Tracer, as_array, current, varies
 from tracefx.core.primitive import Tangent, UndefinedPrimal, Zero
-from tracefx.core.trees import PyTree, TreeDef
 from tracefx.core.values import Value, as_value
+from tracefx.errors import CotangentError
 from tracefx.interpreters.jvp import JVP, JVPTracer
 from tracefx.interpreters.stage import Stage, stage
 from tracefx.interpreters.transpose import backward_pass
 from tracefx.ops.structural import convert_value, instantiate
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree, TreeDef
 from tracefx.transforms.arguments import (
     AnyFunction,
     flatten_values,

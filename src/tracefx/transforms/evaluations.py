@@ -17,7 +17,6 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import ParamSpec
 
-from tracefx.core import trees
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import DEFAULT_DEVICE, Buffer
@@ -30,6 +29,7 @@ from tracefx.core.settings import DISABLE_JIT, X64
 from tracefx.core.source_location import EQN_LOCATION, NAMED_SCOPES
 from tracefx.core.values import ConcreteArray, Value, from_numpy
 from tracefx.interpreters.stage import stage
+from tracefx.pytrees import trees
 from tracefx.transforms.arguments import fun_name, to_arrays
 from tracefx.transforms.tracing import Trace, trace
 

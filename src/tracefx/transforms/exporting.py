@@ -14,23 +14,31 @@ from tracefx.control.callables import match_weak_types
 from tracefx.control.checkpoint import CheckpointPrimitive
 from tracefx.control.custom_rules import CustomRuleProgram
 from tracefx.control.vocabulary import VOCABULARY, vocabulary
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.backend import BACKEND, Device
-from tracefx.core.byte_format import ByteReader, decode_envelope, encode_envelope, put_bytes, put_string, put_uint
 from tracefx.core.effects import MeshEffect, SowEffect
-from tracefx.core.errors import ParseError
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr
 from tracefx.core.literal import Literal
-from tracefx.core.meshes import MESH
 from tracefx.core.primitive import Primitive
-from tracefx.core.serialization import deserialize, put_tree, read_tree, serialize
-from tracefx.core.sharded_array import ShardedArray
-from tracefx.core.shardings import NamedSharding, RequestedShardings
-from tracefx.core.tree_structures import describe
-from tracefx.core.trees import TreeDef, keystr, require_same_structure
 from tracefx.core.values import Value
+from tracefx.errors import ParseError
+from tracefx.pytrees import trees
+from tracefx.pytrees.structures import describe
+from tracefx.pytrees.trees import TreeDef, keystr, require_same_structure
+from tracefx.serialization import deserialize, put_tree, read_tree, serialize
+from tracefx.serialization.byte_format import (
+    ByteReader,
+    decode_envelope,
+    encode_envelope,
+    put_bytes,
+    put_string,
+    put_uint,
+)
+from tracefx.shardings.meshes import MESH
+from tracefx.shardings.named_sharding import NamedSharding, RequestedShardings
+from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import flatten_values, to_arrays
 from tracefx.transforms.device_remapping import add_sharding_constraints, boundary_shardings, devices_of, remap_devices
 from tracefx.transforms.jax_export_format import encode_jax_export

@@ -9,9 +9,9 @@ from attrs import field, frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.core.handler import as_array
-from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
 from tracefx.ops.structural import constant_like_aval
+from tracefx.pytrees.trees import TreeDef
 from tracefx.transforms.arguments import flatten_values, fun_name, normalize_argnums, require_callable, to_arrays
 from tracefx.transforms.differentiation import (
     call_and_flatten,

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, TypeVar, final
 from attrs import field, frozen
 from typing_extensions import ParamSpec, override
 
-from tracefx.core import trees
-from tracefx.core.errors import EscapedTracerError
 from tracefx.core.handler import CURRENT, Handler, Tracer
+from tracefx.errors import EscapedTracerError
+from tracefx.pytrees import trees
 from tracefx.transforms.arguments import fun_name, require_callable
 from tracefx.transforms.transform import HandlerTransform, Preserving
 from tracefx.transforms.transformed_function import wrap_transformed

@@ -15,13 +15,13 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, float0
 from tracefx.core.handler import as_array
 from tracefx.core.primitive import Zero
-from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
 from tracefx.ops.elementwise.comparison import eq
 from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.shape.array_creation import broadcasted_iota
 from tracefx.ops.shape.shape import slice_axis
 from tracefx.ops.structural import convert, instantiate, move_axis, reshape
+from tracefx.pytrees.trees import TreeDef
 from tracefx.transforms.arguments import (
     flatten_values,
     fun_name,

@@ -11,10 +11,10 @@ from typing import Final, cast
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType
-from tracefx.core.errors import SerializationError
-from tracefx.core.flatbuffers import Table, UInt, UIntVector, encode_flatbuffer
-from tracefx.core.tree_registry import TreeDef
-from tracefx.core.tree_structures import NodeKind, TreeDescription, describe
+from tracefx.errors import SerializationError
+from tracefx.pytrees.registry import TreeDef
+from tracefx.pytrees.structures import NodeKind, TreeDescription, describe
+from tracefx.serialization.flatbuffers import Table, UInt, UIntVector, encode_flatbuffer
 
 _SERIALIZATION_VERSION: Final = 3
 _CALLING_CONVENTION: Final = 9

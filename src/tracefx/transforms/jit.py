@@ -10,7 +10,6 @@ from attrs import Attribute, field, frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.control.call import Call
-from tracefx.core import trees
 from tracefx.core.array import is_arraylike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND, DEFAULT_DEVICE, Buffer, Runnable
@@ -19,13 +18,14 @@ from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import MeshEffect
 from tracefx.core.handler import CURRENT, ROOT, bind
 from tracefx.core.jaxpr import eval_jaxpr
-from tracefx.core.meshes import MESH, Mesh
 from tracefx.core.settings import DISABLE_JIT, X64
-from tracefx.core.sharded_array import ShardedArray
-from tracefx.core.shardings import RequestedShardings
-from tracefx.core.trees import PyTree, TreeDef
 from tracefx.core.values import ConcreteArray, Value, jax_hint
 from tracefx.interpreters.stage import Stage
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree, TreeDef
+from tracefx.shardings.meshes import MESH, Mesh
+from tracefx.shardings.named_sharding import RequestedShardings
+from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import (
     LEAF_TYPES,
     argument_names,

@@ -7,15 +7,16 @@ from typing import Any, TypeVar
 
 from tracefx.control.callables import derive
 from tracefx.control.custom_vjp import CustomLinear
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import bind, current, varies
 from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.primitive import Tangent
-from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
 from tracefx.interpreters.stage import stage
 from tracefx.ops.structural import convert_value, instantiate
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import TreeDef
 from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
 from tracefx.transforms.body_tracing import require_matching_types
 from tracefx.transforms.custom_functions import is_valid_tangent, user_code_boundary

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar, cast, final
 from attrs import frozen
 
 from tracefx.control.while_loop import BOOL_AVAL, While
-from tracefx.core import dtypes, promotion, trees
+from tracefx.core import dtypes, promotion
 from tracefx.core.array import ArrayLike, is_arraylike
 from tracefx.core.handler import Tracer, as_array, bind
 from tracefx.core.settings import DISABLE_JIT
@@ -17,6 +17,7 @@ from tracefx.ops.elementwise.bitwise import bitwise_and
 from tracefx.ops.elementwise.comparison import lt
 from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.structural import convert_value
+from tracefx.pytrees import trees
 from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
 from tracefx.transforms.body_tracing import Adapter, CarryVaryingAxes, trace_body, trace_step
 from tracefx.transforms.scans import steps

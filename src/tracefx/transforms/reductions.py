@@ -7,14 +7,13 @@ from types import MappingProxyType
 from typing import Any, Final, SupportsIndex, cast
 
 from tracefx.control.generic_reduction import Reduce, ReduceWindow, ReductionError, ReductionPrimitive
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.literal import Literal, Scalar
-from tracefx.core.trees import PyTree, TreeDef
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.interpreters.stage import stage
 from tracefx.ops.elementwise import arithmetic, bitwise, elementwise
@@ -24,6 +23,8 @@ from tracefx.ops.reductions.sliding_windows import SlidingWindows, sliding_windo
 from tracefx.ops.reductions.window_reduction import ReduceWindowMax, ReduceWindowMin, ReduceWindowSum, WindowReduction
 from tracefx.ops.static_integers import static_ints
 from tracefx.ops.structural import convert, reduce_sum
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree, TreeDef
 from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
 from tracefx.transforms.body_tracing import convert_outputs, raise_structure_mismatch, trace_body
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, TypeVar, cast
 
 from tracefx.control.scan import Scan
-from tracefx.core import trees
 from tracefx.core.array import Array
-from tracefx.core.errors import TracerIntegerConversionError
 from tracefx.core.handler import as_array, bind
 from tracefx.core.settings import DISABLE_JIT
-from tracefx.core.trees import KeyPath, PyTree, TreeDef, keystr
 from tracefx.core.values import Value
+from tracefx.errors import TracerIntegerConversionError
 from tracefx.ops.shape.shape import concatenate, stack
 from tracefx.ops.structural import reshape
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import KeyPath, PyTree, TreeDef, keystr
 from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
 from tracefx.transforms.body_tracing import Adapter, CarryVaryingAxes, trace_step
 from tracefx.transforms.tracing import Trace

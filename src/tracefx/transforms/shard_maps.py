@@ -13,17 +13,17 @@ from typing_extensions import ParamSpec, override
 
 from tracefx.control.shard_map import REPLICATED
 from tracefx.control.shard_map import ShardMapPrimitive as Operation
-from tracefx.core import trees
 from tracefx.core.avals import NOWHERE
 from tracefx.core.backend import BACKEND, Device
 from tracefx.core.handler import CURRENT, Handler, as_array, bind, current, varies
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.meshes import MESH, Mesh, PartitionSpec, Unconstrained
-from tracefx.core.trees import PyTree
 from tracefx.core.varying import ACTUAL
 from tracefx.interpreters.named_axes import NamedAxes
 from tracefx.ops.collectives.collective import from_unreduced, to_unreduced
 from tracefx.ops.shape.shape import expand_dims, squeeze
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree
+from tracefx.shardings.meshes import MESH, Mesh, PartitionSpec, Unconstrained
 from tracefx.transforms.arguments import argument_names, flatten_values, fun_name, require_callable, to_arrays
 from tracefx.transforms.jit import Jit
 from tracefx.transforms.linearization import COTANGENT_COLLECTIVES, CotangentCollectives

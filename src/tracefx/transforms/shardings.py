@@ -9,18 +9,18 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from tracefx.core import trees
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND, Device
 from tracefx.core.dtypes import DTypeLike, NDArray, as_dtype
 from tracefx.core.handler import as_array
-from tracefx.core.meshes import MESH, MESH_SCOPES, Mesh
-from tracefx.core.sharded_array import ShardedArray
-from tracefx.core.shardings import NamedSharding, ShardIndex, Sharding, as_sharding, require_shardable
-from tracefx.core.trees import PyTree
 from tracefx.core.values import ConcreteArray, Value, as_value, get_aval
 from tracefx.ops.annotations.sharding_constraint import sharding_constraint
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree
+from tracefx.shardings.meshes import MESH, MESH_SCOPES, Mesh
+from tracefx.shardings.named_sharding import NamedSharding, ShardIndex, Sharding, as_sharding, require_shardable
+from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import flatten_values
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
 

@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from tracefx.control.linear_solve import LinearSolve
-from tracefx.core import trees
 from tracefx.core.avals import NOWHERE, Axes
 from tracefx.core.handler import bind, current, varies
 from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
 from tracefx.core.primitive import Zero
-from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
 from tracefx.core.varying import DECLARED
 from tracefx.ops.collectives.pvary import varying
 from tracefx.ops.elementwise.arithmetic import neg
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import TreeDef
 from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
 from tracefx.transforms.body_tracing import (
     common_consts,

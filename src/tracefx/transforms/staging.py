@@ -12,9 +12,9 @@ from tracefx.core.array import Array
 from tracefx.core.handler import current, handling
 from tracefx.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from tracefx.core.source_location import named_scope
-from tracefx.core.trees import PyTree
 from tracefx.core.values import as_value
 from tracefx.interpreters.named_axes import NamedAxes
+from tracefx.pytrees.trees import PyTree
 from tracefx.transforms.arguments import argument_names, check_argnums, fun_name, require_callable, to_arrays
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct, flatten_avals
 from tracefx.transforms.static_arguments import StaticArguments

@@ -12,13 +12,13 @@ from attrs import evolve, frozen
 from tracefx.core.avals import Axes, ShapedArray
 from tracefx.core.handler import ROOT, Tracer, current, varies
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
-from tracefx.core.meshes import MESH, Mesh
 from tracefx.core.settings import X64
 from tracefx.core.source_location import EQN_LOCATION, NAMED_SCOPES
-from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
 from tracefx.interpreters.batch import spmd_axes
 from tracefx.interpreters.stage import stage
+from tracefx.pytrees.trees import TreeDef
+from tracefx.shardings.meshes import MESH, Mesh
 from tracefx.transforms.arguments import flatten_values, fun_name, to_arrays
 from tracefx.transforms.static_arguments import StaticArgument
 

@@ -28,10 +28,10 @@ import attrs
 from attrs import frozen
 from typing_extensions import ParamSpec, TypeVarTuple, override
 
-from tracefx.core import trees
 from tracefx.core.equality import strict_key
 from tracefx.core.handler import Handler
-from tracefx.core.trees import PyTree, TreeDescription, describe
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree, TreeDescription, describe
 from tracefx.transforms.arguments import check_argnums
 
 # ------------------------------------------------------------------ kinds: what a transformation does to a type

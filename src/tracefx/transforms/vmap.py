@@ -9,14 +9,14 @@ import numpy as np
 from attrs import Attribute, field, frozen
 from typing_extensions import ParamSpec, override
 
-from tracefx.core import trees
 from tracefx.core.dtypes import float0
 from tracefx.core.handler import CURRENT, Handler, as_array
 from tracefx.core.primitive import MappedAxis
-from tracefx.core.trees import PyTree, keystr
 from tracefx.core.values import Value, as_value
 from tracefx.interpreters.batch import Batch
 from tracefx.ops.structural import broadcast_in_dim, move_axis
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree, keystr
 from tracefx.transforms.arguments import (
     LEAF_TYPES,
     flatten_values,

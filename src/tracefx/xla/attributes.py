@@ -9,7 +9,7 @@ import numpy as np
 from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Attr, CompositeAttr, DenseI64Array, KernelLayouts, MlirText
 from tracefx.core.key_data import key_data_aval
-from tracefx.core.meshes import PartitionEntry, Unconstrained, entry_axis_names
+from tracefx.shardings.meshes import PartitionEntry, Unconstrained, entry_axis_names
 from tracefx.xla import runtime
 
 

@@ -14,7 +14,6 @@ from typing_extensions import CapsuleType
 from tracefx.core.avals import ShapedArray, intern_aval
 from tracefx.core.backend import DEFAULT_DEVICE, Buffer, Device, Runnable, SupportsDLPack
 from tracefx.core.compiled_collectives import CompiledCollective
-from tracefx.core.digest import executable_key
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import ROOT, Tracer, bind, escaped_tracer_error
 from tracefx.core.jaxpr import Jaxpr, Var
@@ -22,16 +21,17 @@ from tracefx.core.key_data import key_data_aval, to_key_data
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.settings import COMPILATION_CACHE, CompilationCache
-from tracefx.core.sharded_array import ShardedArray
-from tracefx.core.shardings import (
+from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
+from tracefx.interpreters.stage import stage
+from tracefx.serialization.digest import executable_key
+from tracefx.shardings.named_sharding import (
     RequestedShardings,
     Sharding,
     ShardingAssignment,
     SingleDeviceSharding,
     single_device_sharding,
 )
-from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
-from tracefx.interpreters.stage import stage
+from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.xla import runtime
 from tracefx.xla.cache_keys import disk_cache_key
 from tracefx.xla.disk_cache import DiskCache

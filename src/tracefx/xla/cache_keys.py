@@ -19,10 +19,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import cast
 
-from tracefx.core.digest import IMPORT_TIME, executable_key, is_builtin_only, value_key
 from tracefx.core.effects import SowEffect
 from tracefx.core.jaxpr import Jaxpr
-from tracefx.core.shardings import ShardingAssignment
+from tracefx.serialization.digest import IMPORT_TIME, executable_key, is_builtin_only, value_key
+from tracefx.shardings.named_sharding import ShardingAssignment
 from tracefx.xla import runtime
 from tracefx.xla.disk_cache import KEY_BYTES
 

@@ -29,12 +29,12 @@ from tracefx.core.effects import any_ordered
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var
 from tracefx.core.key_data import key_data_aval, on_key_data
 from tracefx.core.literal import Literal
-from tracefx.core.meshes import Mesh, PartitionSpec
 from tracefx.core.primitive import Batchable, Expandable, Lowerable, MappedAxis, Primitive, missing_rule_error
-from tracefx.core.shardings import NamedSharding
 from tracefx.core.source_location import EQN_LOCATION, LazySourceLocation
 from tracefx.core.values import Value
 from tracefx.interpreters.stage import stage
+from tracefx.shardings.meshes import Mesh, PartitionSpec
+from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.xla import runtime
 from tracefx.xla.attributes import (
     batch_partitioning_attributes,

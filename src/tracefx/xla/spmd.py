@@ -19,10 +19,10 @@ from tracefx.core.handler import ROOT, Tracer, escaped_tracer_error
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.key_data import key_data_aval, to_key_data
 from tracefx.core.literal import Literal
-from tracefx.core.meshes import Mesh
 from tracefx.core.settings import CompilationCache
-from tracefx.core.sharded_array import ShardedArray
-from tracefx.core.shardings import (
+from tracefx.core.values import ConcreteArray, Value
+from tracefx.shardings.meshes import Mesh
+from tracefx.shardings.named_sharding import (
     NamedSharding,
     RequestedShardings,
     Sharding,
@@ -33,7 +33,7 @@ from tracefx.core.shardings import (
     single_device_sharding,
     to_named_sharding,
 )
-from tracefx.core.values import ConcreteArray, Value
+from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.xla import runtime
 from tracefx.xla.cache_keys import spmd_disk_cache_key
 from tracefx.xla.disk_cache import DiskCache

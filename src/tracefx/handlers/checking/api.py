@@ -9,7 +9,7 @@ import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, ParamSpec, TypeVar
 
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.array import ArrayLike, is_arraylike
 from tracefx.core.handler import current, handling
 from tracefx.core.values import Value, as_value
@@ -18,6 +18,7 @@ from tracefx.handlers.checking.errors import NO_ERROR, Error, bind_check
 from tracefx.handlers.checking.rules import Checkify, ErrorKinds
 from tracefx.ops.elementwise.bitwise import bitwise_not
 from tracefx.ops.elementwise.selection import stop_gradient
+from tracefx.pytrees import trees
 from tracefx.transforms.arguments import LEAF_TYPES, require_callable
 
 P = ParamSpec("P")

@@ -16,8 +16,8 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.source_location import SourceLocation, current_provenance
-from tracefx.core.trees import TreeDef
 from tracefx.core.values import ConcreteArray
+from tracefx.pytrees.trees import TreeDef
 
 PayloadTypes: TypeAlias = tuple[ShapedArray, ...]
 FLAT_INDEX_AVAL: Final = ShapedArray((), dtypes.int32)

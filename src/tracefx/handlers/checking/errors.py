@@ -9,7 +9,6 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core import trees
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.builder import Builder, IrValue
 from tracefx.core.effects import DebugEffect, Effect, Effects
@@ -33,6 +32,7 @@ from tracefx.ops.indexing.dynamic_slicing import dynamic_index_in_dim
 from tracefx.ops.reductions.reduction import reduce_min
 from tracefx.ops.shape.array_creation import iota
 from tracefx.ops.structural import batch_first, constant_like_aval, convert_value, reshape
+from tracefx.pytrees import trees
 
 ERROR_CODE_AVAL: Final = FLAT_INDEX_AVAL
 

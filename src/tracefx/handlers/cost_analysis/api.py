@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
-from tracefx.core.passes import dce
 from tracefx.handlers.cost_analysis.analysis import CostAnalysis
 from tracefx.handlers.cost_analysis.cost import Cost
 from tracefx.handlers.cost_analysis.execution_counts import BRANCH_POLICIES, BranchPolicy, CostAssumptions
 from tracefx.handlers.cost_analysis.rules import COST_RULES, CostRules
+from tracefx.passes.dce import dce
 from tracefx.transforms.arguments import require_callable
 from tracefx.transforms.jit import BoundJitted, Jitted, jit
 from tracefx.transforms.transform import WrappedFunction

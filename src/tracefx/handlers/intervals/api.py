@@ -6,13 +6,14 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.handler import as_array, current, handling
-from tracefx.core.trees import PyTree
 from tracefx.core.values import Value
 from tracefx.handlers.intervals.handler import Intervals
 from tracefx.handlers.intervals.interval import ComparisonInterval, Interval, IntervalOrValue, as_interval
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree
 from tracefx.transforms.arguments import flatten_values, fun_name, require_callable
 
 

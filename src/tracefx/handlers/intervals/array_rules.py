@@ -11,7 +11,7 @@ from attrs import evolve
 import tracefx.numpy as fnp
 from tracefx.control.cond import Cond
 from tracefx.control.sow import Sow
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.avals import Shape
 from tracefx.core.handler import as_array, bind, bind1
@@ -40,6 +40,7 @@ from tracefx.ops.reductions.cumulative import CumSum
 from tracefx.ops.reductions.reduction import ReduceProd
 from tracefx.ops.reductions.window_reduction import ReduceWindowSum
 from tracefx.ops.structural import ReduceSum, Reshape, Transpose
+from tracefx.pytrees import trees
 
 if TYPE_CHECKING:
     from tracefx.handlers.intervals.handler import Intervals

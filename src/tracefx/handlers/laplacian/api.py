@@ -12,7 +12,6 @@ from typing_extensions import ParamSpec, override
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import current, handling
-from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
 from tracefx.handlers.laplacian.handler import ForwardLaplacian
 from tracefx.handlers.laplacian.laplacian_array import (
@@ -24,6 +23,7 @@ from tracefx.handlers.laplacian.laplacian_array import (
 )
 from tracefx.ops.shape.slicing import slice_axis
 from tracefx.ops.structural import constant_like_aval, move_axis, reshape
+from tracefx.pytrees.trees import TreeDef
 from tracefx.transforms.arguments import flatten_values, fun_name, normalize_argnums, require_callable, to_arrays
 from tracefx.transforms.transform import Transform, WrappedFunction, to_argnums, validate_argnums
 from tracefx.transforms.transformed_function import wrap_transformed

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias, final
 
 from attrs import evolve, field, frozen
 
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType
 from tracefx.core.primitive import Tangent, Zero
@@ -27,6 +27,7 @@ from tracefx.ops.structural import (
     reduce_sum,
     reshape,
 )
+from tracefx.pytrees import trees
 
 
 @final

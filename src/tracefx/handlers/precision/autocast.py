@@ -12,7 +12,7 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.control.custom_rules import CustomRuleProgram
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.body_transform import ValueSpec, array_spec
@@ -28,6 +28,7 @@ from tracefx.ops.contractions.contraction import DotGeneral
 from tracefx.ops.contractions.convolution import ConvGeneralDilated
 from tracefx.ops.elementwise.elementwise import Add
 from tracefx.ops.structural import BroadcastInDim, ConvertElementType, convert, convert_value
+from tracefx.pytrees import trees
 from tracefx.transforms.arguments import require_callable
 
 P = ParamSpec("P")

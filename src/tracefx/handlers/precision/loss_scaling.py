@@ -7,11 +7,10 @@ from typing import Final, TypeVar, final
 
 from attrs import evolve, field, frozen
 
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, is_arraylike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array
-from tracefx.core.trees import PyTree
 from tracefx.core.values import Value, as_value
 from tracefx.ops.elementwise.arithmetic import div, max, mul
 from tracefx.ops.elementwise.bitwise import bitwise_and
@@ -21,6 +20,8 @@ from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.elementwise.selection import select_with_aval
 from tracefx.ops.reductions.reduction import reduce_and
 from tracefx.ops.structural import constant_like_aval, convert
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree
 
 T = TypeVar("T")
 _SCALE_AVAL: Final = ShapedArray((), dtypes.float32)

@@ -13,7 +13,6 @@ from typing_extensions import override
 from tracefx.control.custom_rules import CustomRuleProgram
 from tracefx.control.scan import Scan
 from tracefx.control.sow import Sow, sown_names
-from tracefx.core import trees
 from tracefx.core.array import ArrayLike
 from tracefx.core.handler import CURRENT, bind, current, handling
 from tracefx.core.source_location import at_location, current_provenance
@@ -23,6 +22,7 @@ from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
 from tracefx.interpreters.stage import stage
 from tracefx.ops.structural import constant_like_aval
+from tracefx.pytrees import trees
 from tracefx.transforms.arguments import flatten_values, require_callable
 
 P = ParamSpec("P")

@@ -13,12 +13,10 @@ from typing_extensions import override
 import tracefx.numpy as fnp
 from tracefx.control.sow import Sow, sown_names
 from tracefx.control.while_loop import While
-from tracefx.core import trees
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array, bind, current, handling
 from tracefx.core.source_location import Provenance, at_location, current_provenance
-from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
 from tracefx.handlers.probabilistic.conditioning import substitute
 from tracefx.handlers.probabilistic.distributions import Distribution
@@ -26,6 +24,8 @@ from tracefx.handlers.probabilistic.sample_sites import SITES, Site, SownSite, v
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
 from tracefx.ops.structural import constant_like_aval
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import TreeDef
 from tracefx.transforms.arguments import require_callable
 
 P = ParamSpec("P")

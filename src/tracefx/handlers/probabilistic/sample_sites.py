@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from tracefx import random
 from tracefx.control.sow import Sow
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.builder import Builder, IrValue
@@ -35,11 +35,12 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.source_location import at_location, current_provenance
-from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
 from tracefx.handlers.probabilistic.distributions import Distribution, Reparametrized
 from tracefx.ops.annotations.identity import Identity
 from tracefx.ops.structural import batch_first, convert_value, instantiate
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import TreeDef
 from tracefx.transforms.arguments import flatten_values
 from tracefx.transforms.differentiation import jvp
 from tracefx.transforms.vmap import vmap

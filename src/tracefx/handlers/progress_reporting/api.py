@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import ParamSpec, TypeVar, final, overload
 
-from tracefx.core.errors import HandlerStateError
 from tracefx.core.handler import Handler, current, handling
+from tracefx.errors import HandlerStateError
 from tracefx.handlers.progress_reporting.interrupts import Interrupts
 from tracefx.handlers.progress_reporting.loops import Progress
 from tracefx.handlers.progress_reporting.reports import Report, ReportCallback

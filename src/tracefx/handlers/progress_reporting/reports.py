@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from tracefx.control.callback import DebugCallback, FlatCallback
 from tracefx.control.cond import INDEX_AVAL, Cond
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.effects import DebugEffect, Effects
@@ -27,6 +27,7 @@ from tracefx.ops.elementwise.comparison import eq, ge, ne
 from tracefx.ops.elementwise.selection import select_with_aval
 from tracefx.ops.reductions.reduction import reduce_max
 from tracefx.ops.structural import batch_first, constant_like_aval, convert
+from tracefx.pytrees import trees
 
 COUNT_AVAL: Final = ShapedArray((), dtypes.int32)
 PREDICATE_AVAL: Final = ShapedArray((), dtypes.bool_)

@@ -11,14 +11,14 @@ from attrs import frozen
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import current
-from tracefx.core.passes import dce
 from tracefx.core.primitive import Zero
-from tracefx.core.trees import TreeDef
 from tracefx.core.values import Value
 from tracefx.handlers.sparsity.dependence import Dependence, unknown_dependence
 from tracefx.handlers.sparsity.matrices import SparsityPattern
 from tracefx.handlers.sparsity.propagation import SparsityPropagation, constant_dependence
 from tracefx.interpreters.stage import stage
+from tracefx.passes.dce import dce
+from tracefx.pytrees.trees import TreeDef
 from tracefx.transforms.arguments import flatten_values, fun_name, to_arrays
 from tracefx.transforms.gradients import Grad
 from tracefx.transforms.linearization import FlatFunctionWithAux, jvp_values

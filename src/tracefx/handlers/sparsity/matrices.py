@@ -11,9 +11,9 @@ from attrs import field, frozen
 from typing_extensions import override
 
 import tracefx.numpy as fnp
-from tracefx.core import trees
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DType
+from tracefx.pytrees import trees
 
 IndexVector: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 

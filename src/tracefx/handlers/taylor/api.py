@@ -9,14 +9,15 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import TypeVar
 
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array, current, handling
-from tracefx.core.trees import PyTree, TreeDef, keystr
 from tracefx.core.values import Value
 from tracefx.handlers.taylor.handler import Taylor
 from tracefx.handlers.taylor.series import Coefficient, Series, cast_term, instantiate_term, scale_term
 from tracefx.ops.structural import constant_like_aval, convert_value
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree, TreeDef, keystr
 from tracefx.transforms.arguments import flatten_values, fun_name, leaf_value, require_callable, to_arrays
 
 Ts = TypeVarTuple("Ts")

@@ -11,13 +11,13 @@ from typing import TypeAlias, final
 
 from attrs import frozen
 
-from tracefx.core import trees
 from tracefx.core.avals import ShapedArray
 from tracefx.core.primitive import Tangent, Zero
 from tracefx.core.values import Value
 from tracefx.ops.elementwise.arithmetic import div, mul, neg, sub
 from tracefx.ops.elementwise.elementwise import add
 from tracefx.ops.structural import constant_like_aval, match_aval
+from tracefx.pytrees import trees
 
 Coefficient: TypeAlias = Value | None
 """A coefficient; `None` is one that is zero."""

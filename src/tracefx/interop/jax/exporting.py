@@ -12,12 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from typing_extensions import ParamSpec, override
 
-from tracefx.core import trees
 from tracefx.core.array import Array
 from tracefx.core.bounded_cache import insert_bounded
 from tracefx.core.handler import Tracer
 from tracefx.core.literal import Literal
-from tracefx.core.trees import PyTree, keystr
 from tracefx.interop.jax import exporting_callbacks, exporting_control, exporting_devices, exporting_first_order
 from tracefx.interop.jax.converted_function import ConvertedFunction
 from tracefx.interop.jax.exporting_programs import (
@@ -31,6 +29,8 @@ from tracefx.interop.jax.exporting_programs import (
 )
 from tracefx.interop.jax.tracefx_primitive import export_fallback
 from tracefx.interop.jax.values import as_jax, type_from_jax
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree, keystr
 from tracefx.transforms.arguments import LEAF_TYPES, argument_names, require_callable
 from tracefx.transforms.static_arguments import DynamicArguments, StaticArguments
 from tracefx.transforms.tracing import MAX_TRACES, TRACES, Trace, TraceKey, is_cacheable, trace, trace_key

@@ -26,7 +26,6 @@ from tracefx.control.special.incomplete_gamma import IgammaGradA, RandomGammaGra
 from tracefx.control.vocabulary import VOCABULARY
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.errors import EscapedTracerError
 from tracefx.core.handler import CURRENT, Tracer, current
 from tracefx.core.jaxpr import Atom, HasSubjaxprs, Jaxpr
 from tracefx.core.literal import Literal
@@ -34,6 +33,7 @@ from tracefx.core.primitive import Primitive
 from tracefx.core.settings import X64
 from tracefx.core.source_location import Provenance
 from tracefx.core.values import Value
+from tracefx.errors import EscapedTracerError
 from tracefx.interop.jax.exporting_source_info import jax_user_context
 from tracefx.interop.jax.parameters import parameters_to_jax
 from tracefx.interop.jax.values import as_jax, dtype_from_jax, type_to_jax

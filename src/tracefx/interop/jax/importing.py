@@ -23,9 +23,7 @@ from tracefx.core.equality import strict_key
 from tracefx.core.handler import Tracer, as_array, current
 from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.literal import Literal
-from tracefx.core.meshes import MESH
 from tracefx.core.settings import X64
-from tracefx.core.tree_registry import NODE_REGISTRY, type_name
 from tracefx.core.values import Value, as_value
 from tracefx.interop.jax import (
     hi_primitives,
@@ -39,6 +37,8 @@ from tracefx.interop.jax.foreign_primitives import bind_foreign
 from tracefx.interop.jax.importing_programs import NO_RULES, ImportedProgram, Importer, ImportRule, UserImportRule
 from tracefx.interop.jax.unsupported_primitives import UNSUPPORTED
 from tracefx.interop.jax.values import as_tracefx, type_to_jax
+from tracefx.pytrees.registry import NODE_REGISTRY, type_name
+from tracefx.shardings.meshes import MESH
 from tracefx.transforms.arguments import require_callable
 
 P = ParamSpec("P")

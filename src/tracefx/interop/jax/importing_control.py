@@ -18,7 +18,6 @@ from tracefx.control.linear_solve import LinearSolve
 from tracefx.control.remat import CheckpointPolicy
 from tracefx.control.scan import Scan
 from tracefx.control.while_loop import While
-from tracefx.core import trees
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.handler import as_array, bind
@@ -40,6 +39,7 @@ from tracefx.interop.jax.values import type_to_jax
 from tracefx.ops.elementwise.selection import select
 from tracefx.ops.reductions.reduction import reduce_or
 from tracefx.ops.structural import broadcast_in_dim
+from tracefx.pytrees import trees
 from tracefx.transforms import checkpoint_policies
 from tracefx.transforms.body_tracing import common_consts, convert_outputs
 from tracefx.transforms.reductions import reduce, reduce_window

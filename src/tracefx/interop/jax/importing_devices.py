@@ -15,7 +15,6 @@ from jax.sharding import NamedSharding as JaxNamedSharding
 from tracefx.control.call import Call
 from tracefx.core.array import Array
 from tracefx.core.handler import as_array, bind
-from tracefx.core.shardings import NamedSharding
 from tracefx.core.values import Value
 from tracefx.interop.jax.checked_shard_map import CheckedShardMap
 from tracefx.interop.jax.importing_first_order import collective_reduction_rule
@@ -24,6 +23,7 @@ from tracefx.interop.jax.meshes import mesh_from_jax, mesh_to_jax, spec_from_jax
 from tracefx.interop.jax.parameters import operation_from_jax
 from tracefx.ops.annotations.sharding_constraint import sharding_constraint
 from tracefx.ops.structural import reduce_sum
+from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.transforms.shard_maps import shard_map
 
 # ------------------------------------------------------------------ a program for each

@@ -21,7 +21,6 @@ from jax.extend.core import primitives
 
 from tracefx.control.vocabulary import VOCABULARY
 from tracefx.core import dtypes
-from tracefx.core.jaxpr_printer import field_text_name, text_fields
 from tracefx.core.primitive import Primitive
 from tracefx.interop.jax.values import dtype_from_jax, dtype_to_jax
 from tracefx.ops.contractions.contraction import Precision
@@ -37,6 +36,7 @@ from tracefx.ops.linalg.eigen import EighImplementation, EigImplementation
 from tracefx.ops.linalg.svd import SvdAlgorithm
 from tracefx.ops.random.rng_bit_generator import RandomAlgorithm
 from tracefx.ops.reductions.select_and_scatter import SelectComparator
+from tracefx.text.printer import field_text_name, text_fields
 
 # ------------------------------------------------------------------ the pairs, ours first
 

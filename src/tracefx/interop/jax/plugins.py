@@ -19,7 +19,7 @@ from jax._src import config, distributed, xla_bridge
 from typing_extensions import override
 
 from tracefx.core.backend import Plugins, ProcessMembership
-from tracefx.core.errors import PlatformError
+from tracefx.errors import PlatformError
 
 _GPUS: Final = ("gpu", "cuda", "rocm", "oneapi")
 _INSTALL: Final = "pip install '.[gpu]' in a checkout of tracefx"

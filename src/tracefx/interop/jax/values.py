@@ -19,12 +19,12 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, NDArray
-from tracefx.core.errors import TracerArrayConversionError
 from tracefx.core.handler import Tracer
 from tracefx.core.key_data import from_key_data, to_key_data
-from tracefx.core.sharded_array import ShardedArray
 from tracefx.core.values import ConcreteArray, Value, as_value, from_jax_array, to_numpy
+from tracefx.errors import TracerArrayConversionError
 from tracefx.interop.jax.meshes import is_cpu_sharded, sharded_array_from_jax, sharded_array_to_jax
+from tracefx.shardings.sharded_array import ShardedArray
 
 JaxType: TypeAlias = jax.core.ShapedArray
 

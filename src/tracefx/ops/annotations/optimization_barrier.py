@@ -7,7 +7,6 @@ from typing import Any, Final, final
 
 from typing_extensions import override
 
-from tracefx.core import trees
 from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import NDArray
@@ -23,8 +22,9 @@ from tracefx.core.primitive import (
     UndefinedPrimal,
     Zero,
 )
-from tracefx.core.trees import PyTree
 from tracefx.core.values import Value
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree
 
 
 @final

@@ -15,12 +15,12 @@ from tracefx.core.builder import Builder, IrValue, MlirText
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import Effects, MeshEffect
 from tracefx.core.handler import bind1
-from tracefx.core.jaxpr_printer import HasJaxParams
-from tracefx.core.meshes import UNCONSTRAINED, PartitionSpec
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal
-from tracefx.core.shardings import NamedSharding, require_shardable
 from tracefx.core.values import Value
 from tracefx.ops.operation import DataMovement, LinearOperation
+from tracefx.shardings.meshes import UNCONSTRAINED, PartitionSpec
+from tracefx.shardings.named_sharding import NamedSharding, require_shardable
+from tracefx.text.printer import HasJaxParams
 
 
 @final

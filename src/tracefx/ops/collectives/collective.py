@@ -23,7 +23,6 @@ from tracefx.core.builder import Attr, Builder, IrValue, MlirText, Region
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import Effects, NamedAxisEffect
 from tracefx.core.handler import as_array, bind1, current
-from tracefx.core.jaxpr_printer import HasJaxParams
 from tracefx.core.literal import Scalar
 from tracefx.core.primitive import (
     Batchable,
@@ -45,6 +44,7 @@ from tracefx.ops.operation import ANY, Domain, arity_error
 from tracefx.ops.reductions.reduction import reduce_max, reduce_min
 from tracefx.ops.shape.shape import iota
 from tracefx.ops.structural import convert, match_aval, reduce_sum
+from tracefx.text.printer import HasJaxParams
 
 AxisNameTuple = tuple[Hashable, ...]
 AxisName = Hashable

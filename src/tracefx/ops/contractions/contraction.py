@@ -17,7 +17,6 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.builder import Attr, Builder, IrValue, MlirText
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import bind1
-from tracefx.core.jaxpr_printer import HasJaxParams
 from tracefx.core.primitive import MappedAxis, Tangent
 from tracefx.core.values import Value, as_value
 from tracefx.ops import stablehlo
@@ -35,6 +34,7 @@ from tracefx.ops.contractions.dot_algorithms import (
 from tracefx.ops.operation import Operation, memoize_aval
 from tracefx.ops.static_integers import static_ints
 from tracefx.ops.structural import NUMPY_NATIVE_DTYPES, match_aval, transpose
+from tracefx.text.printer import HasJaxParams
 
 
 @unique

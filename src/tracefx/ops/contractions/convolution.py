@@ -17,7 +17,6 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.builder import Attr, Builder, DenseI64Array, IrValue, MlirText
 from tracefx.core.dtypes import DType, DTypeKind, DTypeLike, NDArray
 from tracefx.core.handler import bind1
-from tracefx.core.jaxpr_printer import HasJaxParams
 from tracefx.core.primitive import MappedAxis, Tangent, Zero
 from tracefx.core.values import Value, as_value
 from tracefx.ops import stablehlo
@@ -52,6 +51,7 @@ from tracefx.ops.shape.array_creation import broadcasted_iota, zero
 from tracefx.ops.shape.slicing import Pad, pad, rev
 from tracefx.ops.static_integers import static_int, static_ints
 from tracefx.ops.structural import convert, full_like_aval, match_aval, move_axis, reshape, transpose
+from tracefx.text.printer import HasJaxParams
 
 _FIELDS: Final = (
     *("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers"),

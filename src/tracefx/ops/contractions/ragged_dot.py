@@ -14,7 +14,6 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import bind1
-from tracefx.core.jaxpr_printer import HasJaxParams
 from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Tangent
 from tracefx.core.values import Value
 from tracefx.ops.contractions.bilinear import Bilinear
@@ -43,6 +42,7 @@ from tracefx.ops.structural import (
     move_axis,
     transpose,
 )
+from tracefx.text.printer import HasJaxParams
 
 
 def _both(given: DotDimensionNumbers) -> tuple[tuple[Dimensions, Dimensions], tuple[Dimensions, Dimensions]]:

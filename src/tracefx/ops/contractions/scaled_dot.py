@@ -13,7 +13,6 @@ from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import bind1
-from tracefx.core.jaxpr_printer import HasJaxParams
 from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive
 from tracefx.core.values import Value, as_value
 from tracefx.ops.contractions.contraction import Dimensions, DotDimensionNumbers, DotGeneral
@@ -21,6 +20,7 @@ from tracefx.ops.elementwise.arithmetic import mul
 from tracefx.ops.operation import arity_error, run_compiled
 from tracefx.ops.static_integers import static_ints
 from tracefx.ops.structural import batch_first, broadcast_in_dim, convert, full_like_aval, reshape
+from tracefx.text.printer import HasJaxParams
 
 
 @final

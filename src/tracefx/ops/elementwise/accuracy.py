@@ -13,9 +13,9 @@ from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.builder import Attr, Builder, IrValue, MlirText
 from tracefx.core.dtypes import NDArray
-from tracefx.core.jaxpr_printer import HasJaxParams
 from tracefx.ops.elementwise.complex_lowering import ComplexRule
 from tracefx.ops.elementwise.elementwise import Smooth
+from tracefx.text.printer import HasJaxParams
 
 
 @final

@@ -21,7 +21,6 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array, bind, bind1
-from tracefx.core.jaxpr_printer import HasJaxParams
 from tracefx.core.primitive import Batchable, Expandable, Lowerable, MappedAxis, Primitive
 from tracefx.core.values import Value
 from tracefx.ops.elementwise.bitwise import bitwise_or, bitwise_xor, shift_left, shift_right_logical
@@ -33,6 +32,7 @@ from tracefx.ops.shape.shape import concatenate, squeeze, stack
 from tracefx.ops.shape.slicing import slice
 from tracefx.ops.static_integers import ShapeError
 from tracefx.ops.structural import batch_first, broadcast_in_dim, convert_element_type, reshape
+from tracefx.text.printer import HasJaxParams
 
 BIT_WIDTHS: Final[Mapping[int, DType]] = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32, 64: dtypes.uint64}
 

@@ -17,13 +17,13 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.builder import Builder, DenseI64Array, IrValue, MlirText
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array, bind
-from tracefx.core.jaxpr_printer import HasJaxParams
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Batchable, Lowerable, MappedAxis, Primitive
 from tracefx.core.values import Value, as_value
 from tracefx.ops import stablehlo
 from tracefx.ops.operation import arity_error, run_compiled, static_shape
 from tracefx.ops.structural import move_axis
+from tracefx.text.printer import HasJaxParams
 
 
 @unique

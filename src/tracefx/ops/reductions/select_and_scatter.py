@@ -20,7 +20,6 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.builder import Attr, Builder, DenseI64Array, IrValue, Region
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind1
-from tracefx.core.jaxpr_printer import HasJaxParams
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, Transposable, UndefinedPrimal, Zero
 from tracefx.core.values import Value
@@ -37,6 +36,7 @@ from tracefx.ops.reductions.sliding_windows import Ints, SlidingWindows, padding
 from tracefx.ops.shape.array_creation import iota
 from tracefx.ops.shape.slicing import Pad, Slice, pad, slice
 from tracefx.ops.structural import batch_first, full_like_aval, match_aval, reshape
+from tracefx.text.printer import HasJaxParams
 
 
 @unique

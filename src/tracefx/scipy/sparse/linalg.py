@@ -16,13 +16,14 @@ import numpy as np
 from attrs import frozen
 
 from tracefx import numpy as fnp
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DType
-from tracefx.core.trees import PyTree, TreeDef
 from tracefx.lax import custom_linear_solve, while_loop
 from tracefx.ops.linalg.qr import qr
 from tracefx.ops.linalg.triangular_solve import triangular_solve
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree, TreeDef
 
 __all__ = ["bicgstab", "cg", "gmres"]
 

@@ -15,8 +15,8 @@ from attrs import frozen
 from tracefx import numpy as fnp
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.dtypes import DTypeLike
-from tracefx.core.trees import register_dataclass
 from tracefx.ops.linalg.eigen import eigh
+from tracefx.pytrees.trees import register_dataclass
 from tracefx.random import normal
 
 __all__ = ["Rotation", "Slerp"]

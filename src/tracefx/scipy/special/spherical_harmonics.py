@@ -10,7 +10,7 @@ import numpy as np
 import tracefx.numpy as fnp
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
-from tracefx.core.errors import ConcretizationError
+from tracefx.errors import ConcretizationError
 from tracefx.numpy.operand_promotion import promote_args_inexact
 from tracefx.ops.elementwise import complex as complex_numbers
 from tracefx.ops.static_integers import static_int

@@ -10,10 +10,11 @@ from attrs import frozen
 
 import tracefx.numpy as fnp
 from tracefx import random
-from tracefx.core import dtypes, trees
+from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.lax import linalg
 from tracefx.numpy.operand_promotion import promote_dtypes, to_inexact
+from tracefx.pytrees import trees
 from tracefx.scipy import special
 
 Bandwidth: TypeAlias = "str | ArrayLike | Callable[[gaussian_kde], ArrayLike] | None"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from tracefx.core import dtypes as kinds
-from tracefx.core import trees
-from tracefx.core.trees import PyTree
+from tracefx.pytrees import trees
+from tracefx.pytrees.trees import PyTree
 from tracefx.testing.strategies.arrays import arrays
 
 Containers: TypeAlias = Callable[[SearchStrategy[PyTree]], SearchStrategy[PyTree]]

@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 from jaxlib.mlir import ir
 from typing_extensions import override
 
-from tracefx.core.jaxlib_support import import_jaxlib, jaxlib_version
+from tracefx.jaxlib_support import import_jaxlib, jaxlib_version
 from tracefx.xla.runtime.jaxlib_versions import SKIP_CHECKS
 
 if TYPE_CHECKING:

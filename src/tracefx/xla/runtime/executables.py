@@ -14,7 +14,7 @@ from attrs import frozen
 from jaxlib.mlir import ir
 from typing_extensions import override
 
-from tracefx.core.jaxlib_support import import_jaxlib
+from tracefx.jaxlib_support import import_jaxlib
 from tracefx.xla.runtime.bindings import (
     COPY_NOW,
     DTYPE_BY_NAME,

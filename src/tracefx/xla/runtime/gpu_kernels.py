@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeAlias, cast, final
 
 from attrs import frozen
 
-from tracefx.core.jaxlib_support import import_jaxlib
+from tracefx.jaxlib_support import import_jaxlib
 
 _register_batch_partitionable: Final[Callable[[str, object], None]] = import_jaxlib(
     "jaxlib._jax"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tracefx.core.jaxlib_support import import_jaxlib
+from tracefx.jaxlib_support import import_jaxlib
 
 _jax: Final = import_jaxlib("jaxlib._jax")
 

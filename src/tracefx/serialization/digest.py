@@ -14,9 +14,9 @@ import numpy as np
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import is_device
 from tracefx.core.jaxpr import Jaxpr, subjaxprs_postorder
-from tracefx.core.jaxpr_printer import DTYPES_BY_NAME
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
+from tracefx.text.printer import DTYPES_BY_NAME
 
 _ENCODING_VERSION: Final = b"tracefx program 1"
 """Changes with the encoding, so that no file of an older one is taken for a newer one's."""

@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 from tracefx.core.backend import BACKEND, Device
 from tracefx.core.dtypes import NDArray
-from tracefx.core.errors import ConcretizationError
+from tracefx.errors import ConcretizationError
 
 
 class Resident:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from typing import Final, NoReturn, TypeAlias, final
 
-from tracefx.core.errors import ParseError
+from tracefx.errors import ParseError
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 

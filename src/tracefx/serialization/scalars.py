@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from tracefx.core.byte_format import ByteReader, put_bytes, put_string, put_uint
-from tracefx.core.serialization.program_format import SIZE_LIMIT, Tag
+from tracefx.serialization.byte_format import ByteReader, put_bytes, put_string, put_uint
+from tracefx.serialization.program_format import SIZE_LIMIT, Tag
 
 
 def put_scalar(out: bytearray, value: object) -> bool:

@@ -7,8 +7,8 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from attrs import field, frozen
 
-from tracefx.core.tree_paths import DictKey, FlattenedIndexKey, GetAttrKey, KeyPath, SequenceKey, keystr
-from tracefx.core.tree_registry import NODE_REGISTRY, TreeDef, children_with_keys, namedtuple_fields, type_name
+from tracefx.pytrees.paths import DictKey, FlattenedIndexKey, GetAttrKey, KeyPath, SequenceKey, keystr
+from tracefx.pytrees.registry import NODE_REGISTRY, TreeDef, children_with_keys, namedtuple_fields, type_name
 
 NodeKind: TypeAlias = Literal["leaf", "none", "tuple", "list", "dict", "namedtuple", "custom"]
 _NODE_KINDS: Final[Mapping[type, NodeKind]] = {type(None): "none", tuple: "tuple", list: "list", dict: "dict"}
@@ -29,7 +29,7 @@ class TreeDescription:
     def build(self) -> TreeDef:
         """The structure described. Raises TypeError if a type in it is not registered in this process.
 
-        >>> from tracefx.core.trees import structure
+        >>> from tracefx.pytrees.trees import structure
         >>> describe(structure((1, [2]))).build()
         PyTreeDef((*, [*]))
         """
@@ -74,7 +74,7 @@ _LEAF: Final = TreeDescription("leaf")
 def describe(treedef: TreeDef) -> TreeDescription:
     """The structure as a value that pickles.
 
-    >>> from tracefx.core.trees import structure
+    >>> from tracefx.pytrees.trees import structure
     >>> describe(structure({"x": None}))
     TreeDescription(kind='dict', type=<class 'dict'>, metadata=('x',),
         children=(TreeDescription(kind='none', type=<class 'NoneType'>, metadata=None, children=()),))
@@ -193,7 +193,7 @@ def require_same_structure(
 
     `what` says in whose name the complaint is, as in "the carry of scan".
 
-    >>> from tracefx.core.trees import structure
+    >>> from tracefx.pytrees.trees import structure
     >>> require_same_structure("the carry", structure((1, [2])), structure((1, [2, 3])))
     Traceback (most recent call last):
     TypeError: the carry does not have the right structure. The first difference is at [1]:

@@ -27,15 +27,15 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.custom_text import CustomText
 from tracefx.core.dtypes import DType
 from tracefx.core.equality import strict_key
 from tracefx.core.literal import Literal
-from tracefx.core.pretty_printer import Break, Concat, Doc, Group, LazyDocs, Nest, fill, join, render
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import Provenance
-from tracefx.core.tree_registry import NODE_REGISTRY
-from tracefx.core.tree_structures import describe, treedef_text
+from tracefx.pytrees.registry import NODE_REGISTRY
+from tracefx.pytrees.structures import describe, treedef_text
+from tracefx.text.custom_text import CustomText
+from tracefx.text.pretty_printer import Break, Concat, Doc, Group, LazyDocs, Nest, fill, join, render
 
 Style: TypeAlias = typing.Literal["tracefx", "jax"]
 DEFAULT_WIDTH: Final = 80

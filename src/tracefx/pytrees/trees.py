@@ -17,22 +17,22 @@ import attrs
 import numpy as np
 from attrs import frozen
 
-from tracefx.core.tree_paths import DictKey as DictKey
-from tracefx.core.tree_paths import FlattenedIndexKey as FlattenedIndexKey
-from tracefx.core.tree_paths import GetAttrKey as GetAttrKey
-from tracefx.core.tree_paths import KeyPath as KeyPath
-from tracefx.core.tree_paths import SequenceKey as SequenceKey
-from tracefx.core.tree_paths import keystr as keystr
-from tracefx.core.tree_registry import NODE_REGISTRY, children_with_keys, type_name
-from tracefx.core.tree_registry import IsLeaf as IsLeaf
-from tracefx.core.tree_registry import PyTree as PyTree
-from tracefx.core.tree_registry import TreeDef as TreeDef
-from tracefx.core.tree_structures import Difference as Difference
-from tracefx.core.tree_structures import TreeDescription as TreeDescription
-from tracefx.core.tree_structures import describe as describe
-from tracefx.core.tree_structures import first_difference as first_difference
-from tracefx.core.tree_structures import prefix_error
-from tracefx.core.tree_structures import require_same_structure as require_same_structure
+from tracefx.pytrees.paths import DictKey as DictKey
+from tracefx.pytrees.paths import FlattenedIndexKey as FlattenedIndexKey
+from tracefx.pytrees.paths import GetAttrKey as GetAttrKey
+from tracefx.pytrees.paths import KeyPath as KeyPath
+from tracefx.pytrees.paths import SequenceKey as SequenceKey
+from tracefx.pytrees.paths import keystr as keystr
+from tracefx.pytrees.registry import NODE_REGISTRY, children_with_keys, type_name
+from tracefx.pytrees.registry import IsLeaf as IsLeaf
+from tracefx.pytrees.registry import PyTree as PyTree
+from tracefx.pytrees.registry import TreeDef as TreeDef
+from tracefx.pytrees.structures import Difference as Difference
+from tracefx.pytrees.structures import TreeDescription as TreeDescription
+from tracefx.pytrees.structures import describe as describe
+from tracefx.pytrees.structures import first_difference as first_difference
+from tracefx.pytrees.structures import prefix_error
+from tracefx.pytrees.structures import require_same_structure as require_same_structure
 
 T = TypeVar("T")
 A = TypeVar("A")

@@ -10,19 +10,18 @@ import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray, intern_aval
-from tracefx.core.byte_format import ByteReader, BytesLike, decode_envelope
-from tracefx.core.check import check_jaxpr
-from tracefx.core.custom_text import CustomText
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.effects import Effect
-from tracefx.core.errors import JaxprTypeError
-from tracefx.core.field_annotations import AnnotationResolver, matches_annotation
 from tracefx.core.host_memory import read_only_copy
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
-from tracefx.core.jaxpr_printer import DTYPES_BY_NAME
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.primitive import Primitive
-from tracefx.core.serialization.program_format import (
+from tracefx.core.source_location import SourceLocation
+from tracefx.core.values import ConcreteArray, Value
+from tracefx.errors import JaxprTypeError
+from tracefx.passes.check import check_jaxpr
+from tracefx.serialization.byte_format import ByteReader, BytesLike, decode_envelope
+from tracefx.serialization.program_format import (
     MAX_AXES,
     MAX_BIG_INTS,
     MAX_EFFECTS,
@@ -39,10 +38,11 @@ from tracefx.core.serialization.program_format import (
     packed_bits,
     unpack,
 )
-from tracefx.core.serialization.scalars import read_scalar
-from tracefx.core.serialization.trees import read_tree
-from tracefx.core.source_location import SourceLocation
-from tracefx.core.values import ConcreteArray, Value
+from tracefx.serialization.scalars import read_scalar
+from tracefx.serialization.trees import read_tree
+from tracefx.text.custom_text import CustomText
+from tracefx.text.field_annotations import AnnotationResolver, matches_annotation
+from tracefx.text.printer import DTYPES_BY_NAME
 
 T = TypeVar("T")
 

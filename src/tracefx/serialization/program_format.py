@@ -10,8 +10,8 @@ import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType, NDArray
-from tracefx.core.jaxpr_printer import DTYPES_BY_NAME
 from tracefx.core.primitive import Primitive
+from tracefx.text.printer import DTYPES_BY_NAME
 
 Vocabulary: TypeAlias = Mapping[str, type[Primitive]]
 

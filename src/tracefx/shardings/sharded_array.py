@@ -12,8 +12,8 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND, Buffer, Device
 from tracefx.core.dtypes import NDArray
 from tracefx.core.key_data import from_key_data
-from tracefx.core.shardings import Shard, Sharding, SingleDeviceSharding
 from tracefx.core.values import ConcreteArray
+from tracefx.shardings.named_sharding import Shard, Sharding, SingleDeviceSharding
 
 
 @final

@@ -9,11 +9,11 @@ from typing import Final, NoReturn, final
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.effects import Effect
-from tracefx.core.errors import JaxprTypeError
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
-from tracefx.core.jaxpr_printer import format_eqn, variable_name
 from tracefx.core.literal import Literal
 from tracefx.core.source_location import LazySourceLocation, SourceLocation
+from tracefx.errors import JaxprTypeError
+from tracefx.text.printer import format_eqn, variable_name
 
 _CONTEXT_EQNS: Final = 2
 
@@ -33,7 +33,7 @@ def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
     >>> check_jaxpr(Jaxpr((), (), (), (x,)))
     Traceback (most recent call last):
     ...
-    tracefx.core.errors.JaxprTypeError: output 0: variable a is used here but bound nowhere before
+    tracefx.errors.JaxprTypeError: output 0: variable a is used here but bound nowhere before
     """
     if isinstance(jaxpr, Jaxpr):
         jaxpr.memo.get("checked", lambda: _Check(jaxpr).run())

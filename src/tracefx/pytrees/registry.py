@@ -18,8 +18,8 @@ from typing import Any, Final, Protocol, Self, TypeAlias, cast, final
 from attrs import frozen
 from typing_extensions import TypeIs, override
 
-from tracefx.core.jaxlib_support import import_jaxlib
-from tracefx.core.tree_paths import DictKey, FlattenedIndexKey, GetAttrKey, KeyPath, SequenceKey
+from tracefx.jaxlib_support import import_jaxlib
+from tracefx.pytrees.paths import DictKey, FlattenedIndexKey, GetAttrKey, KeyPath, SequenceKey
 
 TreeDefReducer: TypeAlias = Callable[["TreeDef"], "str | tuple[Any, ...]"]
 PyTree: TypeAlias = object

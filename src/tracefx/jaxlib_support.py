@@ -9,7 +9,7 @@ import re
 from types import ModuleType
 from typing import Final
 
-from tracefx.core.errors import UnsupportedJaxlibError
+from tracefx.errors import UnsupportedJaxlibError
 
 OLDEST: Final = (0, 10, 2)
 """The oldest version of jaxlib that is supported."""

@@ -7,12 +7,12 @@ import sys
 from types import ModuleType
 from typing import Final, cast
 
-from tracefx.core.byte_format import ByteReader, put_string, put_uint
-from tracefx.core.errors import SerializationError
-from tracefx.core.serialization.program_format import MAX_VALUE_DEPTH, Tag
-from tracefx.core.serialization.scalars import put_scalar, read_scalar
-from tracefx.core.tree_registry import NODE_REGISTRY, TreeDef, namedtuple_fields, type_name
-from tracefx.core.tree_structures import NodeKind, TreeDescription, describe
+from tracefx.errors import SerializationError
+from tracefx.pytrees.registry import NODE_REGISTRY, TreeDef, namedtuple_fields, type_name
+from tracefx.pytrees.structures import NodeKind, TreeDescription, describe
+from tracefx.serialization.byte_format import ByteReader, put_string, put_uint
+from tracefx.serialization.program_format import MAX_VALUE_DEPTH, Tag
+from tracefx.serialization.scalars import put_scalar, read_scalar
 
 _NODE_KINDS: Final[tuple[NodeKind, ...]] = ("leaf", "none", "tuple", "list", "dict", "namedtuple", "custom")
 """By their numbers."""

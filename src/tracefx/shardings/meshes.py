@@ -14,8 +14,8 @@ from typing_extensions import override
 
 from tracefx.core.backend import BACKEND, Device
 from tracefx.core.context_scopes import ContextVarScope, ContextVarScopes
-from tracefx.core.custom_text import CustomText, TextArgs
 from tracefx.core.dtypes import NDArray
+from tracefx.text.custom_text import CustomText, TextArgs
 
 
 @final

@@ -18,7 +18,7 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.backend import BACKEND, Device
 from tracefx.core.dtypes import NDArray
 from tracefx.core.host_memory import read_only_copy
-from tracefx.core.meshes import MESH, NO_MESH, Mesh, PartitionEntry, PartitionSpec, Unconstrained, entry_axis_names
+from tracefx.shardings.meshes import MESH, NO_MESH, Mesh, PartitionEntry, PartitionSpec, Unconstrained, entry_axis_names
 
 if TYPE_CHECKING:
     from tracefx.core.array import Array

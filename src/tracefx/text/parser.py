@@ -10,14 +10,14 @@ from typing import Final, NoReturn, TypeAlias, TypeVar, final
 
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.custom_text import CustomText
-from tracefx.core.errors import ParseError
-from tracefx.core.field_annotations import AnnotationResolver, FieldInfo
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
-from tracefx.core.jaxpr_printer import DTYPES_BY_NAME, RESERVED_WORDS, variable_name
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.primitive import Primitive
-from tracefx.core.trees import PyTree, TreeDef, structure
+from tracefx.errors import ParseError
+from tracefx.pytrees.trees import PyTree, TreeDef, structure
+from tracefx.text.custom_text import CustomText
+from tracefx.text.field_annotations import AnnotationResolver, FieldInfo
+from tracefx.text.printer import DTYPES_BY_NAME, RESERVED_WORDS, variable_name
 
 T = TypeVar("T")
 Vocabulary: TypeAlias = Mapping[str, type[Primitive]]

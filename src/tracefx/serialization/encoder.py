@@ -10,17 +10,17 @@ import attrs
 import numpy as np
 
 from tracefx.core.avals import ShapedArray
-from tracefx.core.byte_format import encode_envelope, put_string, put_uint
-from tracefx.core.check import check_jaxpr
-from tracefx.core.custom_text import CustomText, class_text_name
 from tracefx.core.equality import strict_key
-from tracefx.core.errors import SerializationError
-from tracefx.core.field_annotations import AnnotationResolver, FieldInfo, is_named_tuple, matches_annotation
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
-from tracefx.core.jaxpr_printer import callable_name, format_eqn
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.serialization.program_format import (
+from tracefx.core.source_location import SourceLocation, at_location
+from tracefx.core.values import ConcreteArray, Value
+from tracefx.errors import SerializationError
+from tracefx.passes.check import check_jaxpr
+from tracefx.pytrees.registry import NODE_REGISTRY
+from tracefx.serialization.byte_format import encode_envelope, put_string, put_uint
+from tracefx.serialization.program_format import (
     DTYPE_NAMES,
     MAX_AXES,
     MAX_BIG_INTS,
@@ -37,11 +37,11 @@ from tracefx.core.serialization.program_format import (
     pack,
     packed_bits,
 )
-from tracefx.core.serialization.scalars import put_scalar
-from tracefx.core.serialization.trees import put_tree
-from tracefx.core.source_location import SourceLocation, at_location
-from tracefx.core.tree_registry import NODE_REGISTRY
-from tracefx.core.values import ConcreteArray, Value
+from tracefx.serialization.scalars import put_scalar
+from tracefx.serialization.trees import put_tree
+from tracefx.text.custom_text import CustomText, class_text_name
+from tracefx.text.field_annotations import AnnotationResolver, FieldInfo, is_named_tuple, matches_annotation
+from tracefx.text.printer import callable_name, format_eqn
 
 
 def serialize(closed: ClosedJaxpr, own: Vocabulary, provenance: bool = False) -> bytes:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypeVar, final
 
 import attrs
 
-from tracefx.core.custom_text import CustomText, class_text_name
-from tracefx.core.jaxpr_printer import field_text_name
-from tracefx.core.tree_registry import NODE_REGISTRY, TreeDef
+from tracefx.pytrees.registry import NODE_REGISTRY, TreeDef
+from tracefx.text.custom_text import CustomText, class_text_name
+from tracefx.text.printer import field_text_name
 
 
 class FieldInfo(NamedTuple):

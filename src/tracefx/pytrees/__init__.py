@@ -1,0 +1,1 @@
+"""Pytrees: containers of arrays, flattened, mapped over, compared and described."""

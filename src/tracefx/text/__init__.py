@@ -1,0 +1,1 @@
+"""Programs as text: a printer and a parser that reads what it prints."""
