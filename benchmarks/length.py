@@ -19,7 +19,8 @@ import numpy as np
 
 import tracefx as fx
 from tracefx import lax
-from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
+from tracefx.core.evaluation import eval_jaxpr
+from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.values import as_value
 from tracefx.passes.check import check_jaxpr
 from tracefx.passes.dce import cse, dce

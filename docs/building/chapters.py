@@ -253,7 +253,7 @@ TYPES: Final[Sequence[str]] = (
     "tracefx.core.avals.Shape",
     "tracefx.core.array.Axes",
     "tracefx.numpy.shapes.ShapeLike",
-    "tracefx.core.backend.Device",
+    "tracefx.core.device.Device",
     "tracefx.core.literal.Scalar",
     "tracefx.ops.collectives.collective.AxisName",
     "tracefx.ops.elementwise.accuracy.Accuracy",

@@ -15,9 +15,11 @@ from tracefx.core.array import Array as Array
 from tracefx.core.backend import BACKEND as _BACKEND
 from tracefx.core.backend import PLUGINS as _PLUGINS
 from tracefx.core.backend import Backend as _Backend
-from tracefx.core.backend import Device as Device
 from tracefx.core.backend import Plugins as _Plugins
+from tracefx.core.device import MEMORY as _MEMORY
+from tracefx.core.device import Device as Device
 from tracefx.core.dtypes import float0 as float0
+from tracefx.core.evaluation import eval_jaxpr as eval_jaxpr
 from tracefx.core.handler import bind as bind
 from tracefx.core.handler import current as current
 from tracefx.core.handler import ensure_compile_time_eval as ensure_compile_time_eval
@@ -25,11 +27,11 @@ from tracefx.core.handler import handling as handling
 from tracefx.core.jaxpr import NOTEBOOK_HTML as _NOTEBOOK
 from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
 from tracefx.core.jaxpr import Jaxpr as Jaxpr
-from tracefx.core.jaxpr import eval_jaxpr as eval_jaxpr
 from tracefx.core.settings import compilation_cache as compilation_cache
 from tracefx.core.settings import disable_jit as disable_jit
 from tracefx.core.settings import enable_x64 as enable_x64
 from tracefx.core.source_location import named_scope as named_scope
+from tracefx.core.values import ARRAY_IMPORTER as _ARRAY_IMPORTER
 from tracefx.core.version import __version__ as __version__
 from tracefx.jaxlib_support import incomplete_jaxlib_error as _incomplete_jaxlib
 from tracefx.jaxlib_support import jaxlib_version as _jaxlib_version
@@ -162,6 +164,8 @@ def _load_notebook() -> _Callable[[Jaxpr | ClosedJaxpr], str]:
 
 _METHODS.provide(lambda: numpy)
 _BACKEND.provide(_load_backend)
+_MEMORY.provide(lambda: _BACKEND.value)
+_ARRAY_IMPORTER.provide(lambda: _BACKEND.value)
 _PLUGINS.provide(_load_plugins)
 _NOTEBOOK.provide(_load_notebook)
 

@@ -13,7 +13,7 @@ import pytest
 
 import tracefx as fx
 import tracefx.numpy as fnp
-from tracefx.core.backend import DEFAULT_DEVICE
+from tracefx.core.device import DEFAULT_DEVICE
 from tracefx.core.settings import COMPILATION_CACHE, DISABLE_JIT, X64
 from tracefx.shardings.meshes import MESH
 

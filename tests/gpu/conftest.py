@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 import tracefx as fx
-from tracefx.core.backend import BACKEND, Device
+from tracefx.core.backend import BACKEND
+from tracefx.core.device import Device
 
 
 @pytest.fixture

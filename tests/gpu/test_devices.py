@@ -11,7 +11,7 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx import NamedSharding, P
-from tracefx.core.backend import Device
+from tracefx.core.device import Device
 from tracefx.core.values import ConcreteArray
 from tracefx.xla import runtime
 from tracefx.xla.runtime.bindings import MLIR_NAME

@@ -21,7 +21,7 @@ from tests.differential.comparing import arrays, compare, leaves_of
 from tests.differential.records import OURS, Record
 from tests.differential.table import RECORDS
 from tracefx import lax
-from tracefx.core.backend import Device
+from tracefx.core.device import Device
 from tracefx.testing.tolerances import PROGRAM, SUMMED
 
 STEP: Final = 40

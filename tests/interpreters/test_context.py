@@ -17,12 +17,10 @@ import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tests.interpreters.stacks import STACKS, CountingHandler, X, wave
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.handler import ROOT, Handler, bind1, current, handling
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
-    Lowerable,
     MappedAxis,
     Primitive,
     Tangent,
@@ -32,6 +30,7 @@ from tracefx.core.primitive import (
 from tracefx.core.source_location import SourceLocation
 from tracefx.core.values import Value
 from tracefx.errors import HandlerStateError
+from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.testing import FaultInjector, IdentityHandler
 
 # ------------------------------------------------------------------ exceptions

@@ -21,7 +21,7 @@ from tests.laws.examples import limit_examples
 from tests.laws.samples import SAMPLES
 from tests.laws.test_operations import values
 from tracefx.core.array import Array
-from tracefx.core.backend import Buffer
+from tracefx.core.device import Buffer
 from tracefx.core.handler import CURRENT, ROOT, Eval, as_array, bind1, handling
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import ConcreteArray, as_value

@@ -12,7 +12,8 @@ from jax import lax as jax_lax
 
 import tracefx as fx
 from tracefx import lax, ops
-from tracefx.core.primitive import Batchable, Expandable, Lowerable
+from tracefx.core.primitive import Batchable, Expandable
+from tracefx.lowering import Lowerable
 from tracefx.ops.vocabulary import OPERATIONS
 from tracefx.passes.check import check_jaxpr
 from tracefx.text.parser import parse_jaxpr

@@ -18,9 +18,9 @@ from typing_extensions import override
 import tracefx as fx
 from tracefx import lax
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.handler import bind1
-from tracefx.core.primitive import Lowerable, Primitive
+from tracefx.core.primitive import Primitive
+from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.reductions.select_and_scatter import SelectAndGatherAdd, SelectComparator
 
 X: Final = np.random.default_rng(0).normal(size=(5, 6)).astype(np.float32)

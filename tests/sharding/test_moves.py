@@ -15,8 +15,8 @@ import tracefx as fx
 from tests.sharding.both import JAX, OURS, Library
 from tests.sharding.test_arrays import shards
 from tracefx import P
+from tracefx.core.sharding import Sharding, Tiling
 from tracefx.sharding import SingleDeviceSharding
-from tracefx.shardings.named_sharding import Sharding, Tiling
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.xla import runtime
 from tracefx.xla.resharding import Resharder, tile_copies

@@ -14,8 +14,8 @@ from tests.closeness import assert_near
 from tests.sharding.both import OURS
 from tracefx import P, handlers, lax
 from tracefx.control.shard_map import ShardMapPrimitive
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import as_array
-from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.values import from_numpy
 from tracefx.testing.tolerances import ELEMENTARY, ULPS
 

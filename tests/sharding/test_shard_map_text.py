@@ -15,8 +15,9 @@ import pytest
 import tracefx as fx
 from tests.sharding.both import JAX, OURS, Library, agree
 from tracefx import NamedSharding, P
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import as_array
-from tracefx.core.jaxpr import ClosedJaxpr, eval_jaxpr
+from tracefx.core.jaxpr import ClosedJaxpr
 from tracefx.core.values import from_numpy
 from tracefx.errors import ParseError
 from tracefx.programs import deserialize, parse_jaxpr, serialize

@@ -18,8 +18,8 @@ from benchmarks.length import STAGES
 from tracefx import lax
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind1
-from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import as_value, to_numpy
 from tracefx.passes.check import check_jaxpr

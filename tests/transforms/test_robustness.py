@@ -22,9 +22,9 @@ import tracefx as fx
 import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tracefx import lax
-from tracefx.core.builder import Builder, IrValue, MlirText
 from tracefx.core.jaxpr import Memo
 from tracefx.extend import Lowerable, Primitive, ShapedArray, bind1
+from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.serialization.digest import executable_key
 from tracefx.transforms import jit as jit_module
 from tracefx.transforms.tracing import TRACES

@@ -13,10 +13,11 @@ import numpy as np
 import tracefx as fx
 import tracefx.numpy as fnp
 from tracefx import Array, Mesh, NamedSharding, P
-from tracefx.core.backend import Device
+from tracefx.core.array import Shard
 from tracefx.core.compiled_collectives import CompiledCollective
+from tracefx.core.device import Device
+from tracefx.core.sharding import ShardIndex, Sharding
 from tracefx.sharding import SingleDeviceSharding
-from tracefx.shardings.named_sharding import Shard, ShardIndex, Sharding
 
 Params = dict[str, Array]
 

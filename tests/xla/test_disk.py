@@ -23,10 +23,10 @@ from typing_extensions import override
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.core.programs import Printing
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.settings import CompilationCache, as_compilation_cache
 from tracefx.extend import Effects, Lowerable, Primitive, ShapedArray, bind1
+from tracefx.lowering import Builder, IrValue
 from tracefx.xla import backend as xla_backend
 from tracefx.xla import cache_keys, runtime
 from tracefx.xla.backend import XlaBackend

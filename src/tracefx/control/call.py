@@ -12,14 +12,12 @@ from tracefx.control.remat import CheckpointPolicy, Rematerializable, RematSplit
 from tracefx.core.avals import Axes, ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.body_transform import BodyInterpreter, BodyTransformable, flatten_to_arrays, unpack_results
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.effects import Effects
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
-    Lowerable,
     MappedAxis,
     Primitive,
     Recorder,
@@ -29,14 +27,23 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import Value
-from tracefx.core.varying import Flow
+from tracefx.core.varying import Flow, HasVaryingRule
 from tracefx.interpreters.jaxpr_transforms import Mask, batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
+from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.passes.dce import Prunable, prune
 
 
 @frozen(eq=False)
 class CallPrimitive(
-    Primitive, HasSubjaxprs, Prunable, BodyTransformable, Differentiable, Transposable, Batchable, Lowerable
+    Primitive,
+    HasSubjaxprs,
+    Prunable,
+    BodyTransformable,
+    Differentiable,
+    Transposable,
+    Batchable,
+    Lowerable,
+    HasVaryingRule,
 ):
     """An operation that does what its one program does: transformed, it is itself with the program transformed."""
 

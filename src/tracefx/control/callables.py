@@ -16,10 +16,12 @@ from typing_extensions import ParamSpec, override
 
 from tracefx.control.control_flow import drop_zeros, linear_mask, merge_masked, nonzero_mask, select_masked
 from tracefx.core.avals import ShapedArray
+from tracefx.core.callables import BatchRunner, HasCallables
 from tracefx.core.equality import StrictlyEqual
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, NO_AXES, NOT_CHECKED, ROOT, Handler, Tracer, bind1, varies
-from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
-from tracefx.core.primitive import BatchRunner, HasCallables, MappedAxis, Primitive, Tangent, UndefinedPrimal, Zero
+from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.primitive import MappedAxis, Primitive, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
 from tracefx.errors import ClosedOverTracerError
 from tracefx.interpreters.partial_eval import PartialEval

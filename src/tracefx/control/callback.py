@@ -17,7 +17,6 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import DebugEffect, Effects, IOEffect
 from tracefx.core.equality import StrictlyEqual
@@ -26,7 +25,6 @@ from tracefx.core.host_memory import aligned_empty, read_only_copy
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
-    Lowerable,
     MappedAxis,
     Primitive,
     Tangent,
@@ -35,6 +33,7 @@ from tracefx.core.primitive import (
 )
 from tracefx.core.settings import X64
 from tracefx.core.values import ConcreteArray, Value, to_numpy
+from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.structural import broadcast_in_dim, move_axis
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import TreeDef, keystr

@@ -11,13 +11,14 @@ from typing_extensions import override
 from tracefx.control.call import CallPrimitive
 from tracefx.control.control_flow import merge_masked, select_masked, select_unmasked
 from tracefx.control.remat import CheckpointPolicy, plan_remat
-from tracefx.core.builder import Builder, IrValue
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
-from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
+from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Batchable, Differentiable, MappedAxis, Primitive, Recorder, Tangent
 from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import Consts, Mask, unzip_jaxpr
 from tracefx.interpreters.stage import stage
+from tracefx.lowering import Builder, IrValue
 from tracefx.ops.annotations.identity import Identity
 from tracefx.ops.annotations.optimization_barrier import OPTIMIZATION_BARRIER
 from tracefx.passes.dce import dce, prune

@@ -16,15 +16,15 @@ from tracefx.control.call import Call
 from tracefx.core import dtypes
 from tracefx.core.avals import Axes, Shape, ShapedArray
 from tracefx.core.body_transform import BodyInterpreter, BodyTransformable
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.effects import Effects
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.literal import Scalar
-from tracefx.core.primitive import Expandable, Lowerable, Primitive
+from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.values import Value
-from tracefx.core.varying import Flow
+from tracefx.core.varying import Flow, HasVaryingRule
+from tracefx.lowering import Builder, IrValue, Lowerable
 
 
 @final
@@ -50,7 +50,7 @@ Attributes: TypeAlias = tuple[tuple[str, AttributeValue | tuple[AttributeValue, 
 
 @final
 @frozen(eq=False)
-class Composite(Primitive, HasSubjaxprs, BodyTransformable, Expandable, Lowerable):
+class Composite(Primitive, HasSubjaxprs, BodyTransformable, Expandable, Lowerable, HasVaryingRule):
     """A call of `jaxpr`, which has no constants, that compilers know as `label`, of a version and with attributes."""
 
     name = "composite"

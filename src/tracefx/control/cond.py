@@ -32,13 +32,13 @@ from tracefx.core import dtypes
 from tracefx.core.avals import Axes, ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.body_transform import BodyInterpreter, CollectedSpec, ValueSpec, flatten_to_arrays, unpack_results
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.effects import non_debug_effects
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, bind
-from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
+from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import MappedAxis, Recorder, Tangent, UndefinedPrimal
 from tracefx.core.values import Value, to_numpy
-from tracefx.core.varying import Flow
+from tracefx.core.varying import Flow, HasVaryingRule
 from tracefx.interpreters.jaxpr_transforms import (
     Consts,
     Mask,
@@ -49,6 +49,7 @@ from tracefx.interpreters.jaxpr_transforms import (
     unzip_jaxpr,
 )
 from tracefx.interpreters.stage import stage
+from tracefx.lowering import Builder, IrValue
 from tracefx.ops.elementwise.comparison import eq
 from tracefx.ops.elementwise.selection import select_n, stop_gradient
 from tracefx.ops.structural import batch_first, broadcast_in_dim, constant_like_aval
@@ -59,7 +60,7 @@ INDEX_AVAL: Final = ShapedArray((), np.dtype(np.int32))
 
 @final
 @frozen(eq=False)
-class Cond(ControlFlowPrimitive, Rematerializable):
+class Cond(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
     """`branches[index](*operands)`: the first operand is the index, `i32[]`, and in range.
 
     The branches take the same types and give the same.

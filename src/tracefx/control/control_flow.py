@@ -13,18 +13,10 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.body_transform import BodyTransformable
 from tracefx.core.effects import Effects
 from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr, Memo, Var
-from tracefx.core.primitive import (
-    Batchable,
-    Differentiable,
-    Lowerable,
-    Primitive,
-    Tangent,
-    Transposable,
-    UndefinedPrimal,
-    Zero,
-)
+from tracefx.core.primitive import Batchable, Differentiable, Primitive, Tangent, Transposable, UndefinedPrimal, Zero
 from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import Consts, Mask
+from tracefx.lowering import Lowerable
 from tracefx.passes.dce import Prunable, renumber
 
 X = TypeVar("X")

@@ -33,16 +33,12 @@ from tracefx.control.control_flow import (
 )
 from tracefx.control.custom_rules import CustomRuleCall, CustomRuleProgram, ExtraOutputs
 from tracefx.core.avals import ShapedArray
+from tracefx.core.callables import BatchRunner
 from tracefx.core.dtypes import is_inexact
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, Handler, bind
-from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
-from tracefx.core.primitive import (
-    BatchRunner,
-    MappedAxis,
-    Tangent,
-    UndefinedPrimal,
-    Zero,
-)
+from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
 from tracefx.errors import ClosedOverTracerError
 from tracefx.interpreters.jaxpr_transforms import Mask, batch_jaxpr, jvp_jaxpr

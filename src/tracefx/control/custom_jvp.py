@@ -22,13 +22,11 @@ from tracefx.control.callables import (
 )
 from tracefx.control.control_flow import drop_zeros, insert_zeros, nonzero_mask, select_masked
 from tracefx.control.custom_rules import CustomRuleCall, CustomRuleProgram, ExtraOutputs
+from tracefx.core.callables import BatchRunner
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import ROOT, Handler, bind
-from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
-from tracefx.core.primitive import (
-    BatchRunner,
-    MappedAxis,
-    Tangent,
-)
+from tracefx.core.jaxpr import Jaxpr
+from tracefx.core.primitive import MappedAxis, Tangent
 from tracefx.core.values import Value
 from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jaxpr_transforms import batch_jaxpr, jvp_jaxpr

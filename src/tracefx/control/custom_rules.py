@@ -12,23 +12,23 @@ from typing_extensions import override
 from tracefx.control.callables import FlatFunction, require_no_tracers, transpose_call
 from tracefx.core.avals import Axes, ShapedArray, show_avals
 from tracefx.core.body_transform import BodyInterpreter, BodyTransformable, TransformedBody, array_spec, unpack_results
-from tracefx.core.builder import Builder, IrValue
+from tracefx.core.callables import HasCallables
 from tracefx.core.effects import Effects
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Handler, bind
-from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr, eval_jaxpr
+from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
     Expandable,
-    HasCallables,
-    Lowerable,
     Primitive,
     Tangent,
     Transposable,
     UndefinedPrimal,
 )
 from tracefx.core.values import Value
-from tracefx.core.varying import Flow
+from tracefx.core.varying import Flow, HasVaryingRule
+from tracefx.lowering import Builder, IrValue, Lowerable
 
 X = TypeVar("X")
 
@@ -80,7 +80,15 @@ class ExtraOutputs:
 
 @frozen(eq=False)
 class CustomRuleProgram(
-    Primitive, HasSubjaxprs, BodyTransformable, Expandable, Differentiable, Transposable, Batchable, Lowerable
+    Primitive,
+    HasSubjaxprs,
+    BodyTransformable,
+    Expandable,
+    Differentiable,
+    Transposable,
+    Batchable,
+    Lowerable,
+    HasVaryingRule,
 ):
     """A call of `jaxpr`, which stands for what it computes where nobody asks for a rule."""
 

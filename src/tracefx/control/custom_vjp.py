@@ -37,16 +37,16 @@ from tracefx.control.control_flow import (
 from tracefx.control.custom_jvp import num_consts_param
 from tracefx.control.custom_rules import CustomRuleCall, CustomRuleProgram, ExtraOutputs
 from tracefx.core.avals import ShapedArray
+from tracefx.core.callables import BatchRunner, HasCallables
 from tracefx.core.dtypes import float0
 from tracefx.core.effects import Effects, NamedAxisEffect
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, Handler, Tracer, bind
-from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
+from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import (
-    BatchRunner,
     Differentiable,
     Expandable,
-    HasCallables,
     MappedAxis,
     Primitive,
     Tangent,

@@ -18,14 +18,15 @@ from tracefx.control.call import Call
 from tracefx.core.array import Array
 from tracefx.core.avals import Shape, ShapedArray, show_avals
 from tracefx.core.body_transform import BodyInterpreter, BodyTransformable
-from tracefx.core.builder import Builder, DenseI64Array, IrValue, Region
 from tracefx.core.effects import Effects
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import as_array, bind
-from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr, eval_jaxpr
-from tracefx.core.primitive import Batchable, Expandable, Lowerable, MappedAxis, Primitive
+from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
+from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive
 from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import batch_jaxpr
 from tracefx.interpreters.stage import stage
+from tracefx.lowering import Builder, DenseI64Array, IrValue, Lowerable, Region
 from tracefx.ops.operation import require_axes, run_compiled
 from tracefx.ops.padding_types import Pads
 from tracefx.ops.reductions.sliding_windows import Ints, SlidingWindows

@@ -24,13 +24,13 @@ from tracefx.control.control_flow import (
 from tracefx.core.avals import NOWHERE, Axes, ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.body_transform import BodyInterpreter, TransformedBody, unpack_results
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
-from tracefx.core.varying import Flow
+from tracefx.core.varying import Flow, HasVaryingRule
 from tracefx.interpreters.jaxpr_transforms import Consts, Mask, batch_jaxpr, jvp_jaxpr
+from tracefx.lowering import Builder, IrValue
 from tracefx.ops.collectives.collective import from_unreduced, to_unreduced
 from tracefx.ops.elementwise.arithmetic import neg
 from tracefx.ops.elementwise.elementwise import add_tangents
@@ -43,7 +43,7 @@ _HIDDEN: Final = {"hide_default": True, "erased": True, "jax": False}
 
 @final
 @frozen(eq=False)
-class LinearSolve(ControlFlowPrimitive):
+class LinearSolve(ControlFlowPrimitive, HasVaryingRule):
     """The `x` for which `matvec(consts, x)` is `b`: `solve(consts, b)`, which may give more after it.
 
     The operands are the constants, which all programs take, and `b`. `vecmat` and `transpose_solve` are the same for

@@ -11,7 +11,8 @@ from collections.abc import Set
 from typing import Final
 
 from tracefx.control.sow import Plantable
-from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr
+from tracefx.core.evaluation import eval_jaxpr
+from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value

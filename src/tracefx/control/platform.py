@@ -12,9 +12,9 @@ from typing_extensions import override
 from tracefx.control.cond import INDEX_AVAL
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND
-from tracefx.core.builder import Builder, IrValue
-from tracefx.core.primitive import Lowerable, Primitive
+from tracefx.core.primitive import Primitive
 from tracefx.core.values import ConcreteArray, Value
+from tracefx.lowering import Builder, IrValue, Lowerable
 
 
 @final

@@ -37,14 +37,15 @@ from tracefx.core.body_transform import (
     flatten_to_arrays,
     unpack_results,
 )
-from tracefx.core.builder import Builder, IrValue, MlirText
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
-from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
+from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import MappedAxis, Primitive, Recorder, Tangent, UndefinedPrimal
 from tracefx.core.values import Value
-from tracefx.core.varying import Flow
+from tracefx.core.varying import Flow, HasVaryingRule
 from tracefx.interpreters.jaxpr_transforms import Consts, Mask, batch_jaxpr, jvp_jaxpr
+from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.ops.indexing.dynamic_slicing import DynamicSlice, DynamicUpdateSlice
 from tracefx.ops.structural import BroadcastInDim, Reshape, batch_first, constant_like_aval, instantiate, move_axis
 from tracefx.passes.dce import dce
@@ -55,7 +56,7 @@ COUNTER_AVAL: Final = ShapedArray((), np.dtype(np.int32))
 
 @final
 @frozen(eq=False)
-class Scan(ControlFlowPrimitive, Rematerializable):
+class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
     """`length` steps of `jaxpr`: `(constants, carry, slices) -> (carry, slices of the results)`.
 
     The operands are the constants, the first carry, and arrays whose slices along the first axis the steps take, last

@@ -17,8 +17,9 @@ from attrs import evolve, frozen
 from tracefx.control.control_flow import select_masked, select_unmasked
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind1
-from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr
+from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import Consts, Mask, transpose_jaxpr

@@ -13,10 +13,10 @@ from tracefx.control.shard_map_emulation import emulate_shard_map
 from tracefx.core.avals import NOWHERE, Axes, ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.body_transform import BodyInterpreter, CollectedSpec, ResultReader, ValueSpec, flatten_to_arrays
-from tracefx.core.builder import Builder, IrValue
-from tracefx.core.effects import Effects, MeshEffect, NamedAxisEffect, any_ordered
+from tracefx.core.effects import Effects, NamedAxisEffect, any_ordered
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind, current
-from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
+from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import MappedAxis, Recorder, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value
 from tracefx.core.varying import Flow
@@ -24,9 +24,10 @@ from tracefx.errors import MissingRuleError
 from tracefx.interpreters.batch import spmd_axes
 from tracefx.interpreters.jaxpr_transforms import Consts, batch_jaxpr, jvp_jaxpr, transpose_jaxpr, unzip_jaxpr
 from tracefx.interpreters.stage import stage
+from tracefx.lowering import Builder, IrValue
 from tracefx.ops.collectives.collective import from_unreduced, to_unreduced
 from tracefx.ops.structural import reshape
-from tracefx.shardings.meshes import Mesh, PartitionEntry, PartitionSpec, entry_axis_names
+from tracefx.shardings.meshes import Mesh, MeshEffect, PartitionEntry, PartitionSpec, entry_axis_names
 from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.text.printer import HasJaxParams
 

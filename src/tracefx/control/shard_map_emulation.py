@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tracefx.core.avals import ShapedArray
-from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
+from tracefx.core.evaluation import eval_jaxpr
+from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import MappedAxis
 from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import Consts, batch_jaxpr

@@ -17,7 +17,6 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.effects import Effects, SowEffect
 from tracefx.core.handler import bind
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
@@ -25,7 +24,6 @@ from tracefx.core.primitive import (
     Batchable,
     Differentiable,
     Expandable,
-    Lowerable,
     MappedAxis,
     Primitive,
     Tangent,
@@ -34,6 +32,7 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import Value
+from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.annotations.identity import Identity
 from tracefx.ops.structural import move_axis
 from tracefx.passes.dce import JaxprRebuilder, map_subjaxprs

@@ -30,15 +30,16 @@ from tracefx.control.sow import IN_BATCHED_WHILE, mark_uncollectable
 from tracefx.core.avals import Axes, ShapedArray, show_avals
 from tracefx.core.backend import BACKEND
 from tracefx.core.body_transform import BodyInterpreter, TransformedBody, ValueSpec, flatten_to_arrays, unpack_results
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.effects import non_debug_effects
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
-from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
+from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import MappedAxis, Recorder, Tangent, UndefinedPrimal
 from tracefx.core.values import Value
-from tracefx.core.varying import Flow
+from tracefx.core.varying import Flow, HasVaryingRule
 from tracefx.interpreters.jaxpr_transforms import Consts, Mask, batch_jaxpr, jvp_jaxpr, unzip_jaxpr
 from tracefx.interpreters.stage import stage
+from tracefx.lowering import Builder, IrValue
 from tracefx.ops.elementwise.selection import select_n
 from tracefx.ops.reductions.reduction import reduce_or
 from tracefx.ops.structural import batch_first, broadcast_in_dim, convert_element_type, instantiate
@@ -50,7 +51,7 @@ BOOL_AVAL: Final = ShapedArray((), np.dtype(np.bool_))
 
 @final
 @frozen(eq=False)
-class While(ControlFlowPrimitive):
+class While(ControlFlowPrimitive, HasVaryingRule):
     """While `cond_jaxpr(constants, carry)` holds, the next carry is `body_jaxpr(constants, carry)`.
 
     The operands are the constants of the condition, those of the body, and the first carry. `max_steps` says that

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NoReturn, Self, TypeAlias, TypeGuard
+from typing import Final, NoReturn, Self, TypeAlias, TypeGuard, final
 
 import numpy as np
+from attrs import frozen
 from typing_extensions import CapsuleType, override
 
 from tracefx.core import array_methods
+from tracefx.core.array_placement import ArrayPlacement
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.backend import Device
+from tracefx.core.device import Device
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.late_binding import LateBound
 from tracefx.core.literal import Literal, Scalar
-from tracefx.core.whereabouts import Located
+from tracefx.core.sharding import DeviceOrSharding, ShardIndex
 from tracefx.errors import (
     ConcretizationError,
     TracerArrayConversionError,
     TracerBoolConversionError,
     TracerIntegerConversionError,
 )
-
-if TYPE_CHECKING:
-    from tracefx.shardings.named_sharding import DeviceOrSharding
 
 ArrayLike: TypeAlias = array_methods.Like["Array"]
 IndexPart: TypeAlias = array_methods.IndexPart["Array"]
@@ -70,7 +69,7 @@ def is_jax_array(x: object) -> bool:
     return hasattr(kind, "weak_type") and hasattr(kind, "__dlpack__") and not isinstance(x, Array)
 
 
-class Array(Located):
+class Array(ArrayPlacement):
     """An array of any dtype: concrete numbers, or a tracer on its way through a transformation.
 
     Arrays never change. Operators follow NumPy's broadcasting and JAX's dtype promotion.
@@ -122,6 +121,22 @@ class Array(Located):
         if stream is not None:
             raise ValueError(f"to_device: there are no streams here, got {stream!r}")
         return ARRAY_METHODS.value.astype(self, self.aval.dtype, device=device)
+
+    @property
+    def addressable_shards(self) -> Sequence[Shard]:
+        """The shards on the devices of this process. Raises AttributeError for a tracer."""
+        raise self._is_traced("addressable_shards")
+
+    @property
+    def global_shards(self) -> Sequence[Shard]:
+        """The shards on all devices; those of other processes have no `data`. Raises AttributeError for a tracer."""
+        raise self._is_traced("global_shards")
+
+    def addressable_data(self, index: int) -> Array:
+        """Returns the shard on the device of this process with that position."""
+        data = self.addressable_shards[index].data
+        assert data is not None  # since its device is this process's
+        return data
 
     def __len__(self) -> int:
         if not self.aval.shape:
@@ -593,6 +608,20 @@ class Array(Located):
         fill_value: ArrayLike = 0,
     ) -> Array:
         return ARRAY_METHODS.value.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
+
+
+@final
+@frozen(eq=False)
+class Shard:
+    """The part of an array that lies on one device of this process."""
+
+    device: Device
+    index: ShardIndex
+    """Which part it is."""
+    replica_id: int
+    """Which copy of it: 0 on one device, 1 on the next that has the same part."""
+    data: Array | None
+    """The part itself; None if the device is another process's."""
 
 
 def _variadic(parts: tuple[int | Sequence[int], ...]) -> Sequence[int]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import Enum
 from types import EllipsisType
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from tracefx.core.dtypes import DTypeLike, NDArray
 from tracefx.core.literal import Literal, Scalar
-
-if TYPE_CHECKING:
-    from tracefx.shardings.named_sharding import DeviceOrSharding
+from tracefx.core.sharding import DeviceOrSharding
 
 A = TypeVar("A")
 Like: TypeAlias = A | Literal | NDArray | np.generic | Scalar

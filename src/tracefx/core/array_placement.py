@@ -1,54 +1,81 @@
-"""What arrays say of the memory that their numbers are in."""
+"""Where an array is: its device, its sharding, and whether its memory is ready or deleted."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 
-from tracefx.core.backend import BACKEND, Device
+from tracefx.core.device import MEMORY, Device
 from tracefx.core.dtypes import NDArray
+from tracefx.core.sharding import Sharding
 from tracefx.errors import ConcretizationError
 
 
-class Resident:
-    """Where numbers are, and whether they are there. A tracer has none: to ask it is a ConcretizationError."""
+class ArrayPlacement:
+    """The part of `Array` that says where the array is.
+
+    The methods here answer for a tracer: it has no memory, so most of them raise. Concrete arrays override them.
+    """
 
     __slots__ = ()
 
     @abstractmethod
     def concrete_or_error(self, error: type[ConcretizationError]) -> NDArray:
-        """The numbers, or `error` where they aren't known."""
+        """Returns the concrete value; raises `error` for a tracer."""
 
     @property
     def device(self) -> Device | None:
-        """Where the numbers are; None if there are none yet, in whose place functions that make arrays take it."""
+        """The device of the array; None for a tracer, so that functions which create arrays use the default device."""
         return None
 
     def devices(self) -> set[Device]:
-        """The devices that the numbers are on; none if there are none yet."""
+        """Returns the devices that hold a part of the array; the empty set for a tracer."""
         return set() if self.device is None else {self.device}
 
     def platform(self) -> str:
-        """The kind of device that the numbers are or will be on, such as "cpu"."""
-        return BACKEND.value.platform if self.device is None else self.device.platform
+        """Returns the platform of the device, e.g. "cpu"; for a tracer, the default platform."""
+        return MEMORY.value.platform if self.device is None else self.device.platform
 
     def is_ready(self) -> bool:
-        """Whether the numbers have been computed; `block_until_ready` waits for them."""
+        """Whether the value has been computed; `block_until_ready` waits for it."""
         self.concrete_or_error(ConcretizationError)
         return True
 
     def is_deleted(self) -> bool:
-        """Whether the memory was given back by `delete`, or away by a function that it was donated to."""
+        """Whether the memory was freed by `delete` or donated to a compiled function."""
         self.concrete_or_error(ConcretizationError)
         return False
 
     def delete(self) -> None:
-        """Give the memory back now, as soon as nobody else looks at it. The numbers can't be asked for any more."""
+        """Frees the memory as soon as no view of it is left. The value can't be read afterwards."""
         self.concrete_or_error(ConcretizationError)
 
     def on_device_size_in_bytes(self) -> int:
-        """How much memory the numbers take."""
+        """Returns the size of the value in device memory, in bytes."""
         return self.concrete_or_error(ConcretizationError).nbytes
 
     def copy_to_host_async(self) -> None:
-        """Nothing: numbers on the host are there, and others are copied when they are asked for."""
+        """Does nothing: values on the host are there already, and others are copied when they are read."""
         self.concrete_or_error(ConcretizationError)
+
+    @property
+    def sharding(self) -> Sharding:
+        """How the array is split over devices. Raises AttributeError for a tracer."""
+        raise self._is_traced("sharding")
+
+    @property
+    def committed(self) -> bool:
+        """Whether computations on the array must run on its devices. Raises AttributeError for a tracer."""
+        raise self._is_traced("commitment")
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        """Whether all its devices belong to this process."""
+        return self.sharding.is_fully_addressable
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        """Whether each of its devices has the whole array."""
+        return self.sharding.is_fully_replicated
+
+    def _is_traced(self, attribute: str) -> AttributeError:
+        return AttributeError(f"{self} has no {attribute}: it is traced, and its placement is decided at run time")

@@ -1,55 +1,20 @@
-"""What the core asks of whoever compiles programs and keeps device memory."""
+"""The protocol of whoever compiles and runs programs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Final, Protocol, TypeGuard
+from typing import Final, Protocol
 
-from typing_extensions import CapsuleType
-
-from tracefx.core.context_scopes import ContextVarScopes
+from tracefx.core.avals import ShapedArray
+from tracefx.core.compiled_collectives import CompiledCollective
+from tracefx.core.device import Buffer, Memory
 from tracefx.core.dtypes import NDArray
+from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.late_binding import LateBound
+from tracefx.core.primitive import Primitive
 from tracefx.core.settings import CompilationCache
-
-if TYPE_CHECKING:
-    from tracefx.core.avals import ShapedArray
-    from tracefx.core.compiled_collectives import CompiledCollective
-    from tracefx.core.jaxpr import Jaxpr
-    from tracefx.core.primitive import Primitive
-    from tracefx.core.values import ConcreteArray, Value
-    from tracefx.shardings.named_sharding import RequestedShardings, Sharding
-    from tracefx.shardings.sharded_array import ShardedArray
-
-
-class Buffer(Protocol):
-    """Memory on a device, as the backend that made it knows it; opaque to everyone else."""
-
-
-class SupportsDLPack(Protocol):
-    """Another library's array, as DLPack's Python protocol has it."""
-
-    def __dlpack__(self) -> CapsuleType: ...
-    def __dlpack_device__(self) -> tuple[int, int]: ...
-
-
-class Device(Protocol):
-    """Where programs run."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def platform(self) -> str: ...
-    @property
-    def device_kind(self) -> str: ...
-    @property
-    def process_index(self) -> int: ...
-
-
-def is_device(x: object) -> TypeGuard[Device]:
-    """Whether it has what devices have: their classes are their runtimes'."""
-    return hasattr(x, "process_index") and hasattr(x, "platform")
+from tracefx.core.sharding import RequestedShardings, Sharding
+from tracefx.core.values import ArrayImporter, ConcreteArray, Value
 
 
 class Runnable(Protocol):
@@ -131,8 +96,8 @@ class LoweredProgram(Protocol):
         ...
 
 
-class Backend(Protocol):
-    """Compiles and runs programs, and reads their results. Programs have no constants."""
+class Backend(Memory, ArrayImporter, Protocol):
+    """Compiles and runs programs, and manages the memory of their inputs and results. Programs have no constants."""
 
     def run(self, jaxpr: Jaxpr, args: Sequence[Value], name: str) -> list[ConcreteArray]:
         """The outputs of a program, compiled once; equal programs share the result of compiling."""
@@ -176,11 +141,14 @@ class Backend(Protocol):
         """Lower the program for other platforms, or for several; it can be read, but not compiled here."""
         ...
 
-    def evaluate_on_devices(self, prim: Primitive, args: Sequence[Value]) -> list[ConcreteArray]:
-        """The outputs of one operation on arrays that lie where they were put, computed there."""
+    def evaluate_on_devices(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        """Evaluates one primitive on the devices of its operands, some of which are sharded or committed.
+
+        A primitive that cannot be lowered is evaluated on the host.
+        """
         ...
 
-    def reshard(self, x: ShardedArray, sharding: Sharding) -> ConcreteArray:
+    def reshard(self, x: ConcreteArray, sharding: Sharding) -> ConcreteArray:
         """The array as another sharding says: on the same devices, or if all of both are this process's."""
         ...
 
@@ -203,34 +171,6 @@ class Backend(Protocol):
         """What `portable` gave, in the compiler's input language; ValueError if it can't be read."""
         ...
 
-    @property
-    def platform(self) -> str:
-        """The name of the platform on whose first device programs run that nobody put anywhere, e.g. `cpu`."""
-        ...
-
-    @property
-    def default_device(self) -> Device:
-        """The device that runs them here: `DEFAULT_DEVICE`, or the first of the platform."""
-        ...
-
-    @property
-    def default_device_is_host(self) -> bool:
-        """Whether that is the host's first, whose arrays are told from those that lie where they were put."""
-        ...
-
-    @property
-    def process_index(self) -> int:
-        """Which of the processes that work together this one is."""
-        ...
-
-    def devices(self, platform: str) -> list[Device]:
-        """The devices of a platform, in all processes; `ValueError` for one that isn't there."""
-        ...
-
-    def local_devices(self, platform: str) -> list[Device]:
-        """Those of this process. What nobody put anywhere runs on the first of them."""
-        ...
-
     def put_shards(
         self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[NDArray], copied: bool = False
     ) -> Buffer:
@@ -246,58 +186,6 @@ class Backend(Protocol):
 
     def disassemble(self, buffer: Buffer) -> list[Buffer]:
         """The opposite of `join`."""
-        ...
-
-    def put(self, host: NDArray, device: Device | None) -> Buffer:
-        """Host memory that nobody writes to any more on a device, the host's first one by default."""
-        ...
-
-    def device_of(self, buffer: Buffer) -> Device: ...
-
-    def to_dlpack(self, buffer: Buffer, stream: int | None = None) -> CapsuleType:
-        """A DLPack capsule of the buffer; `BufferError` for dtypes that DLPack doesn't have.
-
-        The consumer's `stream` of a GPU waits for the numbers; where there is none, they are waited for here.
-        """
-        ...
-
-    def dlpack_device(self, device: Device) -> tuple[int, int]:
-        """DLPack's numbers for the kind of a device, and for which it is."""
-        ...
-
-    def from_dlpack(self, external: SupportsDLPack, device: Device | None, copy: bool | None) -> Buffer:
-        """A buffer of another library's array, shared unless `copy` is true; `BufferError` where that can't be.
-
-        Without a device it is on the one where the array lies.
-        """
-        ...
-
-    def import_array(self, external: SupportsDLPack, weak_type: bool = False) -> ConcreteArray:
-        """An array of another library that lies on a device which isn't the host's, as an array that lies there."""
-        ...
-
-    def view_dlpack(self, external: SupportsDLPack) -> NDArray:
-        """Another library's array in host memory as it lies there; `BufferError` if it is elsewhere."""
-        ...
-
-    def read(self, buffer: Buffer) -> NDArray:
-        """The numbers, without a copy where the device's memory is the host's. Waits for them."""
-        ...
-
-    def is_ready(self, buffer: Buffer) -> bool:
-        """Whether the numbers are there."""
-        ...
-
-    def is_deleted(self, buffer: Buffer) -> bool:
-        """Whether the memory was given back, or away."""
-        ...
-
-    def delete(self, buffer: Buffer) -> None:
-        """Give the memory back, as soon as no running program and no view of it needs it."""
-        ...
-
-    def wait(self, buffers: Sequence[Buffer]) -> None:
-        """Return when the numbers of all are there; raise what went wrong in making them."""
         ...
 
 
@@ -335,7 +223,3 @@ class Plugins(Protocol):
 
 
 PLUGINS: Final[LateBound[Plugins]] = LateBound("what finds plug-ins of XLA")
-DEFAULT_DEVICE: Final[ContextVar[Device | None]] = ContextVar("tracefx_default_device", default=None)
-"""The device that runs programs of uncommitted arrays, inside `default_device`; None elsewhere."""
-DEFAULT_DEVICE_SCOPES: Final = ContextVarScopes(DEFAULT_DEVICE)
-"""The blocks of `default_device`."""

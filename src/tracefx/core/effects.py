@@ -8,8 +8,6 @@ from typing import Final, final
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.shardings.meshes import Mesh
-
 
 class Effect:
     """Base of all effects. Dead-code elimination keeps an equation whose effects are `observable`.
@@ -69,19 +67,6 @@ class SowEffect(DebugEffect):
     @override
     def __str__(self) -> str:
         return f"Sow {self.tag!r}"
-
-
-@final
-@frozen
-class MeshEffect(Effect):
-    """The program runs on the devices of a mesh."""
-
-    observable = False
-    mesh: Mesh
-
-    @override
-    def __str__(self) -> str:
-        return f"over {self.mesh}"
 
 
 Effects = frozenset[Effect]

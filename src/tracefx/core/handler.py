@@ -17,7 +17,7 @@ from tracefx.core.avals import NOWHERE, Axes
 from tracefx.core.backend import BACKEND
 from tracefx.core.dtypes import NDArray
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Expandable, HasCallables, Lowerable, Primitive
+from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.source_location import Provenance, at_location
 from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.errors import ConcretizationError, EscapedTracerError, HandlerStateError
@@ -178,8 +178,6 @@ class Eval(Handler):
         for a in args:
             if isinstance(a, Tracer):
                 raise escaped_tracer_error(a, self, f"as an operand of {prim.name}")
-        if isinstance(prim, HasCallables) or not isinstance(prim, Lowerable | Expandable):
-            return prim.evaluate(args)  # whose functions bind what they do here again
         return BACKEND.value.evaluate_on_devices(prim, args)
 
 

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import ClassVar, Final, Self, TypeAlias, TypeVar, cast, final
 
 from attrs import evolve, field, frozen
 from typing_extensions import override
 
-from tracefx.core.avals import ShapedArray, show_avals
+from tracefx.core.avals import ShapedArray
 from tracefx.core.bounded_cache import insert_bounded
 from tracefx.core.effects import Effects
 from tracefx.core.equality import StrictlyEqual, strict_key
 from tracefx.core.fast_init import slot_setter
-from tracefx.core.handler import CURRENT, ROOT
 from tracefx.core.late_binding import LateBound
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.source_location import EQN_LOCATION, Provenance
+from tracefx.core.source_location import Provenance
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.text.printer import DEFAULT_WIDTH, PrintableJaxpr, Style, format_jaxpr
 
@@ -255,51 +254,6 @@ class HasSubjaxprs:
     def with_jaxprs(self, *jaxprs: Jaxpr) -> Self:
         """The same operation with other bodies of the same types."""
         raise NotImplementedError
-
-
-def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
-    """Run a program under the current handler: evaluating, differentiating and staging it are all this call.
-
-    Evaluated, a value is held no longer than something reads it: a long program needs no memory for all of them.
-    """
-    if len(args) != len(jaxpr.invars) or len(consts) != len(jaxpr.constvars):
-        raise TypeError(
-            f"a jaxpr of inputs ({show_avals(jaxpr.in_avals)}) and {len(jaxpr.constvars)} constants was given "
-            f"{len(args)} arguments and {len(consts)} constants"
-        )
-    handler = CURRENT.get()
-    env: list[Value | None] = [None] * jaxpr.var_count
-    for v, x in zip(jaxpr.constvars, consts, strict=True):
-        env[v.index] = x
-    for v, x in zip(jaxpr.invars, args, strict=True):
-        env[v.index] = x
-
-    def read(atom: Atom) -> Value:
-        if type(atom) is Literal:
-            return atom
-        assert type(atom) is Var
-        value = env[atom.index]
-        assert value is not None, atom
-        return value
-
-    if handler is ROOT:  # which asks nobody where an operation comes from
-        for eqn, unused in zip(jaxpr.eqns, jaxpr.last_uses, strict=True):
-            outs = handler.bind(eqn.prim, [read(a) for a in eqn.inputs])
-            for v, x in zip(eqn.outs, outs, strict=True):
-                env[v.index] = x
-            for i in unused:
-                env[i] = None
-        return [read(a) for a in jaxpr.outs]
-    token = EQN_LOCATION.set(EQN_LOCATION.get())
-    try:
-        for eqn in jaxpr.eqns:
-            EQN_LOCATION.set(eqn.source)
-            outs = handler.bind(eqn.prim, [read(a) for a in eqn.inputs])
-            for v, x in zip(eqn.outs, outs, strict=True):
-                env[v.index] = x
-    finally:
-        EQN_LOCATION.reset(token)
-    return [read(a) for a in jaxpr.outs]
 
 
 def subjaxprs_postorder(jaxpr: Jaxpr) -> list[Jaxpr]:

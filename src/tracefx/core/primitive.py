@@ -14,25 +14,20 @@ A rule that isn't there is reported by `MissingRuleError` when it is needed, not
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeAlias, final
+from collections.abc import Hashable, Sequence
+from typing import ClassVar, Protocol, TypeAlias, final
 
 import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
-from tracefx.core.avals import NOWHERE, Axes, ShapedArray
-from tracefx.core.builder import Builder, IrValue
+from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import NO_EFFECTS, Effects
 from tracefx.core.equality import strict_key
 from tracefx.core.fast_init import slot_setter
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.errors import MissingRuleError
-
-if TYPE_CHECKING:
-    from tracefx.core.handler import Handler
-    from tracefx.core.varying import Flow
 
 # ------------------------------------------------------------------ what rules speak of
 
@@ -87,19 +82,6 @@ class Recorder(Protocol):
         ...
 
 
-class BatchRunner(Protocol):
-    """What batching offers to an operation that holds functions."""
-
-    @property
-    def axis(self) -> MappedAxis: ...
-
-    def run(
-        self, f: Callable[..., Sequence[Value]], args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[list[Value], list[int | None]]:
-        """Run a function once for the whole batch, on the handler that is current; `dims` are as in `batch`."""
-        ...
-
-
 # ------------------------------------------------------------------ operations
 
 
@@ -131,13 +113,6 @@ class Primitive:
             ConcreteArray(aval, _check_output(self, aval, np.asarray(out)))
             for aval, out in zip(avals, self.impl(*arrays), strict=True)
         ]
-
-    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
-        """Along which axes of a mesh each of the `count` outputs may differ from device to device.
-
-        `operands` says it of the operands; `flow` follows it through the programs that an operation carries.
-        """
-        return [NOWHERE.union(*operands)] * count
 
     @property
     def effects(self) -> Effects:
@@ -217,23 +192,6 @@ class Batchable:
         raise missing_rule_error(self, "batch", "define batch(self, axis, args, dims)")
 
 
-class Lowerable:
-    """Can be compiled."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
-        """Build the operation in StableHLO."""
-        raise missing_rule_error(self, "lower", "define lower(self, builder, *operands)")
-
-    def lower_with_avals(
-        self, builder: Builder, outs: Sequence[ShapedArray], operands: Sequence[IrValue]
-    ) -> Sequence[IrValue]:
-        """`lower`, where the types of the outputs are known. Families whose rules ask for them override this."""
-        return self.lower(builder, *operands)
-
-
 class Expandable:
     """Is defined by smaller operations; every handler without a rule of its own falls back to them."""
 
@@ -243,32 +201,3 @@ class Expandable:
     def expand(self, *args: Value) -> Sequence[Value]:
         """The same computation in other operations."""
         raise missing_rule_error(self, "expand", "define expand(self, *args)")
-
-
-class HasCallables:
-    """The operation holds functions of the user's.
-
-    They may close over tracers of any handler, so batching enters the operation even where no operand differs along
-    the batch. Where it is evaluated they run under the handler that is current; one further in that wants to be in
-    force in them binds `within`. Without an `abstract_eval` the operation is no equation of a program, and `staged`
-    gives what is.
-    """
-
-    __slots__ = ()
-
-    @abstractmethod
-    def wrap_callables(self, enter: Callable[[Handler], Handler]) -> Self:
-        """The same operation, each of its functions run under `enter` of the handler that is current then."""
-        raise missing_rule_error(self, "wrap_callables", "define wrap_callables(self, enter)")
-
-    @abstractmethod
-    def batch_callables(
-        self, mapper: BatchRunner, args: Sequence[Value], dims: Sequence[int | None]
-    ) -> tuple[Sequence[Value], Sequence[int | None]]:
-        """`batch`, for which the functions are run by `mapper`."""
-        raise missing_rule_error(self, "batch_callables", "define batch_callables(self, mapper, args, dims)")
-
-    @abstractmethod
-    def stage_callables(self, recording: Handler, args: Sequence[Value]) -> tuple[Primitive, Sequence[Value]]:
-        """The operation, with its operands, that stands for this one in a program that `recording` makes."""
-        raise missing_rule_error(self, "stage_callables", "define stage_callables(self, recording, args)")

@@ -4,28 +4,40 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Protocol, Self, TypeAlias
 
 import numpy as np
 from typing_extensions import CapsuleType, override
 
 from tracefx.core import dtypes
-from tracefx.core.array import Array, ArrayLike, has_jax_array_method, is_jax_array
+from tracefx.core.array import Array, ArrayLike, Shard, has_jax_array_method, is_jax_array
 from tracefx.core.avals import Shape, ShapedArray, intern_aval
-from tracefx.core.backend import BACKEND, Buffer, Device
+from tracefx.core.device import MEMORY, Buffer, Device, SupportsDLPack
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.host_memory import read_only_copy
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.key_data import from_key_data, to_key_data
+from tracefx.core.late_binding import LateBound
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.settings import X64
+from tracefx.core.sharding import Sharding, SingleDeviceSharding
 from tracefx.errors import ConcretizationError, DeletedArrayError
-from tracefx.shardings.named_sharding import Shard, Sharding, SingleDeviceSharding
 
 Value: TypeAlias = Array | Literal
 
 
 _WORTH_FREEING: Final = 1 << 16  # bytes
+
+
+class ArrayImporter(Protocol):
+    """Makes arrays of other libraries' arrays on devices. The compiler's backend provides it."""
+
+    def import_array(self, external: SupportsDLPack, weak_type: bool = False) -> ConcreteArray:
+        """Returns an array in the memory of another library's array, which is on a device that is not the host's."""
+        ...
+
+
+ARRAY_IMPORTER: Final[LateBound[ArrayImporter]] = LateBound("what imports arrays on devices")
 
 
 class ConcreteArray(Array):
@@ -53,7 +65,7 @@ class ConcreteArray(Array):
         if host is None:
             if self.buffer is None:
                 raise DeletedArrayError(f"the array of type {self.aval} was deleted: keep a copy before that")
-            host = self.host = from_key_data(BACKEND.value.read(self.buffer), self.aval.dtype)
+            host = self.host = from_key_data(MEMORY.value.read(self.buffer), self.aval.dtype)
         return host
 
     def attach_buffer(self, buffer: Buffer) -> None:
@@ -66,19 +78,19 @@ class ConcreteArray(Array):
     def is_ready(self) -> bool:
         if self.is_deleted():
             self.numpy()
-        return self.host is not None or (self.buffer is not None and BACKEND.value.is_ready(self.buffer))
+        return self.host is not None or (self.buffer is not None and MEMORY.value.is_ready(self.buffer))
 
     @override
     def is_deleted(self) -> bool:
         if self.host is not None:
             return False
-        return self.buffer is None or BACKEND.value.is_deleted(self.buffer)
+        return self.buffer is None or MEMORY.value.is_deleted(self.buffer)
 
     @override
     def delete(self) -> None:
         buffer, self.host = self.buffer, None
         if buffer is not None:
-            BACKEND.value.delete(buffer)
+            MEMORY.value.delete(buffer)
         if hasattr(self, "device_copy"):
             del self.device_copy
 
@@ -99,7 +111,7 @@ class ConcreteArray(Array):
     @override
     def device(self) -> Device:
         """Where the numbers are; for those in host memory, where programs will take them."""
-        backend = BACKEND.value
+        backend = MEMORY.value
         return backend.default_device if self.buffer is None else backend.device_of(self.buffer)
 
     @property
@@ -138,7 +150,7 @@ class ConcreteArray(Array):
     @override
     def block_until_ready(self) -> Self:
         if self.buffer is not None:
-            BACKEND.value.wait((self.buffer,))
+            MEMORY.value.wait((self.buffer,))
         return self
 
     @override
@@ -166,9 +178,9 @@ class ConcreteArray(Array):
             return ConcreteArray(self.aval, read_only_copy(self.numpy(), self.aval.dtype)).__dlpack__()
         buffer = self.buffer
         if buffer is None:
-            buffer = BACKEND.value.put(self.numpy(), None)
+            buffer = MEMORY.value.put(self.numpy(), None)
             self.buffer, self.host = buffer, None  # from now on both are the memory that is exported
-        return BACKEND.value.to_dlpack(buffer)
+        return MEMORY.value.to_dlpack(buffer)
 
     def __buffer__(self, flags: int, /) -> memoryview:
         """The numbers for `memoryview(x)` from Python 3.12 on (PEP 688), not to be written to."""
@@ -309,7 +321,7 @@ def from_jax_array(x: Any) -> ConcreteArray:
     dtype = dtypes.as_dtype(x.dtype)
     aval = intern_aval(ShapedArray(x.shape, dtype, bool(x.weak_type) and not dtypes.is_bool(dtype)))
     if len(devices) == 1 and next(iter(devices)).platform != "cpu":
-        return BACKEND.value.import_array(x, aval.weak_type)
+        return ARRAY_IMPORTER.value.import_array(x, aval.weak_type)
     return ConcreteArray(aval, np.asarray(x))
 
 

@@ -7,6 +7,7 @@ beside the type and not in it: no rule has to hand it on, and a program means th
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Final, final
 
@@ -16,6 +17,23 @@ from tracefx.core.avals import NOWHERE, Axes
 from tracefx.core.effects import NamedAxisEffect
 from tracefx.core.jaxpr import Atom, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.primitive import Primitive
+
+
+class HasVaryingRule:
+    """A capability: the primitive has a rule for the mesh axes along which its outputs vary.
+
+    Without one, each output varies along the axes of all operands.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
+        """Returns, for each of the `count` outputs, the mesh axes along which it varies.
+
+        `operands` says it of the operands; `flow` follows it through sub-jaxprs.
+        """
+        raise NotImplementedError
 
 
 @final
@@ -47,8 +65,10 @@ class Flow:
 
     def of(self, prim: Primitive, operands: Sequence[Axes], count: int) -> Sequence[Axes]:
         """For each of the `count` outputs of an operation the axes along which it varies."""
-        if type(prim).varies is not Primitive.varies or not isinstance(prim, HasSubjaxprs):
+        if isinstance(prim, HasVaryingRule):
             return prim.varies(operands, count, self)
+        if not isinstance(prim, HasSubjaxprs):
+            return [NOWHERE.union(*operands)] * count
         inside = {str(e.name) for body in prim.jaxprs() for e in body.effects if isinstance(e, NamedAxisEffect)}
         return [NOWHERE.union(*operands, inside)] * count
 

@@ -20,12 +20,13 @@ from tracefx.control.while_loop import While
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.body_transform import BodyTransformable, CollectedSpec, TransformedBody, ValueSpec
+from tracefx.core.callables import HasCallables
 from tracefx.core.dtypes import float0, is_key
 from tracefx.core.effects import DebugEffect
 from tracefx.core.handler import Handler
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Expandable, HasCallables, Primitive
+from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.settings import X64
 from tracefx.core.source_location import SourceLocation, current_provenance
 from tracefx.core.values import Value

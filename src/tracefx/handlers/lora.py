@@ -16,8 +16,9 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.body_transform import ValueSpec, array_spec
+from tracefx.core.callables import HasCallables
 from tracefx.core.handler import as_array, bind1, bind_expansion, current, handling
-from tracefx.core.primitive import Expandable, HasCallables, Primitive
+from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.values import Value
 from tracefx.handlers.probabilistic.seeding import as_key
 from tracefx.interpreters.interpreter import Interpreter

@@ -12,10 +12,11 @@ from typing_extensions import override
 
 from tracefx.core.array import Array
 from tracefx.core.avals import Axes, ShapedArray
-from tracefx.core.backend import Device
+from tracefx.core.callables import HasCallables
+from tracefx.core.device import Device
 from tracefx.core.effects import NamedAxisEffect, any_per_batch_element
 from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, bind_expansion, may_vary, varies
-from tracefx.core.primitive import Batchable, Expandable, HasCallables, MappedAxis, Primitive, missing_rule_error
+from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive, missing_rule_error
 from tracefx.core.source_location import EQN_LOCATION, current_provenance
 from tracefx.core.values import Value
 from tracefx.shardings.meshes import entry_axis_names

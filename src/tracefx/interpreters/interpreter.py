@@ -14,12 +14,14 @@ from typing_extensions import ParamSpec, TypeVar, override
 from tracefx.core.array import Array
 from tracefx.core.avals import NOWHERE, Axes, ShapedArray
 from tracefx.core.body_transform import BodyTransformable, CollectedSpec, TransformedBody, ValueSpec, array_spec
+from tracefx.core.callables import HasCallables
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import DebugEffect
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, Handler, Origin, Tracer, as_array, at_origin, bind_expansion, varies
-from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr, eval_jaxpr
+from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Expandable, HasCallables, Primitive, missing_rule_error
+from tracefx.core.primitive import Expandable, Primitive, missing_rule_error
 from tracefx.core.source_location import EQN_LOCATION, current_provenance
 from tracefx.core.values import Value, as_value
 from tracefx.errors import (

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from tracefx.core.array import Array
 from tracefx.core.avals import Axes, ShapedArray
-from tracefx.core.backend import Device
+from tracefx.core.device import Device
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import CURRENT, Handler, Origin, Tracer, at_origin, bind_expansion, may_vary, varies
 from tracefx.core.literal import Literal

@@ -12,11 +12,12 @@ from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.core.avals import NOWHERE, Axes, ShapedArray
+from tracefx.core.callables import HasCallables
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import Handler, Origin, Tracer, bind_expansion, escaped_tracer_error, varies
 from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Expandable, HasCallables, Primitive
+from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.source_location import at_location, current_provenance
 from tracefx.core.values import Value
 from tracefx.core.varying import DECLARED

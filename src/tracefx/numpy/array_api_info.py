@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import Final, final
 
 from tracefx.core import dtypes
-from tracefx.core.backend import BACKEND, Device
+from tracefx.core.backend import BACKEND
+from tracefx.core.device import Device
 from tracefx.core.dtypes import DType, DTypeKind
 
 _KINDS: Final[Mapping[str, frozenset[DTypeKind]]] = MappingProxyType(

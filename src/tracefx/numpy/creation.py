@@ -21,6 +21,7 @@ from tracefx.core.handler import as_array, bind1
 from tracefx.core.kernel_context import call_kernel
 from tracefx.core.literal import Literal
 from tracefx.core.promotion import promote
+from tracefx.core.sharding import DeviceOrSharding, Sharding
 from tracefx.core.values import (
     ConcreteArray,
     Value,
@@ -50,7 +51,6 @@ from tracefx.ops.duck_typing import DuckTypedArray, typeof
 from tracefx.ops.elementwise import arithmetic, elementwise, rounding
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import static_int
-from tracefx.shardings.named_sharding import DeviceOrSharding, Sharding
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.evaluations import Number
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tracefx.core.array import Array
-from tracefx.core.backend import is_device
+from tracefx.core.device import is_device
+from tracefx.core.sharding import DeviceOrSharding, Sharding
 from tracefx.core.values import ConcreteArray
-from tracefx.shardings.named_sharding import DeviceOrSharding, Sharding
 from tracefx.transforms.devices import device_put
 
 

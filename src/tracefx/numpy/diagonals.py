@@ -12,6 +12,7 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import Tracer, as_array
 from tracefx.core.literal import Literal
+from tracefx.core.sharding import DeviceOrSharding
 from tracefx.core.values import Value
 from tracefx.numpy.device_placement import place_on_device
 from tracefx.numpy.evaluated import NUMBERS, Kernel, by_numpy
@@ -24,7 +25,6 @@ from tracefx.ops.elementwise import comparison, elementwise
 from tracefx.ops.indexing.gather_scatter_add import GatherDimensionNumbers, gather
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import static_int
-from tracefx.shardings.named_sharding import DeviceOrSharding
 
 
 @by_numpy(arrays=0)

@@ -16,6 +16,7 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, AxisLike
 from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DTypeLike
+from tracefx.core.sharding import DeviceOrSharding
 from tracefx.core.values import Value
 from tracefx.numpy.evaluated import by_numpy
 from tracefx.numpy.operand_promotion import as_operand, inexact_dtype
@@ -27,7 +28,6 @@ from tracefx.ops.elementwise import complex as complex_numbers
 from tracefx.ops.fourier import FftType
 from tracefx.ops.shape import array_creation, slicing
 from tracefx.ops.static_integers import canonicalize_axes, static_int, static_ints
-from tracefx.shardings.named_sharding import DeviceOrSharding
 from tracefx.transforms.devices import device_put
 
 __all__ = [

@@ -12,7 +12,8 @@ import numpy as np
 from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import BACKEND, Device
+from tracefx.core.backend import BACKEND
+from tracefx.core.device import Device
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.values import ConcreteArray
 from tracefx.numpy.creation import arange, asarray

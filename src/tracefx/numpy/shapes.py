@@ -17,6 +17,7 @@ from tracefx.core.array import Array, ArrayLike, AxisLike
 from tracefx.core.avals import Shape
 from tracefx.core.dtypes import DTypeLike
 from tracefx.core.handler import as_array
+from tracefx.core.sharding import DeviceOrSharding
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.numpy.device_placement import place_on_device
 from tracefx.numpy.evaluated import by_numpy
@@ -25,7 +26,6 @@ from tracefx.ops import structural
 from tracefx.ops.operation import static_shape
 from tracefx.ops.shape import shape
 from tracefx.ops.static_integers import AxisError, canonicalize_axes, canonicalize_axis, concretize, is_sequence_like
-from tracefx.shardings.named_sharding import DeviceOrSharding
 
 ShapeLike = SupportsIndex | Sequence[SupportsIndex]
 

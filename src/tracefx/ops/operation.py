@@ -15,7 +15,6 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.jaxpr import Eqn, Jaxpr, Var
@@ -23,7 +22,6 @@ from tracefx.core.kernel_context import call_kernel
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
-    Lowerable,
     MappedAxis,
     Primitive,
     Tangent,
@@ -32,6 +30,7 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import ConcreteArray, Value, from_numpy, to_numpy
+from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.static_integers import AxisError, ShapeError, concretize
 
 VARIADIC: Final = -1

@@ -7,9 +7,9 @@ from typing import Final
 
 from tracefx.core import dtypes
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Builder, DenseI64Array, IrValue, MlirText, Region
 from tracefx.core.key_data import key_data_aval
 from tracefx.core.literal import Literal, Scalar
+from tracefx.lowering import Builder, DenseI64Array, IrValue, MlirText, Region
 
 GPUS: Final = frozenset({"cuda", "rocm"})
 _CPU_PRODUCT_DTYPES: Final = frozenset({dtypes.int4, dtypes.uint4, dtypes.float4_e2m1fn})

@@ -9,8 +9,8 @@ from typing import Final
 from tracefx.control.cond import Cond
 from tracefx.core import dtypes
 from tracefx.core.dtypes import DType
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind1
-from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value, to_numpy

@@ -10,10 +10,11 @@ from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.platform import PlatformIndex
 from tracefx.control.sow import Plantable
 from tracefx.core import dtypes
+from tracefx.core.callables import HasCallables
 from tracefx.core.handler import CURRENT, ROOT
 from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import HasCallables, Primitive
+from tracefx.core.primitive import Primitive
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
 from tracefx.ops.operation import CompiledOperation

@@ -13,9 +13,10 @@ from tracefx.control.checkpoint import CheckpointName
 from tracefx.control.scan import Scan
 from tracefx.control.sow import Plantable
 from tracefx.control.while_loop import While
+from tracefx.core.callables import HasCallables
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import HasCallables, Primitive
+from tracefx.core.primitive import Primitive
 from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
 from tracefx.ops.shape.array_creation import Iota
 from tracefx.ops.shape.shape import Squeeze

@@ -17,10 +17,11 @@ from attrs import frozen
 from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
+from tracefx.core.callables import HasCallables
 from tracefx.core.handler import ROOT, Handler, Tracer, bind_expansion, escaped_tracer_error
 from tracefx.core.jaxpr import Var
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Expandable, HasCallables, Primitive
+from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.source_location import EQN_LOCATION, Provenance
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.rewriting.errors import RewriteError

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import is_device
+from tracefx.core.device import is_device
 from tracefx.core.jaxpr import Jaxpr, subjaxprs_postorder
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive

@@ -12,9 +12,10 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core.backend import BACKEND, Device
 from tracefx.core.context_scopes import ContextVarScope, ContextVarScopes
+from tracefx.core.device import MEMORY, Device
 from tracefx.core.dtypes import NDArray
+from tracefx.core.effects import Effect
 from tracefx.text.custom_text import CustomText, TextArgs
 
 
@@ -129,7 +130,7 @@ class Mesh(CustomText):
         sizes = [size for size in named.values() if type(size) is int and size >= 0]
         if len(sizes) != len(named):
             raise ValueError(f"the axes of a mesh have sizes, not {dict(named)}")
-        there = {device.id: device for device in BACKEND.value.devices(BACKEND.value.platform)}
+        there = {device.id: device for device in MEMORY.value.devices(MEMORY.value.platform)}
         count = prod(sizes)
         if count > len(there):
             raise ValueError(f"the mesh is of {count} devices, but there are {len(there)}")
@@ -272,3 +273,16 @@ def entry_axis_names(part: PartitionEntry) -> tuple[str, ...]:
     if part is None or isinstance(part, Unconstrained):
         return ()
     return (part,) if isinstance(part, str) else part
+
+
+@final
+@frozen
+class MeshEffect(Effect):
+    """The program runs on the devices of a mesh."""
+
+    observable = False
+    mesh: Mesh
+
+    @override
+    def __str__(self) -> str:
+        return f"over {self.mesh}"

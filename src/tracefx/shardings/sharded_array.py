@@ -8,12 +8,14 @@ from typing import final
 import numpy as np
 from typing_extensions import CapsuleType, override
 
+from tracefx.core.array import Shard
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import BACKEND, Buffer, Device
+from tracefx.core.backend import BACKEND
+from tracefx.core.device import Buffer, Device
 from tracefx.core.dtypes import NDArray
 from tracefx.core.key_data import from_key_data
+from tracefx.core.sharding import Sharding, SingleDeviceSharding
 from tracefx.core.values import ConcreteArray
-from tracefx.shardings.named_sharding import Shard, Sharding, SingleDeviceSharding
 
 
 @final

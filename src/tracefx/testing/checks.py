@@ -9,8 +9,8 @@ import numpy as np
 from attrs import frozen
 from typing_extensions import override
 
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import current
-from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.primitive import MappedAxis, Primitive, UndefinedPrimal, Zero
 from tracefx.core.values import Value, as_value, to_numpy
 from tracefx.errors import MissingRuleError

@@ -13,8 +13,8 @@ from typing_extensions import override
 from tracefx import numpy as fnp
 from tracefx.core import dtypes
 from tracefx.core.array import Array
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
-from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.primitive import MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.values import Value, as_value
 from tracefx.ops.structural import batch_first

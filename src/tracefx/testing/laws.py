@@ -24,8 +24,8 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.dtypes import NDArray
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, Handler, Tracer, current
-from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.primitive import MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.values import Value, as_value, to_numpy
 from tracefx.errors import MissingRuleError

@@ -9,8 +9,9 @@ import numpy as np
 from attrs import evolve, frozen
 
 from tracefx.core import dtypes
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT
-from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr, Var, eval_jaxpr
+from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value, to_numpy

@@ -18,8 +18,9 @@ from tracefx.core import dtypes
 from tracefx.core.array import ArrayLike, is_arraylike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, float0
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, bind, current, varies
-from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
+from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Tangent, Zero
 from tracefx.core.values import Value, as_value, get_aval
 from tracefx.interpreters.jaxpr_transforms import Mask

@@ -10,15 +10,15 @@ import attrs
 import numpy as np
 from attrs import evolve
 
-from tracefx.core.backend import Device
-from tracefx.core.effects import MeshEffect
+from tracefx.core.device import Device
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
+from tracefx.core.sharding import Sharding
 from tracefx.ops.annotations.sharding_constraint import ShardingConstraint
 from tracefx.passes.dce import renumber
-from tracefx.shardings.meshes import Mesh
-from tracefx.shardings.named_sharding import NamedSharding, Sharding
+from tracefx.shardings.meshes import Mesh, MeshEffect
+from tracefx.shardings.named_sharding import NamedSharding
 
 
 def devices_of(jaxpr: Jaxpr) -> tuple[Device, ...]:

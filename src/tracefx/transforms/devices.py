@@ -10,14 +10,16 @@ import numpy as np
 
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import BACKEND, DEFAULT_DEVICE_SCOPES, Device, is_device
+from tracefx.core.backend import BACKEND
+from tracefx.core.device import DEFAULT_DEVICE_SCOPES, Device, is_device
 from tracefx.core.dtypes import NDArray, is_key
 from tracefx.core.handler import Tracer, as_array
+from tracefx.core.sharding import Sharding, single_device_sharding
 from tracefx.core.values import ConcreteArray, Value, as_value
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.shardings.meshes import PartitionSpec
-from tracefx.shardings.named_sharding import Sharding, as_sharding, require_shardable, single_device_sharding
+from tracefx.shardings.named_sharding import as_sharding, require_shardable
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import LEAF_TYPES, to_inputs
 from tracefx.transforms.shardings import put_with_sharding, shard_host_array

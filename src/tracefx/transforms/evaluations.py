@@ -19,8 +19,8 @@ from typing_extensions import ParamSpec
 
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import DEFAULT_DEVICE, Buffer
 from tracefx.core.bounded_cache import insert_bounded
+from tracefx.core.device import DEFAULT_DEVICE, Buffer
 from tracefx.core.handler import CURRENT, ROOT, handling
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.kernel_context import KERNEL_CONTEXT, retry_reentrant

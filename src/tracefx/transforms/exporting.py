@@ -16,12 +16,14 @@ from tracefx.control.custom_rules import CustomRuleProgram
 from tracefx.control.vocabulary import VOCABULARY, vocabulary
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray, show_avals
-from tracefx.core.backend import BACKEND, Device
-from tracefx.core.effects import MeshEffect, SowEffect
+from tracefx.core.backend import BACKEND
+from tracefx.core.device import Device
+from tracefx.core.effects import SowEffect
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.jaxpr import ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
+from tracefx.core.sharding import RequestedShardings
 from tracefx.core.values import Value
 from tracefx.errors import ParseError
 from tracefx.pytrees import trees
@@ -36,8 +38,8 @@ from tracefx.serialization.byte_format import (
     put_string,
     put_uint,
 )
-from tracefx.shardings.meshes import MESH
-from tracefx.shardings.named_sharding import NamedSharding, RequestedShardings
+from tracefx.shardings.meshes import MESH, MeshEffect
+from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import flatten_values, to_arrays
 from tracefx.transforms.device_remapping import add_sharding_constraints, boundary_shardings, devices_of, remap_devices

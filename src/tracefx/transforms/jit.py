@@ -12,19 +12,19 @@ from typing_extensions import ParamSpec, override
 from tracefx.control.call import Call
 from tracefx.core.array import is_arraylike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import BACKEND, DEFAULT_DEVICE, Buffer, Runnable
+from tracefx.core.backend import BACKEND, Runnable
 from tracefx.core.bounded_cache import insert_bounded
+from tracefx.core.device import DEFAULT_DEVICE, Buffer
 from tracefx.core.dtypes import NDArray
-from tracefx.core.effects import MeshEffect
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, bind
-from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.settings import DISABLE_JIT, X64
+from tracefx.core.sharding import RequestedShardings
 from tracefx.core.values import ConcreteArray, Value, jax_hint
 from tracefx.interpreters.stage import Stage
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef
-from tracefx.shardings.meshes import MESH, Mesh
-from tracefx.shardings.named_sharding import RequestedShardings
+from tracefx.shardings.meshes import MESH, Mesh, MeshEffect
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import (
     LEAF_TYPES,

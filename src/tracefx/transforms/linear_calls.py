@@ -9,8 +9,8 @@ from tracefx.control.callables import derive
 from tracefx.control.custom_vjp import CustomLinear
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind, current, varies
-from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.primitive import Tangent
 from tracefx.core.values import Value
 from tracefx.interpreters.stage import stage

@@ -10,8 +10,9 @@ from attrs import frozen
 from tracefx.core import dtypes
 from tracefx.core.avals import NOWHERE, Axes, ShapedArray
 from tracefx.core.effects import NamedAxisEffect
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, Handler, varies
-from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
+from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.late_binding import LateBound
 from tracefx.core.primitive import Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value

@@ -11,8 +11,9 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.dtypes import DType
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, bind
-from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
+from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.literal import Literal, Scalar
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.interpreters.stage import stage

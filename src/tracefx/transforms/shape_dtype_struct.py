@@ -13,12 +13,13 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike, is_arraylike
 from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.core.sharding import Sharding
 from tracefx.ops.duck_typing import DuckTypedArray, typeof
 from tracefx.ops.operation import static_shape
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef
 from tracefx.shardings.meshes import PartitionSpec
-from tracefx.shardings.named_sharding import Sharding, as_sharding
+from tracefx.shardings.named_sharding import as_sharding
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import LEAF_TYPES, leaf_value
 

@@ -14,7 +14,8 @@ from typing_extensions import ParamSpec, override
 from tracefx.control.shard_map import REPLICATED
 from tracefx.control.shard_map import ShardMapPrimitive as Operation
 from tracefx.core.avals import NOWHERE
-from tracefx.core.backend import BACKEND, Device
+from tracefx.core.backend import BACKEND
+from tracefx.core.device import Device
 from tracefx.core.handler import CURRENT, Handler, as_array, bind, current, varies
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.varying import ACTUAL

@@ -13,9 +13,9 @@ from attrs import frozen
 
 from tracefx.core.array import Array
 from tracefx.core.avals import Shape
-from tracefx.core.backend import Device
+from tracefx.core.device import Device
+from tracefx.core.sharding import ShardIndex, Sharding
 from tracefx.core.values import ConcreteArray
-from tracefx.shardings.named_sharding import ShardIndex, Sharding
 
 ColorMap: TypeAlias = Callable[[float], Sequence[float]]
 """Red, green and blue, from 0 to 1, for the parts from 0 to 1, as the colour maps of Matplotlib give them."""

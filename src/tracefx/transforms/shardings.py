@@ -11,15 +11,17 @@ import numpy as np
 
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import BACKEND, Device
+from tracefx.core.backend import BACKEND
+from tracefx.core.device import Device
 from tracefx.core.dtypes import DTypeLike, NDArray, as_dtype
 from tracefx.core.handler import as_array
+from tracefx.core.sharding import ShardIndex, Sharding
 from tracefx.core.values import ConcreteArray, Value, as_value, get_aval
 from tracefx.ops.annotations.sharding_constraint import sharding_constraint
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 from tracefx.shardings.meshes import MESH, MESH_SCOPES, Mesh
-from tracefx.shardings.named_sharding import NamedSharding, ShardIndex, Sharding, as_sharding, require_shardable
+from tracefx.shardings.named_sharding import NamedSharding, as_sharding, require_shardable
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import flatten_values
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 from tracefx.control.linear_solve import LinearSolve
 from tracefx.core.avals import NOWHERE, Axes
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind, current, varies
-from tracefx.core.jaxpr import Jaxpr, eval_jaxpr
+from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.primitive import Zero
 from tracefx.core.values import Value
 from tracefx.core.varying import DECLARED

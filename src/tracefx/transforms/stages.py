@@ -16,9 +16,9 @@ from tracefx.core.dtypes import DType
 from tracefx.core.handler import Tracer
 from tracefx.core.jaxpr import ClosedJaxpr
 from tracefx.core.settings import as_compilation_cache
+from tracefx.core.sharding import RequestedShardings, Sharding
 from tracefx.core.values import ConcreteArray, Value
 from tracefx.pytrees.trees import PyTree, TreeDef
-from tracefx.shardings.named_sharding import RequestedShardings, Sharding
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
 from tracefx.transforms.tracing import Trace
 

@@ -9,8 +9,9 @@ from attrs import Attribute, field, frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.core.array import Array
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import current, handling
-from tracefx.core.jaxpr import ClosedJaxpr, eval_jaxpr
+from tracefx.core.jaxpr import ClosedJaxpr
 from tracefx.core.source_location import named_scope
 from tracefx.core.values import as_value
 from tracefx.interpreters.named_axes import NamedAxes

@@ -12,25 +12,23 @@ from attrs import evolve, field, frozen
 from typing_extensions import CapsuleType
 
 from tracefx.core.avals import ShapedArray, intern_aval
-from tracefx.core.backend import DEFAULT_DEVICE, Buffer, Device, Runnable, SupportsDLPack
+from tracefx.core.backend import Runnable
+from tracefx.core.callables import HasCallables
 from tracefx.core.compiled_collectives import CompiledCollective
+from tracefx.core.device import DEFAULT_DEVICE, Buffer, Device, SupportsDLPack
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import ROOT, Tracer, bind, escaped_tracer_error
 from tracefx.core.jaxpr import Jaxpr, Var
 from tracefx.core.key_data import key_data_aval, to_key_data
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Primitive
+from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.settings import COMPILATION_CACHE, CompilationCache
+from tracefx.core.sharding import RequestedShardings, Sharding, SingleDeviceSharding, single_device_sharding
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.interpreters.stage import stage
+from tracefx.lowering import Lowerable
 from tracefx.serialization.digest import executable_key
-from tracefx.shardings.named_sharding import (
-    RequestedShardings,
-    Sharding,
-    ShardingAssignment,
-    SingleDeviceSharding,
-    single_device_sharding,
-)
+from tracefx.shardings.named_sharding import ShardingAssignment
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.xla import runtime
 from tracefx.xla.cache_keys import disk_cache_key
@@ -459,7 +457,10 @@ class XlaBackend:
         planned = plan(jaxpr, donated, keep_unused, resharded_outputs(jaxpr, placing))
         return SpmdCompileJob(jaxpr, name, planned, keep_unused, placing, self.disk)
 
-    def evaluate_on_devices(self, prim: Primitive, args: Sequence[Value]) -> list[ConcreteArray]:
+    def evaluate_on_devices(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
+        # The functions that a primitive holds bind their own primitives again.
+        if isinstance(prim, HasCallables) or not isinstance(prim, Lowerable | Expandable):
+            return prim.evaluate(args)
         avals = tuple([x.aval for x in args])
 
         def program() -> ShardingDispatcher:
@@ -467,7 +468,8 @@ class XlaBackend:
 
         return self.operations.get((prim, avals), program)(args)
 
-    def reshard(self, x: ShardedArray, sharding: Sharding) -> ConcreteArray:
+    def reshard(self, x: ConcreteArray, sharding: Sharding) -> ConcreteArray:
+        assert isinstance(x, ShardedArray)
         if x.placed.is_equivalent_to(sharding, x.aval.ndim) and x.placed.devices == sharding.devices:
             return ShardedArray(x.aval, x.buffer, sharding)
 

@@ -9,8 +9,8 @@ from typing import final
 from attrs import frozen
 
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import IrValue
 from tracefx.core.jaxpr import Eqn
+from tracefx.lowering import IrValue
 from tracefx.xla import runtime
 
 

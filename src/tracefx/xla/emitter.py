@@ -12,27 +12,28 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.backend import Device
-from tracefx.core.builder import (
+from tracefx.core.device import Device
+from tracefx.core.dtypes import NDArray
+from tracefx.core.effects import any_ordered
+from tracefx.core.jaxpr import Eqn, Jaxpr, Var
+from tracefx.core.key_data import key_data_aval, on_key_data
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive, missing_rule_error
+from tracefx.core.source_location import EQN_LOCATION, LazySourceLocation
+from tracefx.core.values import Value
+from tracefx.interpreters.stage import stage
+from tracefx.lowering import (
     Attr,
     Builder,
     CompositeAttr,
     DenseI64Array,
     IrValue,
     KernelLayouts,
+    Lowerable,
     MlirText,
     Region,
     RegionBuilder,
 )
-from tracefx.core.dtypes import NDArray
-from tracefx.core.effects import any_ordered
-from tracefx.core.jaxpr import Eqn, Jaxpr, Var
-from tracefx.core.key_data import key_data_aval, on_key_data
-from tracefx.core.literal import Literal
-from tracefx.core.primitive import Batchable, Expandable, Lowerable, MappedAxis, Primitive, missing_rule_error
-from tracefx.core.source_location import EQN_LOCATION, LazySourceLocation
-from tracefx.core.values import Value
-from tracefx.interpreters.stage import stage
 from tracefx.shardings.meshes import Mesh, PartitionSpec
 from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.xla import runtime

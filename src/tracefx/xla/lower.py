@@ -13,8 +13,9 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import DType, float0
 from tracefx.core.jaxpr import Jaxpr, Var
 from tracefx.core.literal import Literal
+from tracefx.core.sharding import Sharding
 from tracefx.passes.dce import prune
-from tracefx.shardings.named_sharding import NamedSharding, Sharding, ShardingAssignment
+from tracefx.shardings.named_sharding import NamedSharding, ShardingAssignment
 from tracefx.xla import runtime
 from tracefx.xla.emitted_module import EmittedModule, symbol_name
 from tracefx.xla.emitter import Emitter

@@ -11,10 +11,10 @@ import numpy as np
 from attrs import frozen
 
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Attr, Builder, IrValue, Region, RegionBuilder
 from tracefx.core.jaxpr import Eqn
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
+from tracefx.lowering import Attr, Builder, IrValue, Region, RegionBuilder
 from tracefx.shardings.meshes import Mesh
 from tracefx.xla import runtime
 from tracefx.xla.emitted_module import EmittedValue, append_block, aval_to_ir_type, unwrap_values

@@ -19,8 +19,8 @@ from tracefx.core.avals import Shape, ShapedArray
 from tracefx.core.dtypes import NDArray
 from tracefx.core.host_memory import aligned_empty
 from tracefx.core.key_data import key_data_aval
+from tracefx.core.sharding import ShardIndex, Sharding, Tiling
 from tracefx.core.values import ConcreteArray, Value
-from tracefx.shardings.named_sharding import ShardIndex, Sharding, Tiling
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.xla import runtime
 from tracefx.xla.spmd import tiling_of_words

@@ -10,29 +10,20 @@ import numpy as np
 from attrs import field, frozen
 
 from tracefx.core.avals import ShapedArray, intern_aval
-from tracefx.core.backend import DEFAULT_DEVICE, Buffer, Device, Runnable
+from tracefx.core.backend import Runnable
 from tracefx.core.bounded_cache import insert_bounded
 from tracefx.core.compiled_collectives import CompiledCollective
+from tracefx.core.device import DEFAULT_DEVICE, Buffer, Device
 from tracefx.core.dtypes import NDArray, float0
-from tracefx.core.effects import MeshEffect
 from tracefx.core.handler import ROOT, Tracer, escaped_tracer_error
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.key_data import key_data_aval, to_key_data
 from tracefx.core.literal import Literal
 from tracefx.core.settings import CompilationCache
+from tracefx.core.sharding import RequestedShardings, Sharding, SingleDeviceSharding, Tiling, single_device_sharding
 from tracefx.core.values import ConcreteArray, Value
-from tracefx.shardings.meshes import Mesh
-from tracefx.shardings.named_sharding import (
-    NamedSharding,
-    RequestedShardings,
-    Sharding,
-    ShardingAssignment,
-    SingleDeviceSharding,
-    Tiling,
-    require_shardable,
-    single_device_sharding,
-    to_named_sharding,
-)
+from tracefx.shardings.meshes import Mesh, MeshEffect
+from tracefx.shardings.named_sharding import NamedSharding, ShardingAssignment, require_shardable, to_named_sharding
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.xla import runtime
 from tracefx.xla.cache_keys import spmd_disk_cache_key

@@ -10,11 +10,10 @@ from attrs import field, frozen
 from typing_extensions import override
 
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.effects import DebugEffect, Effect, Effects
 from tracefx.core.handler import Tracer, bind
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Batchable, Differentiable, Lowerable, MappedAxis, Primitive, Tangent
+from tracefx.core.primitive import Batchable, Differentiable, MappedAxis, Primitive, Tangent
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy
 from tracefx.handlers.checking.check_sites import (
     FLAT_INDEX_AVAL,
@@ -26,6 +25,7 @@ from tracefx.handlers.checking.check_sites import (
     error_code,
     format_index,
 )
+from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.elementwise.comparison import eq, lt, ne
 from tracefx.ops.elementwise.selection import select_with_aval
 from tracefx.ops.indexing.dynamic_slicing import dynamic_index_in_dim

@@ -16,9 +16,10 @@ from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
 from tracefx.core.body_transform import ValueSpec, array_spec
+from tracefx.core.callables import HasCallables
 from tracefx.core.handler import Tracer, bind, bind1, current, handling
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import HasCallables, Primitive
+from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
 from tracefx.handlers.precision.policy import DATA_MOVEMENT, Policy, bfloat16
 from tracefx.interpreters.interpreter import Interpreter

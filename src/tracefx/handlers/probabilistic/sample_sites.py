@@ -18,7 +18,6 @@ from tracefx.control.sow import Sow
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import DType
 from tracefx.core.effects import NO_EFFECTS, Effect, Effects
 from tracefx.core.handler import as_array, bind
@@ -26,7 +25,6 @@ from tracefx.core.primitive import (
     Batchable,
     Differentiable,
     Expandable,
-    Lowerable,
     MappedAxis,
     Primitive,
     Tangent,
@@ -37,6 +35,7 @@ from tracefx.core.primitive import (
 from tracefx.core.source_location import at_location, current_provenance
 from tracefx.core.values import Value
 from tracefx.handlers.probabilistic.distributions import Distribution, Reparametrized
+from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.annotations.identity import Identity
 from tracefx.ops.structural import batch_first, convert_value, instantiate
 from tracefx.pytrees import trees

@@ -14,8 +14,9 @@ from tracefx.control.scan import Scan
 from tracefx.control.while_loop import While
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import ROOT, bind
-from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var, eval_jaxpr
+from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.source_location import current_provenance
 from tracefx.core.values import Value

@@ -14,10 +14,11 @@ from tracefx.control.scan import Scan
 from tracefx.control.shard_map import ShardMapPrimitive
 from tracefx.control.while_loop import While
 from tracefx.core.avals import ShapedArray
+from tracefx.core.callables import HasCallables
 from tracefx.core.dtypes import NDArray
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Expandable, HasCallables, Primitive
+from tracefx.core.primitive import Expandable, Primitive
 from tracefx.core.values import ConcreteArray, Value, from_numpy, to_numpy
 from tracefx.handlers.sparsity.dependence import (
     Dependence,

@@ -25,8 +25,8 @@ from tracefx.control.control_flow import (
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import bind
-from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,

@@ -20,8 +20,8 @@ from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray, show_avals
 from tracefx.core.bounded_cache import insert_bounded
 from tracefx.core.equality import strict_key
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import Tracer, as_array, current
-from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.literal import Literal
 from tracefx.core.settings import X64
 from tracefx.core.values import Value, as_value

@@ -21,8 +21,8 @@ from tracefx.control.custom_vjp import CustomVJP, ForwardResult
 from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.avals import ShapedArray
+from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import as_array, bind
-from tracefx.core.jaxpr import eval_jaxpr
 from tracefx.core.primitive import Tangent, Zero
 from tracefx.core.values import Value
 from tracefx.interop.jax.importing_programs import ImportedProgram, Importer, ImportRule, JaxEquation

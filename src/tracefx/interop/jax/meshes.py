@@ -20,8 +20,9 @@ from jax.sharding import PartitionSpec as JaxPartitionSpec
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND
 from tracefx.core.dtypes import NDArray
+from tracefx.core.sharding import Sharding, SingleDeviceSharding
 from tracefx.shardings.meshes import MESH, UNCONSTRAINED, Mesh, PartitionSpec
-from tracefx.shardings.named_sharding import NamedSharding, Sharding, SingleDeviceSharding
+from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.shardings.sharded_array import ShardedArray
 
 

@@ -21,20 +21,13 @@ from tracefx.control.callback import PureCallback
 from tracefx.control.control_flow import select_unmasked, single_eqn_jaxpr
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND
-from tracefx.core.primitive import (
-    Batchable,
-    Differentiable,
-    Expandable,
-    Lowerable,
-    MappedAxis,
-    Primitive,
-    Transposable,
-)
+from tracefx.core.primitive import Batchable, Differentiable, Expandable, MappedAxis, Primitive, Transposable
 from tracefx.errors import MissingRuleError
 from tracefx.interop.jax.exporting_callbacks import export_pure_callback
 from tracefx.interop.jax.exporting_programs import Exporter, constant_to_jax, jax_settings, samples_differently
 from tracefx.interop.jax.values import JaxType, type_from_jax, type_to_jax
 from tracefx.interpreters.jaxpr_transforms import batch_jaxpr, jvp_jaxpr, transpose_jaxpr
+from tracefx.lowering import Lowerable
 from tracefx.pytrees import trees
 from tracefx.transforms.jax_export_format import encode_jax_export
 

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import NDArray
-from tracefx.core.primitive import Lowerable
 from tracefx.core.values import Value
+from tracefx.lowering import Builder, IrValue, Lowerable
 
 
 class Identity(Lowerable):

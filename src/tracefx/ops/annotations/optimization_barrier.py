@@ -8,13 +8,11 @@ from typing import Any, Final, final
 from typing_extensions import override
 
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array, bind
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
-    Lowerable,
     MappedAxis,
     Primitive,
     Tangent,
@@ -23,6 +21,7 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import Value
+from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
 

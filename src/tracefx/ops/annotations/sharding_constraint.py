@@ -11,14 +11,14 @@ from typing_extensions import override
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND
-from tracefx.core.builder import Builder, IrValue, MlirText
 from tracefx.core.dtypes import NDArray
-from tracefx.core.effects import Effects, MeshEffect
+from tracefx.core.effects import Effects
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis, Tangent, UndefinedPrimal
 from tracefx.core.values import Value
+from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.ops.operation import DataMovement, LinearOperation
-from tracefx.shardings.meshes import UNCONSTRAINED, PartitionSpec
+from tracefx.shardings.meshes import UNCONSTRAINED, MeshEffect, PartitionSpec
 from tracefx.shardings.named_sharding import NamedSharding, require_shardable
 from tracefx.text.printer import HasJaxParams
 

@@ -19,7 +19,6 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import NOWHERE, Axes, ShapedArray
-from tracefx.core.builder import Attr, Builder, IrValue, MlirText, Region
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import Effects, NamedAxisEffect
 from tracefx.core.handler import as_array, bind1, current
@@ -27,7 +26,6 @@ from tracefx.core.literal import Scalar
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
-    Lowerable,
     MappedAxis,
     Primitive,
     Tangent,
@@ -36,7 +34,8 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import Value, as_value, from_numpy
-from tracefx.core.varying import Flow
+from tracefx.core.varying import Flow, HasVaryingRule
+from tracefx.lowering import Attr, Builder, IrValue, Lowerable, MlirText, Region
 from tracefx.ops.collectives.pvary import replicated_axes, varying
 from tracefx.ops.elementwise.arithmetic import div, mul
 from tracefx.ops.elementwise.elementwise import NUMBERS, add
@@ -70,7 +69,7 @@ def reducer_region(aval: ShapedArray, name: str) -> Region:
     return Region((element, element), lambda builder, xs: builder.emit(name, xs, [element]))
 
 
-class Collective(Primitive, Batchable, Lowerable):
+class Collective(Primitive, Batchable, Lowerable, HasVaryingRule):
     """An operation along named axes."""
 
     __slots__ = ()

@@ -12,13 +12,13 @@ from typing_extensions import override
 
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import NOWHERE, Axes, ShapedArray
-from tracefx.core.builder import Attr, Builder, IrValue, MlirText
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.primitive import (
     MappedAxis,
 )
 from tracefx.core.values import Value, as_value
 from tracefx.core.varying import Flow
+from tracefx.lowering import Attr, Builder, IrValue, MlirText
 from tracefx.ops.collectives.collective import (
     NOT_IN_JAX,
     AxisName,

@@ -27,13 +27,13 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import Value
-from tracefx.core.varying import Flow
+from tracefx.core.varying import Flow, HasVaryingRule
 from tracefx.ops.annotations.identity import Identity
 
 
 @final
 @frozen(eq=False)
-class PVary(Identity, Primitive, Expandable, Differentiable, Transposable, Batchable):
+class PVary(Identity, Primitive, Expandable, Differentiable, Transposable, Batchable, HasVaryingRule):
     """The operand itself, from here on one that may differ along these axes of a mesh."""
 
     name = "pvary"

@@ -14,11 +14,11 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Attr, Builder, IrValue, MlirText
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import MappedAxis, Tangent
 from tracefx.core.values import Value, as_value
+from tracefx.lowering import Attr, Builder, IrValue, MlirText
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
 from tracefx.ops.contractions.bilinear import Bilinear

@@ -11,8 +11,8 @@ from attrs import evolve, field, frozen
 from typing_extensions import override
 
 from tracefx.core import dtypes
-from tracefx.core.builder import MlirText
 from tracefx.core.dtypes import DType, DTypeLike
+from tracefx.lowering import MlirText
 
 
 def _dtype(x: DTypeLike) -> DType:

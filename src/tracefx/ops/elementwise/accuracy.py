@@ -11,8 +11,8 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Attr, Builder, IrValue, MlirText
 from tracefx.core.dtypes import NDArray
+from tracefx.lowering import Attr, Builder, IrValue, MlirText
 from tracefx.ops.elementwise.complex_lowering import ComplexRule
 from tracefx.ops.elementwise.elementwise import Smooth
 from tracefx.text.printer import HasJaxParams

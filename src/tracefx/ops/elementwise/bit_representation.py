@@ -12,11 +12,11 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Builder, IrValue, MlirText
 from tracefx.core.dtypes import DType, DTypeLike, NDArray
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.primitive import Differentiable, MappedAxis, Tangent, UndefinedPrimal, Zero
 from tracefx.core.values import Value, as_value
+from tracefx.lowering import Builder, IrValue, MlirText
 from tracefx.ops.elementwise.bitwise import INTEGERS, extend_to_bytes
 from tracefx.ops.elementwise.elementwise import FLOATS, SIGNED_NARROW, NonDifferentiable
 from tracefx.ops.operation import CompiledOperation, LinearOperation, Operation, run_compiled

@@ -11,10 +11,10 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import DType
 from tracefx.core.key_data import key_data_aval
 from tracefx.core.values import Value
+from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.elementwise.elementwise import NonDifferentiable, bind_binary
 from tracefx.ops.operation import ANY, Domain, run_compiled

@@ -12,11 +12,11 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import Differentiable, Tangent, Transposable, UndefinedPrimal, Zero
 from tracefx.core.values import Value, as_value
+from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.elementwise.arithmetic import neg, neg_tangent
 from tracefx.ops.elementwise.elementwise import FLOATS, Elementwise, NonDifferentiable, bind_binary, unbroadcast

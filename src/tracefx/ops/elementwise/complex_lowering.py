@@ -15,9 +15,9 @@ from attrs import frozen
 
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.literal import Scalar
+from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 
 

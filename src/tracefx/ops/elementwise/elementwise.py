@@ -18,13 +18,13 @@ from typing_extensions import override
 from tracefx.core import dtypes, literal
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.kernel_context import KERNEL_CONTEXT, call_kernel, retry_reentrant
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Differentiable, MappedAxis, Primitive, Tangent, Transposable, UndefinedPrimal, Zero
 from tracefx.core.values import ConcreteArray, Value, as_value, to_numpy, unwrap_arraylike
+from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import convert_host
 from tracefx.ops.operation import ANY, Domain, Operation, arity_error

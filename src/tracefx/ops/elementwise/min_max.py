@@ -10,8 +10,8 @@ import numpy as np
 
 from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import NDArray
+from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 
 

@@ -11,9 +11,9 @@ from typing_extensions import override
 
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import bind1
+from tracefx.lowering import Builder, IrValue
 from tracefx.ops.elementwise.elementwise import FLOATS, NonDifferentiable
 
 

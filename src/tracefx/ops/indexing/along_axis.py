@@ -12,13 +12,11 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array, bind
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
-    Lowerable,
     MappedAxis,
     Primitive,
     Tangent,
@@ -27,6 +25,7 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import Value, as_value
+from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.elementwise.arithmetic import rem
 from tracefx.ops.elementwise.comparison import lt
 from tracefx.ops.elementwise.elementwise import add, operands

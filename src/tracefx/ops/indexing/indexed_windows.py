@@ -11,8 +11,8 @@ from attrs import frozen
 
 from tracefx.core import dtypes
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import NDArray
+from tracefx.lowering import Builder, IrValue
 from tracefx.ops import stablehlo
 
 

@@ -18,12 +18,12 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Attr, Builder, IrValue, MlirText, Region
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import as_array, bind
 from tracefx.core.kernel_context import call_kernel
-from tracefx.core.primitive import Batchable, Differentiable, Lowerable, MappedAxis, Primitive, Tangent, Zero
+from tracefx.core.primitive import Batchable, Differentiable, MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.values import Value, as_value
+from tracefx.lowering import Attr, Builder, IrValue, Lowerable, MlirText, Region
 from tracefx.ops import stablehlo
 from tracefx.ops.casting import cast
 from tracefx.ops.indexing.gather_scatter_add import GatherDimensionNumbers, gather

@@ -18,12 +18,12 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Attr, Builder, DenseI64Array, IrValue, Region
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array, bind
 from tracefx.core.kernel_context import call_kernel
-from tracefx.core.primitive import Batchable, Differentiable, Lowerable, MappedAxis, Primitive, Tangent, Zero
+from tracefx.core.primitive import Batchable, Differentiable, MappedAxis, Primitive, Tangent, Zero
 from tracefx.core.values import Value, as_value
+from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, Lowerable, Region
 from tracefx.ops import stablehlo
 from tracefx.ops.indexing.sorting import canonicalize_zero_nan, emit_total_order_compare, gather_along_axis, sort_keys
 from tracefx.ops.operation import arity_error

@@ -10,11 +10,11 @@ from typing_extensions import override
 
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import bind1
-from tracefx.core.primitive import Differentiable, Expandable, Lowerable, Tangent, Zero
+from tracefx.core.primitive import Differentiable, Expandable, Tangent, Zero
 from tracefx.core.values import Value, as_value
+from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops import stablehlo
 from tracefx.ops.elementwise.abs_sign import abs
 from tracefx.ops.elementwise.arithmetic import div, max, mul, sub

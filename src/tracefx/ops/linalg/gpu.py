@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tracefx.core.avals import ShapedArray
-from tracefx.core.builder import Attr, Builder, IrValue, MlirText
+from tracefx.lowering import Attr, Builder, IrValue, MlirText
 from tracefx.ops.linalg.lapack import NO_CONFIG, custom_call_layouts
 
 _PREFIXES: Final[Mapping[str, str]] = MappingProxyType({"cuda": "cu", "rocm": "hip"})

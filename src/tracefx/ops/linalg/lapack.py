@@ -14,11 +14,11 @@ from typing_extensions import override
 
 from tracefx.core import dtypes
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Attr, Builder, IrValue, KernelLayouts, MlirText
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.handler import bind
-from tracefx.core.primitive import Batchable, Lowerable, MappedAxis, Primitive
+from tracefx.core.primitive import Batchable, MappedAxis, Primitive
 from tracefx.core.values import Value, from_numpy, to_numpy
+from tracefx.lowering import Attr, Builder, IrValue, KernelLayouts, Lowerable, MlirText
 from tracefx.ops import stablehlo
 from tracefx.ops.operation import Domain, arity_error, run_compiled
 from tracefx.ops.static_integers import ShapeError

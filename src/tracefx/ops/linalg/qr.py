@@ -11,11 +11,11 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.primitive import Differentiable, Expandable, Tangent, Zero
 from tracefx.core.values import Value, as_value
+from tracefx.lowering import Builder, IrValue
 from tracefx.ops.elementwise.arithmetic import sub
 from tracefx.ops.elementwise.complex import complex, imag
 from tracefx.ops.elementwise.elementwise import add

@@ -11,10 +11,10 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array, bind
 from tracefx.core.values import as_value
+from tracefx.lowering import Builder, IrValue
 from tracefx.ops.linalg import gpu, lapack
 from tracefx.ops.linalg.lapack import (
     MatrixKernel,

@@ -11,7 +11,6 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Attr, Builder, IrValue, MlirText
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import (
@@ -24,6 +23,7 @@ from tracefx.core.primitive import (
     not_linear_error,
 )
 from tracefx.core.values import Value, as_value
+from tracefx.lowering import Attr, Builder, IrValue, MlirText
 from tracefx.ops.elementwise.arithmetic import neg
 from tracefx.ops.elementwise.complex import conj
 from tracefx.ops.elementwise.elementwise import add_tangents

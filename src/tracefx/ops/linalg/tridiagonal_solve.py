@@ -10,7 +10,6 @@ from typing_extensions import override
 
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import bind1
 from tracefx.core.primitive import (
@@ -23,6 +22,7 @@ from tracefx.core.primitive import (
     not_linear_error,
 )
 from tracefx.core.values import Value
+from tracefx.lowering import Builder, IrValue
 from tracefx.ops.elementwise.abs_sign import abs
 from tracefx.ops.elementwise.arithmetic import div, mul, neg, sub
 from tracefx.ops.elementwise.comparison import gt

@@ -18,11 +18,11 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import DType
 from tracefx.core.handler import as_array, bind, bind1
-from tracefx.core.primitive import Batchable, Expandable, Lowerable, MappedAxis, Primitive
+from tracefx.core.primitive import Batchable, Expandable, MappedAxis, Primitive
 from tracefx.core.values import Value
+from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.elementwise.bitwise import bitwise_or, bitwise_xor, shift_left, shift_right_logical
 from tracefx.ops.operation import arity_error, run_compiled
 from tracefx.ops.random.rng_bit_generator import rng_bit_generator

@@ -14,12 +14,12 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Builder, DenseI64Array, IrValue, MlirText
 from tracefx.core.dtypes import DType, DTypeLike
 from tracefx.core.handler import as_array, bind
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Batchable, Lowerable, MappedAxis, Primitive
+from tracefx.core.primitive import Batchable, MappedAxis, Primitive
 from tracefx.core.values import Value, as_value
+from tracefx.lowering import Builder, DenseI64Array, IrValue, Lowerable, MlirText
 from tracefx.ops import stablehlo
 from tracefx.ops.operation import arity_error, run_compiled, static_shape
 from tracefx.ops.structural import move_axis

@@ -13,11 +13,11 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.handler import as_array, bind
 from tracefx.core.literal import Literal
-from tracefx.core.primitive import Batchable, Lowerable, MappedAxis, Primitive
+from tracefx.core.primitive import Batchable, MappedAxis, Primitive
 from tracefx.core.values import Value, as_value
+from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops import stablehlo
 from tracefx.ops.operation import arity_error, run_compiled
 from tracefx.ops.static_integers import ShapeError

@@ -11,9 +11,9 @@ import numpy as np
 from attrs import frozen
 
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Attr, Builder, DenseI64Array, IrValue, MlirText, Region
 from tracefx.core.dtypes import NDArray
 from tracefx.core.literal import Scalar
+from tracefx.lowering import Attr, Builder, DenseI64Array, IrValue, MlirText, Region
 from tracefx.ops.padding_types import Pads, padtype_to_pads
 from tracefx.ops.shape.slicing import Pad
 from tracefx.ops.static_integers import ShapeError, static_ints

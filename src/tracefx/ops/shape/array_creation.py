@@ -12,7 +12,6 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import DType, DTypeKind, DTypeLike, NDArray
 from tracefx.core.handler import bind1
 from tracefx.core.host_memory import require_memory
@@ -21,6 +20,7 @@ from tracefx.core.primitive import (
     MappedAxis,
 )
 from tracefx.core.values import Value, as_value, filled_key, from_numpy
+from tracefx.lowering import Builder, IrValue
 from tracefx.ops.casting import cast, convert_host
 from tracefx.ops.duck_typing import DuckTypedArray, typeof
 from tracefx.ops.operation import Operation, static_shape

@@ -17,13 +17,11 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray, show_avals
-from tracefx.core.builder import Builder, IrValue
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array, bind, bind1
 from tracefx.core.primitive import (
     Batchable,
     Differentiable,
-    Lowerable,
     MappedAxis,
     Primitive,
     Tangent,
@@ -32,6 +30,7 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import Value, as_value
+from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops import stablehlo
 from tracefx.ops.operation import (
     VARIADIC,

@@ -13,7 +13,6 @@ from typing_extensions import override
 from tracefx.core import dtypes
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import Shape, ShapedArray
-from tracefx.core.builder import Builder, DenseI64Array, IrValue
 from tracefx.core.dtypes import NDArray
 from tracefx.core.handler import as_array, bind1
 from tracefx.core.primitive import (
@@ -23,6 +22,7 @@ from tracefx.core.primitive import (
     Zero,
 )
 from tracefx.core.values import Value, as_value
+from tracefx.lowering import Builder, DenseI64Array, IrValue
 from tracefx.ops import structural
 from tracefx.ops.elementwise.elementwise import operands as together
 from tracefx.ops.elementwise.selection import select_n

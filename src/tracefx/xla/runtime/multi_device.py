@@ -13,7 +13,7 @@ from typing import Final, Self, cast, final
 import numpy as np
 from jaxlib.mlir import ir
 
-from tracefx.shardings.named_sharding import Tiling
+from tracefx.core.sharding import Tiling
 from tracefx.xla.runtime.bindings import (
     BORROW,
     COPY_NOW,

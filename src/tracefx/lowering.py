@@ -1,21 +1,23 @@
-"""What an operation's `lower` rule speaks to: a builder of StableHLO, without naming MLIR."""
+"""Lowering of primitives to StableHLO: the capability `Lowerable`, and the builder that its rules are given.
+
+The builder is a protocol, so that primitives do not import MLIR; `xla/emitter.py` implements it.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias, final
+from typing import Protocol, TypeAlias, final
 
 from attrs import frozen
 
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import NDArray
+from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.literal import Literal
-
-if TYPE_CHECKING:
-    from tracefx.core.jaxpr import Jaxpr
-    from tracefx.core.primitive import Primitive
-    from tracefx.core.values import Value
-    from tracefx.shardings.named_sharding import NamedSharding
+from tracefx.core.primitive import Primitive, missing_rule_error
+from tracefx.core.values import Value
+from tracefx.shardings.named_sharding import NamedSharding
 
 
 class IrValue(Protocol):
@@ -219,3 +221,20 @@ class Builder(Protocol):
         results and isn't ordered, each calls with its parts, whose shapes are others.
         """
         ...
+
+
+class Lowerable:
+    """Can be compiled."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
+        """Build the operation in StableHLO."""
+        raise missing_rule_error(self, "lower", "define lower(self, builder, *operands)")
+
+    def lower_with_avals(
+        self, builder: Builder, outs: Sequence[ShapedArray], operands: Sequence[IrValue]
+    ) -> Sequence[IrValue]:
+        """`lower`, where the types of the outputs are known. Families whose rules ask for them override this."""
+        return self.lower(builder, *operands)
