@@ -59,7 +59,11 @@ def default_compile_options() -> Iterator[None]:
         patch.setattr(theirs, "get_compile_options", get_compile_options)
         patch.setattr(BACKEND, "value", type(BACKEND.value)())
         # Programs of single operations keep their executables: afterwards those compiled plainly are there again.
-        patch.setattr(operations, "_program", functools.lru_cache(maxsize=4096)(operations._program.__wrapped__))
+        patch.setattr(
+            operations,
+            "_one_equation_jaxpr",
+            functools.lru_cache(maxsize=4096)(operations._one_equation_jaxpr.__wrapped__),
+        )
         yield
 
 

@@ -18,7 +18,15 @@ PACKAGE = "tracefx"
 ROOT_MODULE = "__init__"
 
 ORDER = (
+    "errors",
+    "jaxlib_support",
+    "pytrees",
     "core",
+    "text",
+    "passes",
+    "shardings",
+    "lowering",
+    "serialization",
     "ops",
     "interpreters",
     "control",
@@ -56,7 +64,7 @@ ORDER = (
 NARROWER: Mapping[str, frozenset[str]] = {
     # The backend walks any jaxpr by its fields: it knows no operation and no control flow by name. It stages the
     # expansion of an operation that is defined by smaller ones.
-    "xla": frozenset({"core", "interpreters"}),
+    "xla": frozenset({*ORDER[: ORDER.index("ops")], "interpreters"}),
 }
 
 # Each stands for itself and, if it is a package, for the modules in it.
@@ -213,12 +221,13 @@ def circle(graph: Mapping[str, Iterable[str]]) -> list[str] | None:
 
 
 def import_graph(texts: Mapping[str, tuple[bool, str]]) -> dict[str, list[str]]:
-    """Which modules of the package each one imports when it is loaded."""
+    """Which modules of the package each one imports when it is loaded or type-checked."""
     graph: dict[str, list[str]] = {}
     for module, (is_package, text) in texts.items():
         targets: list[str] = []
         for each in imports(module, is_package, text):
-            if not each.late and not each.typing_only:
+            # What a namespace lists for type checkers alone is loaded when it is first used.
+            if not each.late and not (is_package and each.typing_only):
                 target = each.target if each.target in texts else each.target.rpartition(".")[0]
                 if target in texts and target != module:
                     targets.append(target)

@@ -24,6 +24,7 @@ from tracefx.core.handler import bind as bind
 from tracefx.core.handler import current as current
 from tracefx.core.handler import ensure_compile_time_eval as ensure_compile_time_eval
 from tracefx.core.handler import handling as handling
+from tracefx.core.jaxpr import JAXPR_FORMATTER as _JAXPR_FORMATTER
 from tracefx.core.jaxpr import NOTEBOOK_HTML as _NOTEBOOK
 from tracefx.core.jaxpr import ClosedJaxpr as ClosedJaxpr
 from tracefx.core.jaxpr import Jaxpr as Jaxpr
@@ -39,6 +40,7 @@ from tracefx.ops.duck_typing import typeof as typeof
 from tracefx.shardings.meshes import Mesh as Mesh
 from tracefx.shardings.meshes import PartitionSpec as PartitionSpec
 from tracefx.shardings.named_sharding import NamedSharding as NamedSharding
+from tracefx.text.printer import format_jaxpr as _format_jaxpr
 from tracefx.transforms.devices import block_until_ready as block_until_ready
 from tracefx.transforms.devices import default_backend as default_backend
 from tracefx.transforms.devices import default_device as default_device
@@ -164,6 +166,7 @@ def _load_notebook() -> _Callable[[Jaxpr | ClosedJaxpr], str]:
 
 _METHODS.provide(lambda: numpy)
 _BACKEND.provide(_load_backend)
+_JAXPR_FORMATTER.provide(lambda: _format_jaxpr)
 _MEMORY.provide(lambda: _BACKEND.value)
 _ARRAY_IMPORTER.provide(lambda: _BACKEND.value)
 _PLUGINS.provide(_load_plugins)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Hashable
-from typing import ClassVar, Final, Self, TypeAlias, TypeVar, cast, final
+from typing import ClassVar, Final, Protocol, Self, TypeAlias, TypeVar, cast, final
+from typing import Literal as TypingLiteral
 
 from attrs import evolve, field, frozen
 from typing_extensions import override
@@ -20,9 +21,11 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import Provenance
 from tracefx.core.values import ConcreteArray, Value
-from tracefx.text.printer import DEFAULT_WIDTH, PrintableJaxpr, Style, format_jaxpr
 
 R = TypeVar("R")
+
+Style: TypeAlias = TypingLiteral["tracefx", "jax"]
+DEFAULT_WIDTH: Final = 80
 
 
 @final
@@ -96,7 +99,7 @@ class Memo:
 
 @final
 @frozen(eq=False, repr=False)
-class Jaxpr(PrintableJaxpr, StrictlyEqual):
+class Jaxpr(StrictlyEqual):
     """A program: types of constants and inputs, equations in order, outputs.
 
     `constvars` stand for constants hoisted out of the program, `invars` for its inputs.
@@ -170,6 +173,18 @@ class Jaxpr(PrintableJaxpr, StrictlyEqual):
         found.reverse()
         return tuple(found)
 
+    def text(self, style: Style = "tracefx", width: int = DEFAULT_WIDTH) -> str:
+        """Returns the program as text: in tracefx's own style, which `parse_jaxpr` reads, or as JAX prints it."""
+        return JAXPR_FORMATTER.value(self, style=style, width=width)
+
+    @override
+    def __repr__(self) -> str:
+        return self.text()
+
+    @override
+    def __str__(self) -> str:
+        return self.text()
+
     def _repr_html_(self) -> str:
         return NOTEBOOK_HTML.value(self)
 
@@ -204,7 +219,7 @@ class ClosedJaxpr:
 
     def text(self, style: Style = "tracefx", width: int = DEFAULT_WIDTH) -> str:
         """The program as text: `Jaxpr.text`."""
-        return format_jaxpr(self.jaxpr, style=style, width=width)
+        return self.jaxpr.text(style, width)
 
     def _repr_html_(self) -> str:
         return NOTEBOOK_HTML.value(self)
@@ -228,6 +243,13 @@ class ClosedJaxpr:
         return hash((self.jaxpr, *map(_content, self.consts)))
 
 
+class JaxprFormatter(Protocol):
+    """Formats a program as text; `text/printer.py` provides it."""
+
+    def __call__(self, jaxpr: Jaxpr, *, style: Style, width: int) -> str: ...
+
+
+JAXPR_FORMATTER: Final[LateBound[JaxprFormatter]] = LateBound("the printer of programs")
 NOTEBOOK_HTML: Final[LateBound[Callable[[Jaxpr | ClosedJaxpr], str]]] = LateBound("what notebooks show of programs")
 """A program as HTML."""
 

@@ -15,11 +15,10 @@ from __future__ import annotations
 import itertools
 import re
 import struct
-import typing
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Final, Protocol, TypeAlias, final
+from typing import Final, TypeAlias, final
 
 import attrs
 import numpy as np
@@ -29,84 +28,13 @@ from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.dtypes import DType
 from tracefx.core.equality import strict_key
+from tracefx.core.jaxpr import DEFAULT_WIDTH, Atom, ClosedJaxpr, Eqn, Jaxpr, Style, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
-from tracefx.core.source_location import Provenance
 from tracefx.pytrees.registry import NODE_REGISTRY
 from tracefx.pytrees.structures import describe, treedef_text
 from tracefx.text.custom_text import CustomText
 from tracefx.text.pretty_printer import Break, Concat, Doc, Group, LazyDocs, Nest, fill, join, render
-
-Style: TypeAlias = typing.Literal["tracefx", "jax"]
-DEFAULT_WIDTH: Final = 80
-
-# ------------------------------------------------------------------ what a program looks like from here
-
-
-class PrintableVar(Protocol):
-    @property
-    def index(self) -> int: ...
-
-    @property
-    def aval(self) -> ShapedArray: ...
-
-
-PrintableAtom: TypeAlias = PrintableVar | Literal
-
-
-class PrintableEqn(Protocol):
-    @property
-    def prim(self) -> Primitive: ...
-
-    @property
-    def inputs(self) -> Sequence[PrintableAtom]: ...
-
-    @property
-    def outs(self) -> Sequence[PrintableVar]: ...
-
-    @property
-    def source(self) -> Provenance | None: ...
-
-
-class PrintableJaxpr:
-    """Base of `Jaxpr`: what has the parts of a program can be printed."""
-
-    __slots__ = ()
-
-    @property
-    @abstractmethod
-    def constvars(self) -> Sequence[PrintableVar]: ...
-
-    @property
-    @abstractmethod
-    def invars(self) -> Sequence[PrintableVar]: ...
-
-    @property
-    @abstractmethod
-    def eqns(self) -> Sequence[PrintableEqn]: ...
-
-    @property
-    @abstractmethod
-    def outs(self) -> Sequence[PrintableAtom]: ...
-
-    def text(self, style: Style = "tracefx", width: int = DEFAULT_WIDTH) -> str:
-        """The program in tracefx's own style, which `parse_jaxpr` reads, or as JAX prints it."""
-        return format_jaxpr(self, style=style, width=width)
-
-    @override
-    def __repr__(self) -> str:
-        return self.text()
-
-    @override
-    def __str__(self) -> str:
-        return self.text()
-
-
-class PrintableClosedJaxpr(Protocol):
-    """A program with its constants."""
-
-    @property
-    def jaxpr(self) -> PrintableJaxpr: ...
 
 
 class HasJaxParams:
@@ -188,8 +116,8 @@ def _params(prim: Primitive, style: Style) -> list[tuple[str, object]]:
     return sorted(params.items(), key=lambda item: (item[0] != "name", item[0]))
 
 
-def _subjaxprs_in(value: object) -> Iterator[PrintableJaxpr]:
-    if isinstance(value, PrintableJaxpr):
+def _subjaxprs_in(value: object) -> Iterator[Jaxpr]:
+    if isinstance(value, Jaxpr):
         yield value
     elif isinstance(value, tuple):
         for v in value:
@@ -249,10 +177,10 @@ class _SharedBodies:
     In tracefx's style also those that others stand too deep in, which nobody could read.
     """
 
-    def __init__(self, root: PrintableJaxpr, style: Style) -> None:
-        order: list[PrintableJaxpr] = [root]
+    def __init__(self, root: Jaxpr, style: Style) -> None:
+        order: list[Jaxpr] = [root]
         uses = {id(root): 0}
-        inner: dict[int, list[PrintableJaxpr]] = {}
+        inner: dict[int, list[Jaxpr]] = {}
         labels: dict[int, str] = {}
         for program in order:  # grows as it is read
             children = inner.setdefault(id(program), [])
@@ -276,7 +204,7 @@ class _SharedBodies:
                 todo += inner[id(program)]
         deep = _too_deep(order, inner, printed_twice) if style == "tracefx" else set()
         self.names: dict[int, str] = {}
-        self.bodies: list[PrintableJaxpr] = []
+        self.bodies: list[Jaxpr] = []
         taken: set[str] = set(_RESERVED_NAMES) if style == "tracefx" else set()
         for program in order[1:]:
             if id(program) in printed_twice or len(program.eqns) > _MAX_INLINE_EQNS or id(program) in deep:
@@ -286,9 +214,7 @@ class _SharedBodies:
             self.bodies = _postorder(self.bodies, inner)
 
 
-def _too_deep(
-    order: Sequence[PrintableJaxpr], inner: Mapping[int, Sequence[PrintableJaxpr]], named: set[int]
-) -> set[int]:
+def _too_deep(order: Sequence[Jaxpr], inner: Mapping[int, Sequence[Jaxpr]], named: set[int]) -> set[int]:
     """Bodies to give a name beside others, so that few enough stand in each other."""
     heights: dict[int, int] = {}
     deep: set[int] = set()
@@ -316,8 +242,8 @@ def _fresh_name(label: str, taken: set[str], style: Style) -> str:
     return name
 
 
-def _postorder(bodies: Sequence[PrintableJaxpr], inner: Mapping[int, Sequence[PrintableJaxpr]]) -> list[PrintableJaxpr]:
-    ordered: list[PrintableJaxpr] = []
+def _postorder(bodies: Sequence[Jaxpr], inner: Mapping[int, Sequence[Jaxpr]]) -> list[Jaxpr]:
+    ordered: list[Jaxpr] = []
     wanted = {id(b) for b in bodies}
     done: set[int] = set()
     todo = [(b, False) for b in reversed(bodies)]
@@ -336,9 +262,7 @@ def _postorder(bodies: Sequence[PrintableJaxpr], inner: Mapping[int, Sequence[Pr
 # ------------------------------------------------------------------ the text
 
 
-def format_jaxpr(
-    jaxpr: PrintableJaxpr | PrintableClosedJaxpr, *, style: Style = "tracefx", width: int = DEFAULT_WIDTH
-) -> str:
+def format_jaxpr(jaxpr: Jaxpr | ClosedJaxpr, *, style: Style = "tracefx", width: int = DEFAULT_WIDTH) -> str:
     """The text of a program, in lines of about `width` characters.
 
     In the style `"tracefx"` a weak type has `*` after it, a variable is named after its number, names start anew in
@@ -350,7 +274,7 @@ def format_jaxpr(
     >>> format_jaxpr(Jaxpr((), (x,), (), (x, Literal(1.0, ShapedArray((), x.aval.dtype, weak_type=True)))))
     '{ lambda ; a:f32[2]. let in (a, 1.0:f32[]*) }'
     """
-    root = jaxpr if isinstance(jaxpr, PrintableJaxpr) else jaxpr.jaxpr
+    root = jaxpr if isinstance(jaxpr, Jaxpr) else jaxpr.jaxpr
     shared = _SharedBodies(root, style)
     writer = _JaxWriter(shared) if style == "jax" else _Writer(shared.names)
     parts: list[str] = []
@@ -363,7 +287,7 @@ def format_jaxpr(
     return "\n".join(parts)
 
 
-def format_eqn(eqn: PrintableEqn) -> str:
+def format_eqn(eqn: Eqn) -> str:
     """One equation on one line, its bodies left out.
 
     >>> from tracefx.core.jaxpr import Eqn, Var
@@ -395,21 +319,21 @@ class _Writer:
     def aval(self, aval: ShapedArray) -> str:
         return repr(aval)
 
-    def variable(self, v: PrintableVar, names: VarNames) -> str:
+    def variable(self, v: Var, names: VarNames) -> str:
         return names.get(v.index) or variable_name(v.index)
 
-    def operand(self, x: PrintableAtom, names: VarNames) -> str:
+    def operand(self, x: Atom, names: VarNames) -> str:
         return self.literal(x) if isinstance(x, Literal) else self.variable(x, names)
 
     def literal(self, x: Literal) -> str:
         return f"{scalar_text(x.val)}:{self.aval(x.aval)}"
 
-    def binders(self, vs: Iterable[PrintableVar], names: VarNames) -> Doc:
+    def binders(self, vs: Iterable[Var], names: VarNames) -> Doc:
         return fill("", [f"{self.variable(v, names)}:{self.aval(v.aval)}" for v in vs])
 
     # -------------------------------------------------------------- programs
 
-    def names(self, program: PrintableJaxpr, top: bool) -> VarNames:
+    def names(self, program: Jaxpr, top: bool) -> VarNames:
         """Names other than the usual ones: `_` for what nobody uses, if its place says which variable it is."""
         used = _used_indices(program)
         names: VarNames = {}
@@ -421,7 +345,7 @@ class _Writer:
                 place += 1
         return names
 
-    def program(self, program: PrintableJaxpr, top: bool, width: int = _UNLIMITED_WIDTH) -> Doc:
+    def program(self, program: Jaxpr, top: bool, width: int = _UNLIMITED_WIDTH) -> Doc:
         if id(program) in self.shared:
             return self.shared[id(program)]
         names = self.names(program, top)
@@ -440,15 +364,15 @@ class _Writer:
         lines = Concat("{ lambda ", constvars, "; ", invars, ". let", body, Break(), "in (", outs, end)
         return Group(Concat(Nest(lines), " }"))
 
-    def lines(self, eqns: Sequence[PrintableEqn], names: VarNames) -> Iterator[Doc]:
+    def lines(self, eqns: Sequence[Eqn], names: VarNames) -> Iterator[Doc]:
         for eqn in eqns:
             yield Break()
             yield self.equation(eqn, names)
 
-    def outputs(self, outs: Sequence[PrintableAtom], names: VarNames) -> Doc:
+    def outputs(self, outs: Sequence[Atom], names: VarNames) -> Doc:
         return fill(",", [self.operand(x, names) for x in outs])
 
-    def equation(self, eqn: PrintableEqn, names: VarNames) -> Doc:
+    def equation(self, eqn: Eqn, names: VarNames) -> Doc:
         outs = self.binders(eqn.outs, names) if eqn.outs else "()"
         prim = self.primitive(eqn.prim)
         operands = fill("", [self.operand(x, names) for x in eqn.inputs])
@@ -475,7 +399,7 @@ class _Writer:
             return _DTYPE_NAMES.get(value, f"<{value}>")
         if isinstance(value, Enum):
             return f"{kind.__name__}.{value.name}" if value.name else f"<{value!r}>"
-        if isinstance(value, PrintableJaxpr):
+        if isinstance(value, Jaxpr):
             return self.program(value, top=False)
         if isinstance(value, ShapedArray):
             return self.aval(value)
@@ -503,7 +427,7 @@ class _Writer:
         if fields is not None:
             return self.record(type(value).__name__, list(zip(fields, value, strict=True)))
         parts = [self.value(v) for v in value]
-        if parts and all(isinstance(v, PrintableJaxpr) for v in value):
+        if parts and all(isinstance(v, Jaxpr) for v in value):
             return Group(Concat(Nest(Concat("(", Break(""), join(Break(), parts))), Break(""), ")"))
         return Concat("(", join(", ", parts), ",)" if len(parts) == 1 else ")")
 
@@ -522,7 +446,7 @@ class _BodylessWriter(_Writer):
     """Without bodies."""
 
     @override
-    def program(self, program: PrintableJaxpr, top: bool, width: int = _UNLIMITED_WIDTH) -> Doc:
+    def program(self, program: Jaxpr, top: bool, width: int = _UNLIMITED_WIDTH) -> Doc:
         return "{ ... }"
 
 
@@ -543,7 +467,7 @@ class _JaxWriter(_Writer):
         return str(aval)
 
     @override
-    def variable(self, v: PrintableVar, names: VarNames) -> str:
+    def variable(self, v: Var, names: VarNames) -> str:
         name = names.get(v.index)
         if name is None:
             name = names[v.index] = next(self._fresh)
@@ -554,14 +478,14 @@ class _JaxWriter(_Writer):
         return str(x)
 
     @override
-    def names(self, program: PrintableJaxpr, top: bool) -> VarNames:
+    def names(self, program: Jaxpr, top: bool) -> VarNames:
         if not top:
             return self._bodies.pop(id(program), {})
         used = _used_indices(program)
         return {v.index: "_" for eqn in program.eqns for v in eqn.outs if v.index not in used}
 
     @override
-    def equation(self, eqn: PrintableEqn, names: VarNames) -> Doc:
+    def equation(self, eqn: Eqn, names: VarNames) -> Doc:
         outs: list[Doc] = [self.binders(eqn.outs, names), " = "] if eqn.outs else []
         params = _params(eqn.prim, "jax")
         if eqn.prim.name == "jit":
@@ -571,7 +495,7 @@ class _JaxWriter(_Writer):
         prim = Concat(eqn.prim.name, self.params(params)) if params else eqn.prim.name
         return Concat(*outs, prim, " ", fill("", [self.operand(x, names) for x in eqn.inputs]))
 
-    def names_of_call(self, body: PrintableJaxpr, eqn: PrintableEqn, names: VarNames) -> VarNames:
+    def names_of_call(self, body: Jaxpr, eqn: Eqn, names: VarNames) -> VarNames:
         inner: VarNames = {}
         for theirs, ours in ((body.invars, eqn.inputs), (body.outs, eqn.outs)):
             given: set[int] = set()
@@ -584,14 +508,14 @@ class _JaxWriter(_Writer):
 
     @override
     def value(self, value: object) -> Doc:
-        if isinstance(value, PrintableJaxpr) or (isinstance(value, tuple) and any(True for _ in _subjaxprs_in(value))):
+        if isinstance(value, Jaxpr) or (isinstance(value, tuple) and any(True for _ in _subjaxprs_in(value))):
             return super().value(value)
         if callable(value) and not attrs.has(type(value)):
             return callable_name(value).rpartition(".")[2]
         return str(value)
 
 
-def _used_indices(program: PrintableJaxpr) -> set[int]:
+def _used_indices(program: Jaxpr) -> set[int]:
     atoms = [x for eqn in program.eqns for x in eqn.inputs]
     atoms += program.outs
     return {x.index for x in atoms if not isinstance(x, Literal)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TypeAlias, cast
 
 import numpy as np
 from attrs import evolve
@@ -29,6 +29,7 @@ from tracefx.handlers.intervals.interval import (
     round_outward,
     select_interval,
 )
+from tracefx.interpreters.interpreter import Interpreter
 from tracefx.ops.contractions.contraction import DotGeneral, Precision
 from tracefx.ops.contractions.convolution import ConvGeneralDilated
 from tracefx.ops.elementwise.selection import SelectN
@@ -42,8 +43,7 @@ from tracefx.ops.reductions.window_reduction import ReduceWindowSum
 from tracefx.ops.structural import ReduceSum, Reshape, Transpose
 from tracefx.pytrees import trees
 
-if TYPE_CHECKING:
-    from tracefx.handlers.intervals.handler import Intervals
+IntervalInterpreter: TypeAlias = Interpreter[Interval | ComparisonInterval]
 
 
 def gather_interval(
@@ -269,7 +269,7 @@ def _hull_of_cases(which: Interval, cases: Sequence[Interval]) -> Interval:
 
 
 def cond_interval(
-    handler: Intervals, op: Cond, index: IntervalOrValue, *operands: IntervalOrValue
+    handler: IntervalInterpreter, op: Cond, index: IntervalOrValue, *operands: IntervalOrValue
 ) -> Sequence[IntervalOrValue]:
     """Where the condition is undecided all branches are taken, and what they give is what any may."""
     wrapped = [handler.wrap(x) for x in operands]
@@ -279,7 +279,7 @@ def cond_interval(
     return [_hull_of_cases(as_interval(index), list(map(as_interval, outs))) for outs in zip(*results, strict=True)]
 
 
-def sow_interval(handler: Intervals, op: Sow, *operands: IntervalOrValue) -> Sequence[IntervalOrValue]:
+def sow_interval(handler: object, op: Sow, *operands: IntervalOrValue) -> Sequence[IntervalOrValue]:
     """What is sown is the interval."""
     leaves = [as_interval(x) if isinstance(x, (Interval, ComparisonInterval)) else as_array(x) for x in operands]
     arrays, tree = trees.flatten(leaves[0] if op.tree is None else op.tree.unflatten(leaves))

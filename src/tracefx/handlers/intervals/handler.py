@@ -20,7 +20,6 @@ from tracefx.core.values import Value
 from tracefx.handlers.intervals import array_rules as all_of
 from tracefx.handlers.intervals import elementwise as each
 from tracefx.handlers.intervals.interval import ComparisonInterval, Interval, IntervalOrValue, as_interval
-from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
 from tracefx.ops import structural
 from tracefx.ops.annotations import optimization_barrier
@@ -62,7 +61,7 @@ class BoundsRule:
 
 @final
 @frozen(eq=False)
-class Intervals(Interpreter[Interval | ComparisonInterval]):
+class Intervals(all_of.IntervalInterpreter):
     """Values are intervals that contain what the program computes, for all arguments in those it is given."""
 
     title: ClassVar[str] = "bounds"
