@@ -337,14 +337,14 @@ def test_helpers_take_bools(bad: Any) -> None:
 
 def test_a_setting_reads_its_variable_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACEFX_TEST_SETTING", "12")
-    setting = Setting("test", "TRACEFX_TEST_SETTING", int, 3)
+    setting = Setting("test", 3, "TRACEFX_TEST_SETTING", int)
     monkeypatch.setenv("TRACEFX_TEST_SETTING", "13")
     assert setting.value == 12
     with setting.override(4):
         assert setting.value == 4
     assert setting.value == 12
     monkeypatch.delenv("TRACEFX_TEST_SETTING")
-    assert Setting("test", "TRACEFX_TEST_SETTING", int, 3).value == 3
+    assert Setting("test", 3, "TRACEFX_TEST_SETTING", int).value == 3
 
 
 @pytest.mark.parametrize(

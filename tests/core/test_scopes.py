@@ -21,9 +21,9 @@ SETTINGS: Final[dict[str, tuple[Callable[[int], Any], Callable[[], object]]]] = 
     "enable_x64": (lambda i: fx.enable_x64(i != 1), lambda: X64.value),
     "disable_jit": (lambda i: fx.disable_jit(i != 1), lambda: DISABLE_JIT.value),
     "compilation_cache": (lambda i: fx.compilation_cache(f"/tmp/{i}"), lambda: COMPILATION_CACHE.value),
-    "default_device": (lambda i: fx.default_device(fx.devices()[0]), lambda: DEFAULT_DEVICE.get()),
-    "set_mesh": (lambda i: fx.set_mesh(fx.Mesh(fx.devices()[:1], f"m{i}")), lambda: MESH.get()),
-    "mesh": (lambda i: fx.Mesh(fx.devices()[:1], f"m{i}"), lambda: MESH.get()),
+    "default_device": (lambda i: fx.default_device(fx.devices()[0]), lambda: DEFAULT_DEVICE.value),
+    "set_mesh": (lambda i: fx.set_mesh(fx.Mesh(fx.devices()[:1], f"m{i}")), lambda: MESH.value),
+    "mesh": (lambda i: fx.Mesh(fx.devices()[:1], f"m{i}"), lambda: MESH.value),
 }
 
 

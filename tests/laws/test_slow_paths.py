@@ -87,13 +87,13 @@ def wrong_bind1(prim: Primitive, *args: Any) -> Array:
     return as_array(out)
 
 
-def wrong_ready(avals: Any, x64: Any, traced: Any, program: Any, wishes: Any) -> FastPathProgram:
+def wrong_ready(avals: Any, traced: Any, program: Any) -> FastPathProgram:
     """A program that is at hand, and when it is called again gives its first argument."""
 
     def on_buffers(buffers: Sequence[Buffer]) -> list[ConcreteArray]:
         return [ConcreteArray(avals[0], None, buffers[0])]
 
-    return evolve(of(avals, x64, traced, program, wishes), on_buffers=on_buffers)
+    return evolve(of(avals, traced, program), on_buffers=on_buffers)
 
 
 of: Final = FastPathProgram.of

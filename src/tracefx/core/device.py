@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextvars import ContextVar
 from typing import Final, Protocol, TypeGuard
 
 from typing_extensions import CapsuleType
 
-from tracefx.core.context_scopes import ContextVarScopes
 from tracefx.core.dtypes import NDArray
 from tracefx.core.late_binding import LateBound
+from tracefx.core.settings import Setting
 
 
 class Buffer(Protocol):
@@ -124,7 +123,5 @@ class Memory(Protocol):
 
 MEMORY: Final[LateBound[Memory]] = LateBound("the backend that manages device memory")
 
-DEFAULT_DEVICE: Final[ContextVar[Device | None]] = ContextVar("tracefx_default_device", default=None)
+DEFAULT_DEVICE: Final[Setting[Device | None]] = Setting("default_device", None)
 """The device that runs programs of uncommitted arrays, inside `default_device`; None elsewhere."""
-DEFAULT_DEVICE_SCOPES: Final = ContextVarScopes(DEFAULT_DEVICE)
-"""The blocks of `default_device`."""

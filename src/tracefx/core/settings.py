@@ -8,11 +8,10 @@ kept, which changes no result.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar, Token
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, final
 
 from attrs import define, field, frozen
 
@@ -23,76 +22,107 @@ T = TypeVar("T")
 
 
 @final
-class SettingFrame(Generic[T]):
-    """A value that a setting was given, and the one before it. `left` says that its `with` block is over."""
+class SettingsFrame:
+    """A `with` block that overrides settings, and the values of all overridden settings inside it.
 
-    __slots__ = ("left", "outer", "value")
-    value: T
-    outer: SettingFrame[T] | None
-    left: bool
+    `values` is replaced, never changed. A block may end while an inner one goes on, as blocks in suspended generators
+    do; the inner block then gets another frame, without the values of the outer one.
+    """
 
-    def __init__(self, value: T, outer: SettingFrame[T] | None) -> None:
-        self.value = value
+    __slots__ = ("has_ended", "outer", "override", "values")
+    values: Mapping[Setting[Any], object]
+
+    def __init__(self, override: Override[Any] | None, outer: SettingsFrame | None) -> None:
+        self.override = override
         self.outer = outer
-        self.left = False
+        self.has_ended = False
+        self.update()
 
-    def innermost_active(self) -> SettingFrame[T]:
-        """The innermost one, from here outwards, whose block is not over."""
-        found = self
-        while found.left and found.outer is not None:
-            found = found.outer
-        return found
+    def update(self) -> None:
+        """Computes the values from those of the outer frame."""
+        outer: Mapping[Setting[Any], object] = {} if self.outer is None else self.outer.values
+        if self.override is None or self.has_ended:
+            self.values = outer
+        else:
+            self.values = {**outer, self.override.setting: self.override.value}
+
+
+SETTINGS: Final[ContextVar[SettingsFrame]] = ContextVar("tracefx_settings", default=SettingsFrame(None, None))  # noqa: B039  # the outermost frame never ends
+"""The innermost block that overrides settings. A setting that no block overrides has its default."""
 
 
 @final
 @define(eq=False)
 class Override(Generic[T]):
-    """A value for a setting, in force between `__enter__` and `__exit__`.
-
-    Blocks may end in any order, as those of suspended generators do: one that ends while an inner one goes on leaves
-    that in force, and the inner one then returns to what was in force before both.
-    """
+    """A `with` block in which a setting has another value. Blocks may end in any order."""
 
     setting: Setting[T]
     value: T
-    _entered: SettingFrame[T] | None = field(default=None, init=False, repr=False)
-    _token: Token[SettingFrame[T]] | None = field(default=None, init=False, repr=False)
+    _frame: SettingsFrame | None = field(default=None, init=False, repr=False)
+    _token: Token[SettingsFrame] | None = field(default=None, init=False, repr=False)
 
-    def __enter__(self) -> None:
-        if self._entered is not None:
+    def move_to(self, frame: SettingsFrame) -> SettingsFrame:
+        """Makes `frame` the one of this block, in place of another in which an outer block has ended."""
+        self._frame = frame
+        return frame
+
+    def __enter__(self) -> T:
+        if self._frame is not None:
             raise RuntimeError(f"{self!r} is already in force; make another override to nest one inside it")
-        variable = self.setting._innermost
-        self._entered = SettingFrame(self.value, variable.get())
-        self._token = variable.set(self._entered)
+        self._frame = SettingsFrame(self, SETTINGS.get())
+        self._token = SETTINGS.set(self._frame)
+        return self.value
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        entered, token, variable = self._entered, self._token, self.setting._innermost
-        if entered is None or token is None:
+        frame, token = self._frame, self._token
+        if frame is None or token is None:
             raise RuntimeError(f"{self!r} is not in force")
-        self._entered = self._token = None
-        entered.left = True
-        innermost = variable.get()
+        self._frame = self._token = None
+        frame.has_ended = True
+        innermost = SETTINGS.get()
         try:
-            variable.reset(token)
+            SETTINGS.reset(token)
         except ValueError:
-            # Another context entered it, a generator's that is closed here. There it stays, with the value before it.
-            entered.value = entered.innermost_active().value
-        variable.set(innermost.innermost_active())
+            # Another context entered the block, a generator's that is closed here, and keeps the frame.
+            frame.update()
+        SETTINGS.set(_active(innermost))
+
+
+def _active(innermost: SettingsFrame) -> SettingsFrame:
+    """Returns a frame with the overrides that are still in force; those inside of an ended one get new frames."""
+    frames = list(_frames(innermost))
+    ended = [i for i, frame in enumerate(frames) if frame.has_ended]
+    if not ended:
+        return innermost
+    frame = frames[ended[-1] + 1]  # the outermost frame never ends
+    for inner in reversed(frames[: ended[-1]]):
+        if inner.override is not None and not inner.has_ended:
+            inner.has_ended = True
+            frame = inner.override.move_to(SettingsFrame(inner.override, frame))
+    return frame
+
+
+def _frames(innermost: SettingsFrame) -> Iterator[SettingsFrame]:
+    frame: SettingsFrame | None = innermost
+    while frame is not None:
+        yield frame
+        frame = frame.outer
 
 
 @final
 @frozen(eq=False)
 class Setting(Generic[T]):
-    """A named default of the process, read once from an environment variable, that contexts override.
+    """A named default of the process that `with` blocks override in the current context.
 
-    `parse` turns the variable's text into a value, or raises a ValueError that says what is allowed. New threads
-    start from the process default; a copied context (asyncio tasks) starts from what the copier saw.
+    With `env`, the default is read once from this environment variable: `parse` turns its text into a value, or raises
+    a ValueError that says what is allowed. New threads start from the process default; a copied context (asyncio tasks)
+    starts with the overrides of the context that it was copied from.
 
     Raises ValueError if the environment variable holds text that `parse` refuses.
 
-    >>> verbose = Setting("verbose", "TRACEFX_EXAMPLE_VERBOSE", parse_bool, False)
+    >>> verbose = Setting("verbose", False, "TRACEFX_EXAMPLE_VERBOSE", parse_bool)
     >>> with verbose.override(True):
     ...     verbose.value
     True
@@ -101,40 +131,35 @@ class Setting(Generic[T]):
     """
 
     name: str
-    env: str
-    parse: Callable[[str], T] = field(repr=False)
     default: T
-    _innermost: ContextVar[SettingFrame[T]] = field(init=False, repr=False)
-    innermost: Callable[[], SettingFrame[T]] = field(init=False, repr=False)
-    """`innermost().value` is `value` without what a property costs: for calls that count every 10 ns."""
+    env: str | None = None
+    parse: Callable[[str], T] | None = field(default=None, repr=False)
 
-    @_innermost.default
-    def _read_environment(self) -> ContextVar[SettingFrame[T]]:
-        text = os.environ.get(self.env)
-        value = self.default
-        if text is not None:
+    def __attrs_post_init__(self) -> None:
+        text = None if self.env is None else os.environ.get(self.env)
+        if text is not None and self.parse is not None:
             try:
-                value = self.parse(text)
+                object.__setattr__(self, "default", self.parse(text))
             except ValueError as error:
                 raise ValueError(f"environment variable {self.env}={text!r}: {error}") from None
-        # The outermost one is never left, so sharing it between contexts is safe.
-        return ContextVar(self.name, default=SettingFrame(value, None))  # noqa: B039
-
-    @innermost.default
-    def _bind_get(self) -> Callable[[], SettingFrame[T]]:
-        return self._innermost.get
 
     @property
     def value(self) -> T:
         """The value in the current context."""
-        return self._innermost.get().value
+        overridden = SETTINGS.get().values
+        return cast(T, overridden.get(self, self.default)) if overridden else self.default
 
-    def override(self, value: T) -> AbstractContextManager[None]:
-        """A context manager inside which the setting is `value`.
-
-        Blocks may be left in any order.
-        """
+    def override(self, value: T) -> Override[T]:
+        """Returns a context manager inside which the setting is `value`. Such blocks may end in any order."""
         return Override(self, value)
+
+    def innermost_override(self, value: T) -> Override[T] | None:
+        """Returns the innermost block in force that overrides the setting with this very object."""
+        for frame in _frames(SETTINGS.get()):
+            override = frame.override
+            if override is not None and override.setting is self and override.value is value and not frame.has_ended:
+                return override
+        return None
 
 
 _BOOL_WORDS: Final = {
@@ -161,11 +186,11 @@ def parse_bool(text: str) -> bool:
     return word
 
 
-X64: Final = Setting("enable_x64", "TRACEFX_ENABLE_X64", parse_bool, False)
-DISABLE_JIT: Final = Setting("disable_jit", "TRACEFX_DISABLE_JIT", parse_bool, False)
+X64: Final = Setting("enable_x64", False, "TRACEFX_ENABLE_X64", parse_bool)
+DISABLE_JIT: Final = Setting("disable_jit", False, "TRACEFX_DISABLE_JIT", parse_bool)
 
 
-def enable_x64(enabled: bool = True) -> AbstractContextManager[None]:
+def enable_x64(enabled: bool = True) -> Override[bool]:
     """Let implicit dtypes be 64 bits wide inside the `with` block (or 32 bits, given False).
 
     Implicit are the dtypes of Python numbers and of 64-bit NumPy data that comes in without a dtype of its own
@@ -179,7 +204,7 @@ def enable_x64(enabled: bool = True) -> AbstractContextManager[None]:
     return X64.override(_checked_bool("enable_x64", enabled))
 
 
-def disable_jit(disable: bool = True) -> AbstractContextManager[None]:
+def disable_jit(disable: bool = True) -> Override[bool]:
     """Run functions under `jit` operation by operation inside the `with` block, for debugging.
 
     The process default comes from `TRACEFX_DISABLE_JIT`. Raises TypeError if `disable` is no bool.
@@ -213,11 +238,13 @@ def _folder(path: str | os.PathLike[str]) -> Path:
 
 
 COMPILATION_CACHE: Final[Setting[CompilationCache | None]] = Setting(
-    "compilation_cache", "TRACEFX_COMPILATION_CACHE_DIR", parse_cache, None
+    "compilation_cache", None, "TRACEFX_COMPILATION_CACHE_DIR", parse_cache
 )
 
 
-def compilation_cache(path: str | os.PathLike[str] | None, *, max_bytes: int = 1 << 30) -> AbstractContextManager[None]:
+def compilation_cache(
+    path: str | os.PathLike[str] | None, *, max_bytes: int = 1 << 30
+) -> Override[CompilationCache | None]:
     """Keep what is compiled inside the `with` block in the folder `path`, and take from there what is in it already.
 
     A later process that traces an equal program loads its executable instead of lowering and compiling it. The least

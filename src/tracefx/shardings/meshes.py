@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextvars import ContextVar
 from math import prod
 from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, Final, Self, TypeAlias, final
@@ -12,10 +11,10 @@ import numpy as np
 from attrs import field, frozen
 from typing_extensions import override
 
-from tracefx.core.context_scopes import ContextVarScope, ContextVarScopes
 from tracefx.core.device import MEMORY, Device
 from tracefx.core.dtypes import NDArray
 from tracefx.core.effects import Effect
+from tracefx.core.settings import Setting
 from tracefx.text.custom_text import CustomText, TextArgs
 
 
@@ -106,17 +105,16 @@ class Mesh(CustomText):
 
     def __enter__(self) -> Self:
         """Makes the mesh the current one, as `set_mesh` does, until `__exit__`."""
-        scope = MESH_SCOPES.override(self)
-        _ENTERED_SCOPES.set((*_ENTERED_SCOPES.get(), scope))
-        return scope.__enter__()
+        MESH.override(self).__enter__()
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        entered = _ENTERED_SCOPES.get()
-        last = max(i for i, scope in enumerate(entered) if scope.value is self)
-        _ENTERED_SCOPES.set(entered[:last] + entered[last + 1 :])
-        entered[last].__exit__(kind, error, traceback)
+        override = MESH.innermost_override(self)
+        if override is None:
+            raise RuntimeError(f"{self} is not in force in this context")
+        override.__exit__(kind, error, traceback)
 
     @override
     def text_args(self) -> TextArgs:
@@ -151,10 +149,7 @@ class Mesh(CustomText):
 
 NO_MESH: Final = Mesh(np.empty(0, object), "nothing")
 """What is in use where none is."""
-MESH: Final[ContextVar[Mesh]] = ContextVar("tracefx_mesh", default=NO_MESH)
-MESH_SCOPES: Final = ContextVarScopes(MESH)
-_ENTERED_SCOPES: Final[ContextVar[tuple[ContextVarScope[Mesh], ...]]] = ContextVar("tracefx_entered_meshes", default=())
-"""Of the meshes that were entered themselves."""
+MESH: Final[Setting[Mesh]] = Setting("mesh", NO_MESH)
 
 
 # ------------------------------------------------------------------ specifications

@@ -128,7 +128,7 @@ def as_sharding(given: Sharding | PartitionSpec, what: str) -> Sharding:
         return given
     if not isinstance(given, PartitionSpec):
         raise TypeError(f"{what} takes a sharding or a PartitionSpec, got {given!r} of type {type(given).__name__}")
-    mesh = MESH.get()
+    mesh = MESH.value
     if mesh is NO_MESH:
         raise ValueError(
             f"{what}: {given} names axes of a mesh, but none is in use: write NamedSharding(mesh, {given}), or call it "

@@ -11,7 +11,7 @@ import numpy as np
 from tracefx.core.array import Array, ArrayLike
 from tracefx.core.avals import ShapedArray
 from tracefx.core.backend import BACKEND
-from tracefx.core.device import DEFAULT_DEVICE_SCOPES, Device, is_device
+from tracefx.core.device import DEFAULT_DEVICE, Device, is_device
 from tracefx.core.dtypes import NDArray, is_key
 from tracefx.core.handler import Tracer, as_array
 from tracefx.core.sharding import Sharding, single_device_sharding
@@ -127,7 +127,7 @@ def default_device(device: Device | str | None) -> Iterator[None]:
     ...     device_put(1.0).device == devices("cpu")[0]
     True
     """
-    with DEFAULT_DEVICE_SCOPES.override(_device(device)):
+    with DEFAULT_DEVICE.override(_device(device)):
         yield
 
 

@@ -210,12 +210,12 @@ def evaluated(f: Callable[P, R], plans: Plans[Compiled[R]], otherwise: Callable[
     """
     # What a call needs is bound here: it is a function of another module.
     plain, concrete, arrays, is_fixed = _PLAIN, ConcreteArray, plans.arrays, _is_fixed
-    current, disabled, x64, elsewhere = CURRENT.get, DISABLE_JIT.innermost, X64.innermost, DEFAULT_DEVICE.get
+    current, disabled, x64, elsewhere = CURRENT.get, DISABLE_JIT, X64, DEFAULT_DEVICE
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not current().evaluates or disabled().value:
+        if not current().evaluates or disabled.value:
             return f(*args, **kwargs)
-        key: list[Any] = [x64().value]
+        key: list[Any] = [x64.value]
         buffers: list[Any] = []
         at_hand = True
         for a in args:
@@ -239,7 +239,7 @@ def evaluated(f: Callable[P, R], plans: Plans[Compiled[R]], otherwise: Callable[
         if plan is None:
             return otherwise(*args, **kwargs)
         on_buffers, on_arrays = plan
-        if at_hand and on_buffers is not None and elsewhere() is None:
+        if at_hand and on_buffers is not None and elsewhere.value is None:
             return on_buffers(buffers)
         return on_arrays([a for a in args if type(a) is concrete])
 
@@ -253,7 +253,7 @@ def evaluated_by_kernels(f: Callable[P, R], plans: Plans[Kerneled]) -> Callable[
     """
     plain, concrete, arrays, is_fixed = _PLAIN, ConcreteArray, plans.arrays, _is_fixed
     number_of: Mapping[type, Number] = plans.numbers
-    current, x64, get = CURRENT.get, X64.innermost, plans.get
+    current, x64, get = CURRENT.get, X64, plans.get
     quiet, once_more, array, to_array = KERNEL_CONTEXT, retry_reentrant, np.ndarray, np.asarray
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -262,11 +262,11 @@ def evaluated_by_kernels(f: Callable[P, R], plans: Plans[Kerneled]) -> Callable[
         given: list[Any] = []
         known: Key
         if len(args) == 1 and not kwargs and type(x := args[0]) is concrete:  # written out, as many calls are such
-            known = (x64().value, x.aval)
+            known = (x64.value, x.aval)
             host = x.host
             given.append(x.numpy() if host is None else host)
         else:
-            key: list[Any] = [x64().value]
+            key: list[Any] = [x64.value]
             for a in args:
                 kind = type(a)
                 if kind is concrete:

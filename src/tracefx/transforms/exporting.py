@@ -139,7 +139,7 @@ class Exported(Generic[P, R]):
         if not mine:
             return mine
         spread = [x.placed.devices for x in given if isinstance(x, ShardedArray) and x.placed.num_devices > 1]
-        where = spread[0] if spread else MESH.get().flat or mine
+        where = spread[0] if spread else MESH.value.flat or mine
         if len(where) != len(mine):
             what = "its arguments lie on" if spread else "the mesh in use has"
             raise ValueError(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Concatenate, Final, Generic, Self, TypeVar, cast, final, overload
 
-from attrs import Attribute, field, frozen
+from attrs import Attribute, evolve, field, frozen
 from typing_extensions import ParamSpec, override
 
 from tracefx.control.call import Call
@@ -18,13 +18,13 @@ from tracefx.core.device import DEFAULT_DEVICE, Buffer
 from tracefx.core.dtypes import NDArray
 from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.handler import CURRENT, ROOT, bind
-from tracefx.core.settings import DISABLE_JIT, X64
+from tracefx.core.settings import DISABLE_JIT, SETTINGS, X64, Setting
 from tracefx.core.sharding import RequestedShardings
 from tracefx.core.values import ConcreteArray, Value, jax_hint
 from tracefx.interpreters.stage import Stage
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDef
-from tracefx.shardings.meshes import MESH, Mesh, MeshEffect
+from tracefx.shardings.meshes import MESH, Mesh
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import (
     LEAF_TYPES,
@@ -110,23 +110,21 @@ class FastPathProgram:
     consts: tuple[Value, ...]
     avals: tuple[ShapedArray, ...]
     """Of the constants, then of the arguments."""
-    x64: bool
+    settings: Mapping[Setting[Any], object]
+    """The settings under which the program was found, the very object: comparing it is comparing a pointer."""
     program: Runnable
     out_tree: TreeDef
     on_buffers: Callable[[Sequence[Buffer]], object] | None
     """From buffers to the result, if they are all that the program takes."""
-    depends_on_mesh: bool
-    """Whether it may be another program while another mesh is in use."""
 
     @classmethod
-    def of(cls, avals: tuple[ShapedArray, ...], x64: bool, traced: Trace, program: Runnable, wishes: bool) -> Self:
+    def of(cls, avals: tuple[ShapedArray, ...], traced: Trace, program: Runnable) -> Self:
         consts, tree = traced.consts, traced.out_tree
         avals = (*[c.aval for c in consts], *avals)
         direct: Callable[[Sequence[Buffer]], object] | None = program.on_buffers
         if direct is not None:
             direct = program.on_buffers_one if tree == trees.leaf() else _unflattening(tree, program.on_buffers)
-        speaks_of_mesh = wishes or any(isinstance(effect, MeshEffect) for effect in traced.jaxpr.effects)
-        return cls(consts, avals, x64, program, tree, direct, speaks_of_mesh)
+        return cls(consts, avals, SETTINGS.get().values, program, tree, direct)
 
 
 def _unflattening(
@@ -178,9 +176,7 @@ class Jitted(Generic[P, R]):
             ready is None
             or kwargs
             or CURRENT.get() is not ROOT
-            or X64.innermost().value is not ready.x64
-            or DISABLE_JIT.innermost().value
-            or DEFAULT_DEVICE.get() is not None
+            or SETTINGS.get().values is not ready.settings
             or len(given := (*ready.consts, *args) if ready.consts else args) != len(ready.avals)
         ):
             return self._call(args, kwargs)
@@ -254,14 +250,15 @@ class Jitted(Generic[P, R]):
         avals = tuple([x.aval for x in args if type(x) is ConcreteArray or type(x) is ShardedArray])
         if len(avals) != len(args):
             return None
-        found = self._flat_programs.get((avals, X64.value, MESH.get()))
+        found = self._flat_programs.get((avals, X64.value, MESH.value))
         if found is None:
             _, key = self._flatten_concrete(args, {})
             traced, program = self._program(key, args, {})
-            ready = FastPathProgram.of(avals, key.x64, traced, program, self._has_shardings)
+            ready = FastPathProgram.of(avals, traced, program)
             found = insert_bounded(self._flat_programs, (avals, key.x64, key.mesh), ready, MAX_TRACES)
-        if not found.depends_on_mesh:  # which the shortest way doesn't look at
-            self._fast_path = found
+        if DEFAULT_DEVICE.value is None:  # the fast path runs programs on the devices of their operands
+            settings = SETTINGS.get().values
+            self._fast_path = found if found.settings is settings else evolve(found, settings=settings)
         return found
 
     def _program(self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace, Runnable]:
@@ -284,7 +281,7 @@ class Jitted(Generic[P, R]):
         except TypeError:
             self._require_arrays(leaves, dynamic, len(args))
             raise
-        return inputs, TraceKey(in_tree, tuple(avals), statics, X64.value, (), MESH.get())
+        return inputs, TraceKey(in_tree, tuple(avals), statics, X64.value, (), MESH.value)
 
     def _flatten(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Value], TraceKey]:
         dynamic, statics = self._static.split(self._where, args, kwargs)

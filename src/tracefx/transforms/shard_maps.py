@@ -120,7 +120,8 @@ class ShardMap(TransformOf[Preserving]):
         names = argument_names(fun, name, args, {}, range(len(args)))
         parts = [op.shard_aval(v.aval, s, called) for v, s, called in zip(values, specs, names, strict=True)]
         token = CURRENT.set(ManualAxes(CURRENT.get(), {axis: mesh.shape[axis] for axis in axes}, self.check_vma))
-        meanwhile = MESH.set(mesh)
+        inside = MESH.override(mesh)
+        inside.__enter__()
         try:
             own = [NOWHERE.union(s.names) if self.check_vma else NOWHERE for s in specs]
             along = tuple([varies(v) | names for v, names in zip(values, own, strict=True)])
@@ -132,7 +133,7 @@ class ShardMap(TransformOf[Preserving]):
                 if is_cacheable(traced):
                     known[key, mesh] = traced
         finally:
-            MESH.reset(meanwhile)
+            inside.__exit__(None, None, None)
             CURRENT.reset(token)
         what = f"shard_map of {name}: out_specs"
         out_specs = self._specs(self.out_specs, traced.out_tree, axes, what, "the output")
@@ -147,7 +148,7 @@ class ShardMap(TransformOf[Preserving]):
         return traced.out_tree.unflatten(to_arrays(outs))
 
     def _mesh(self, name: str) -> tuple[Mesh, tuple[str, ...]]:
-        mesh = self.mesh or MESH.get()
+        mesh = self.mesh or MESH.value
         if mesh.empty:
             raise ValueError(
                 f"shard_map of {name}: there is no mesh; pass mesh=, or call it inside of `with set_mesh(...):`"
@@ -156,9 +157,9 @@ class ShardMap(TransformOf[Preserving]):
         if unknown:
             raise ValueError(f"shard_map of {name}: axis_names {sorted(unknown)} are no axes of {mesh}")
         taken = _enclosing_manual_axes(current())
-        if taken and mesh != MESH.get():
+        if taken and mesh != MESH.value:
             raise ValueError(
-                f"shard_map of {name}: it is over {mesh}, inside of one over {MESH.get()}: use that here too"
+                f"shard_map of {name}: it is over {mesh}, inside of one over {MESH.value}: use that here too"
             )
         wanted = self.axis_names or {axis for axis in mesh.axis_names if axis not in taken}
         twice = sorted(taken & wanted)

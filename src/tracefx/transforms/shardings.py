@@ -20,7 +20,7 @@ from tracefx.core.values import ConcreteArray, Value, as_value, get_aval
 from tracefx.ops.annotations.sharding_constraint import sharding_constraint
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree
-from tracefx.shardings.meshes import MESH, MESH_SCOPES, Mesh
+from tracefx.shardings.meshes import MESH, Mesh
 from tracefx.shardings.named_sharding import NamedSharding, as_sharding, require_shardable
 from tracefx.shardings.sharded_array import ShardedArray
 from tracefx.transforms.arguments import flatten_values
@@ -40,7 +40,7 @@ def set_mesh(mesh: Mesh) -> Iterator[Mesh]:
     """
     if not isinstance(mesh, Mesh):
         raise TypeError(f"set_mesh takes a Mesh, got {mesh!r}")
-    with MESH_SCOPES.override(mesh):
+    with MESH.override(mesh):
         yield mesh
 
 
@@ -50,7 +50,7 @@ def get_mesh() -> Mesh:
     >>> get_mesh().empty
     True
     """
-    return MESH.get()
+    return MESH.value
 
 
 def make_mesh(

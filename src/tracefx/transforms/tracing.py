@@ -98,11 +98,11 @@ def trace_key(
     """What a trace here depends on; `along` says of the leaves along which axes of a mesh they may differ."""
     handler = current()
     if handler is ROOT:
-        return TraceKey(in_tree, avals, statics, X64.value, (), MESH.get())
+        return TraceKey(in_tree, avals, statics, X64.value, (), MESH.value)
     checked = tuple(handler.checked)
     known = along() if along is not None and checked else None
     axes = tuple(handler.axes.items())
-    return TraceKey(in_tree, avals, statics, X64.value, axes, MESH.get(), checked, known, spmd_axes(handler))
+    return TraceKey(in_tree, avals, statics, X64.value, axes, MESH.value, checked, known, spmd_axes(handler))
 
 
 def along(values: Sequence[Value]) -> Callable[[], tuple[Axes, ...]]:

@@ -223,7 +223,7 @@ class SingleDeviceProgram:
         return lambda buffers: ConcreteArray(aval, None, execute(buffers)[0])  # type: ignore[arg-type]  # the runtime's
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
-        default = DEFAULT_DEVICE.get()
+        default = DEFAULT_DEVICE.value
         return self.call_on_host(args) if default is None or default is self.executable.device else self.fallback(args)
 
     def call_on_host(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
@@ -539,7 +539,7 @@ class XlaBackend:
 
     @property
     def default_device(self) -> Device:
-        return DEFAULT_DEVICE.get() or runtime.default_device()
+        return DEFAULT_DEVICE.value or runtime.default_device()
 
     @property
     def default_device_is_host(self) -> bool:

@@ -497,7 +497,7 @@ class ShardingDispatcher:
         lies: list[Device | Sharding | None] = [
             x.placed if type(x) is ShardedArray and x.committed else None for x in args
         ]
-        if (default := DEFAULT_DEVICE.get()) is not None:
+        if (default := DEFAULT_DEVICE.value) is not None:
             lies.append(default)
         latest = self._latest
         if latest is not None and latest[0] == lies:

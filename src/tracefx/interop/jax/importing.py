@@ -109,7 +109,7 @@ _SETTINGS: Final = (
 def _settings() -> tuple[object, ...]:
     """These, and the meshes in use in both."""
     said = [getattr(jax.config, name, None) for name in _SETTINGS]
-    return *said, jax.sharding.get_abstract_mesh(), MESH.get()
+    return *said, jax.sharding.get_abstract_mesh(), MESH.value
 
 
 @final

@@ -51,7 +51,7 @@ def mesh_from_jax(mesh: JaxMesh | JaxAbstractMesh) -> Mesh:
         return Mesh(
             _devices_by_id(BACKEND.value.devices(BACKEND.value.platform), ids, "tracefx"), tuple(mesh.axis_names)
         )
-    mine = MESH.get()
+    mine = MESH.value
     if (mine.axis_names, mine.axis_sizes) == (tuple(mesh.axis_names), tuple(mesh.axis_sizes)):
         return mine
     theirs: Any = jax.sharding.get_mesh()
