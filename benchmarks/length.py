@@ -23,7 +23,8 @@ from tracefx.core.evaluation import eval_jaxpr
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.core.values import as_value
 from tracefx.passes.check import check_jaxpr
-from tracefx.passes.dce import cse, dce
+from tracefx.passes.cse import cse
+from tracefx.passes.dce import dce
 from tracefx.programs import parse_jaxpr
 
 LENGTHS = (10_000, 50_000, 100_000)

@@ -1,4 +1,4 @@
-"""Every public name of JAX that programs are written with, and its counterpart here: what `docs/names.md` lists.
+"""The public names of JAX and their counterparts in tracefx, which `docs/names.md` lists.
 
 `python -m tests.names` writes the page.
 """
@@ -63,45 +63,45 @@ MODULES: Final = (
     "jax.export",
 )
 _MANY_DEVICES: Final = "several processes: `tracefx.distributed`, `tracefx.sharding` and collectives of `tracefx.lax`"
-_KERNELS: Final = "kernels written by hand for GPUs and TPUs: not here"
-_XLA: Final = "what XLA's scheduler and compiler are told beyond the program: not here"
+_KERNELS: Final = "custom kernels for GPUs and TPUs: not supported"
+_XLA: Final = "hints for XLA's scheduler and compiler: not supported"
 EXPERIMENTAL: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "buffer_callback": "callbacks that see device buffers: not here; `tracefx.pure_callback` is called with arrays",
-        "checkify": "`tracefx.handlers.check_error` and errors as values: no such categories",
+        "buffer_callback": "callbacks on device buffers: not supported; `tracefx.pure_callback` is called with arrays",
+        "checkify": "`tracefx.handlers.check_error` and errors as values; these error categories do not exist",
         "colocated_python": _MANY_DEVICES,
         "compute_on": _XLA,
         "control_deps": _XLA,
-        "custom_partitioning": "`tracefx.shard_map` says what each device does; the compiler cuts what is left to it",
+        "custom_partitioning": "`tracefx.shard_map` for per-device code; the compiler partitions the rest",
         "fused": _XLA,
-        "hijax": "types and primitives of others: `tracefx.extend`",
-        "jet": "`tracefx.jet`; primitives give their rules in their class",
+        "hijax": "user-defined primitives: `tracefx.extend`",
+        "jet": "`tracefx.jet`; rules of primitives are methods of their class",
         "layout": _XLA,
         "mesh_utils": "`tracefx.make_mesh`",
         "mosaic": _KERNELS,
         "multihost_utils": _MANY_DEVICES,
-        "ode": "no solver of differential equations; those of libraries run by `tracefx.interop.jax.from_jax`",
+        "ode": "no ODE solver; those of libraries run through `tracefx.interop.jax.from_jax`",
         "pallas": _KERNELS,
-        "profiler": "not here; names of functions and scopes are in what XLA's profiler sees",
-        "random": "random numbers with a state: not here, keys are passed",
-        "rnn": "`tracefx.lax.scan` of a cell; the GPU library's recurrent networks are not here",
-        "roofline": "`tracefx.handlers.count` tells operations, bytes and memory",
+        "profiler": "not supported; XLA's profiler shows the names of functions and scopes",
+        "random": "stateful random numbers: not supported; keys are explicit",
+        "rnn": "`tracefx.lax.scan` of a cell; recurrent networks of GPU libraries are not supported",
+        "roofline": "`tracefx.handlers.count` computes operations, bytes and memory",
         "scheduling_groups": _XLA,
-        "serialize_executable": "`tracefx.compilation_cache` keeps executables, `tracefx.export` programs",
+        "serialize_executable": "`tracefx.compilation_cache` stores executables, `tracefx.export` programs",
         "shard_alike": "`tracefx.lax.with_sharding_constraint`",
-        "source_mapper": "`tracefx.pictures` and `as_text(debug_info=True)` tell lines",
+        "source_mapper": "`tracefx.pictures` and `as_text(debug_info=True)` show source lines",
         "sparse": "no sparse arrays; `tracefx.handlers` has sparse Jacobians",
-        "topologies": "programs are compiled for devices that are there",
+        "topologies": "programs are compiled only for existing devices",
         "transfer": _MANY_DEVICES,
         "xla_metadata": _XLA,
     }
 )
-"""Modules of `jax.experimental`, and what is said of names that are not here. `jax2tf` needs TensorFlow to be read."""
+"""Modules of `jax.experimental`, with the note for names without a counterpart. `jax2tf` requires TensorFlow."""
 
 RELOCATED: Final[Mapping[str, str]] = MappingProxyType(
     {"jax.experimental.checkify": "tracefx.handlers", "jax.experimental.jet": "tracefx", "jax.export": "tracefx"}
 )
-"""Modules whose names are in a module of another name here."""
+"""Modules of JAX whose counterpart has another name."""
 
 ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -115,8 +115,8 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         ),
         "jax.debug_key_reuse": "`tracefx.handlers.check_key_reuse`",
         "jax.print_environment_info": "`tracefx.__version__`",
-        "jax.log_compiles": "`jit(f).trace(x).lower().compile()` says when",
-        "jax.explain_cache_misses": "the same",
+        "jax.log_compiles": "`jit(f).trace(x).lower().compile()` compiles explicitly",
+        "jax.explain_cache_misses": "`jit(f).trace(x).lower().compile()` compiles explicitly",
         "jax.Shard": "`tracefx.sharding.Shard`",
         "jax.reshard": "`tracefx.device_put`, and `tracefx.lax.with_sharding_constraint` within programs",
         "jax.smap": "`tracefx.shard_map` with `axis_names`",
@@ -124,10 +124,10 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "jax.host_id": "`tracefx.process_index`",
         "jax.host_ids": "`tracefx.process_indices`",
         "jax.copy_to_host_async": "`tracefx.device_get`",
-        "jax.memory": "arrays lie in the one memory that a device has",
+        "jax.memory": "each device has one memory space",
         **dict.fromkeys(
             ("jax.auto_pcast", "jax.remove_size_one_mesh_axis_from_type"),
-            "`tracefx.shard_map` sees by itself what differs between devices",
+            "`tracefx.shard_map` infers what varies between devices",
         ),
         **dict.fromkeys(("jax.lax.psend", "jax.lax.precv"), "`tracefx.lax.ppermute`"),
         "jax.lax.psum_scatter_start": "`tracefx.lax.psum_scatter`",
@@ -144,12 +144,12 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "jax.fwd_and_bwd": "`tracefx.vjp`, whose function is a pytree",
         "jax.default_prng_impl": "`tracefx.random.key(seed, impl=...)`",
         "jax.random.random_gamma_p": "a `custom_jvp` function behind `tracefx.random.gamma`",
-        "jax.lax.ragged_all_to_all_p": "`tracefx.lax.ragged_all_to_all`, made of other operations",
-        "jax.lax.copy_p": "`tracefx.numpy.copy`: arrays never change",
+        "jax.lax.ragged_all_to_all_p": "`tracefx.lax.ragged_all_to_all`, defined in terms of other primitives",
+        "jax.lax.copy_p": "`tracefx.numpy.copy`: arrays are immutable",
         "jax.lax.device_put_p": "`tracefx.device_put`",
-        "jax.lax.eq_to_p": "`tracefx.lax.sort`'s own order",
-        "jax.lax.le_to_p": "`tracefx.lax.sort`'s own order",
-        "jax.lax.lt_to_p": "`tracefx.lax.sort`'s own order",
+        "jax.lax.eq_to_p": "the order of `tracefx.lax.sort`",
+        "jax.lax.le_to_p": "the order of `tracefx.lax.sort`",
+        "jax.lax.lt_to_p": "the order of `tracefx.lax.sort`",
         "jax.lax.stage_p": "`tracefx.lax.stage`",
         **dict.fromkeys(
             [f"jax.sharding.{name}" for name in ("get_abstract_mesh", "use_abstract_mesh")], "`tracefx.set_mesh`"
@@ -160,11 +160,11 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "jax.export.default_export_platform": "`tracefx.default_backend`",
     }
 )
-"""What is done in another way here, in words of the page."""
+"""Names whose counterpart has another name or form, with the note on the page."""
 
-_MACHINERY: Final = "a setting of JAX's own machinery"
-_REFERENCES: Final = "arrays never change: no references to them"
-_TOKENS: Final = "ordered effects carry their tokens themselves"
+_MACHINERY: Final = "a setting of JAX's internals"
+_REFERENCES: Final = "arrays are immutable: no references"
+_TOKENS: Final = "tokens of ordered effects are implicit"
 NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(
@@ -206,7 +206,7 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
         ),
         **dict.fromkeys(
             [f"jax.numpy.{name}" for name in ("int1", "uint1", "float6_e2m3fn", "float6_e3m2fn")],
-            "XLA's CPU backend doesn't have it",
+            "not supported by XLA's CPU backend",
         ),
         **dict.fromkeys(
             [
@@ -222,7 +222,7 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
                     "no_collectives",
                 )
             ],
-            "types don't speak of shardings: axes of meshes are JAX's `Auto` ones, or those of a `shard_map`",
+            "avals do not contain shardings: mesh axes are `Auto`, or `Manual` in a `shard_map`",
         ),
         **dict.fromkeys(
             [
@@ -235,7 +235,7 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
                     "symbolic_shape",
                 )
             ],
-            "programs have shapes of numbers alone",
+            "shapes are always concrete",
         ),
         **dict.fromkeys(
             [
@@ -248,28 +248,28 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
                     "register_pytree_node_serialization",
                 )
             ],
-            "a part of JAX's own format of exported programs",
+            "part of JAX's export format",
         ),
         "jax.lax.select_and_scatter_p": "JAX has no public function for it",
-        "jax.nn.get_scaled_dot_general_config": "blocks with scales exist on GPUs alone",
+        "jax.nn.get_scaled_dot_general_config": "block scaling is supported only on GPUs",
     }
 )
-"""What has no counterpart, and why."""
+"""Names without a counterpart, with the reason."""
 
 
 @final
 @frozen
 class Name:
-    """A public name of JAX and what is said of it."""
+    """A public name of JAX with its counterpart, or with a note."""
 
     jax: str
     here: str | None
-    """The counterpart's name."""
+    """The name of the counterpart, if there is one."""
     note: str
 
 
 def public(module: ModuleType) -> Iterator[str]:
-    """The names of a module that aren't modules, without those that warn of their end."""
+    """Yields the public names of a module, except modules and deprecated names."""
     for name in dir(module):
         if name.startswith("_"):
             continue
@@ -284,7 +284,7 @@ def public(module: ModuleType) -> Iterator[str]:
 
 
 def own(module: ModuleType) -> Iterator[str]:
-    """The public names of a module of `jax.experimental` but for what it imports from elsewhere for its own use."""
+    """Yields the public names that a module of `jax.experimental` defines."""
     subject = module.__name__.rpartition(".")[2]
     for name in public(module):
         owner = getattr(getattr(module, name), "__module__", subject)
@@ -293,7 +293,7 @@ def own(module: ModuleType) -> Iterator[str]:
 
 
 def is_here(path: str) -> bool:
-    """Whether a dotted path leads to anything, from `tracefx` on."""
+    """Whether a dotted path from `tracefx` exists."""
     found: object = tracefx
     for part in path.split(".")[1:]:
         try:
@@ -304,7 +304,7 @@ def is_here(path: str) -> bool:
 
 
 def names() -> dict[str, list[Name]]:
-    """By the modules of JAX."""
+    """Returns the names by module of JAX."""
     operations: dict[str, type[Primitive]] = {**{op.name: op for op in OPERATIONS}, **VOCABULARY}
     listed: dict[str, list[Name]] = {}
     experimental = [f"jax.experimental.{name}" for name in EXPERIMENTAL]
@@ -328,15 +328,15 @@ def names() -> dict[str, list[Name]]:
 
 
 def page() -> str:
-    """The text of `docs/names.md`."""
+    """Returns the text of `docs/names.md`."""
     listed = names()
     total = sum(map(len, listed.values()))
     here = sum(row.here is not None or row.jax in ELSEWHERE for rows in listed.values() for row in rows)
     lines = [
-        "# Names of JAX, and their counterparts",
+        "# Names of JAX and their counterparts",
         "",
-        f"Of the {total:,} public names in these modules of JAX {jax.__version__}, {here:,} have a counterpart here.",
-        "Written by `python -m tests.names`; a test keeps it true.",
+        f"Of the {total:,} public names in these modules of JAX {jax.__version__}, {here:,} have a counterpart.",
+        "Generated by `python -m tests.names`; a test checks that it is up to date.",
     ]
     for path, rows in listed.items():
         lines += ["", f"## {path}", "", "| JAX | tracefx |", "| --- | --- |"]

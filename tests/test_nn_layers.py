@@ -26,10 +26,10 @@ LENGTHS: Final = np.array([2, 3], np.int32)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"value": V[:, :2]}, "value must be of the type of key"),
-        ({"query": Q[:1]}, "one batch, size and dtype"),
-        ({"query": Q[:, :, :3]}, "multiple of those of keys"),
-        ({"mask": np.ones((1, 1, 3, 5), np.float32)}, "mask must be of booleans"),
+        ({"value": V[:, :2]}, "value must have the shape and dtype of key"),
+        ({"query": Q[:1]}, "same batch, size and dtype"),
+        ({"query": Q[:, :, :3]}, "multiple of the key/value heads"),
+        ({"mask": np.ones((1, 1, 3, 5), np.float32)}, "mask must have dtype bool"),
         ({"bias": np.ones((1, 3, 3, 5), np.float32)}, "must have 1 or 4 heads"),
         ({"query_seq_lengths": np.ones(3, np.int32)}, r"query_seq_lengths must be i32\[2\]"),
         ({"implementation": "cudnn"}, "implementation must be 'xla'"),

@@ -171,5 +171,5 @@ def test_methods(name: str) -> None:
     ],
 )
 def test_out_is_refused(call: Callable[[object], object]) -> None:
-    with pytest.raises(TypeError, match="out must be None, since arrays never change"):
+    with pytest.raises(TypeError, match="out must be None, since arrays are immutable"):
         call(np.zeros(()))

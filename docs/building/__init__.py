@@ -1,1 +1,1 @@
-"""What `make docs` needs beside Markdown: the pages that are made of the sources, and where links of the site lead."""
+"""The build of the documentation site: generated reference pages, links and doctest examples."""

@@ -1,4 +1,4 @@
-"""The chapters of the reference: which modules are public, and on which page each of their names stands."""
+"""The chapters of the reference: the public modules, and the assignment of their names to pages."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def _words(text: str) -> tuple[str, ...]:
 @final
 @frozen
 class Page:
-    """A subject: the names of a module that are defined in certain modules, or that are named themselves."""
+    """A page of a chapter: the names that are defined in the given modules, and those that are listed."""
 
     title: str
     rooms: tuple[str, ...] = field(converter=_words, default="")
-    """The modules of the definitions, as the ends of their names; `.` stands for the chapter's own module."""
+    """The defining modules, as suffixes of their names; `.` is the chapter's own module."""
     names: tuple[str, ...] = field(converter=_words, default="")
-    """What stands here wherever it is defined."""
+    """Names that are on this page wherever they are defined."""
 
     @property
     def file(self) -> str:
@@ -32,12 +32,12 @@ class Page:
 @final
 @frozen
 class Chapter:
-    """A public module. With subjects it has a page for each, and one more for what is on none of them."""
+    """A public module. If it has pages, one more page contains the names that are on none of them."""
 
     module: str
     pages: tuple[Page, ...] = ()
     with_modules: bool = False
-    """Whether the public modules in it are subjects, too."""
+    """Whether public submodules have pages of this chapter too."""
 
     @property
     def has_pages(self) -> bool:
@@ -61,7 +61,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
             Page("Pipelines", "transforms.transform transforms.handle core.handler"),
             Page(
                 "Programs",
-                "transforms.staging transforms.shape_dtype_struct core.jaxpr core.check core.source_location"
+                "transforms.staging transforms.shape_dtype_struct core.jaxpr passes.check core.source_location"
                 " programs transforms.exporting",
                 "typeof show",
             ),
@@ -69,10 +69,13 @@ CHAPTERS: Final[Sequence[Chapter]] = (
                 "Rules and memory", "transforms.custom_derivatives transforms.checkpointing transforms.saved_residuals"
             ),
             Page("Arrays", "core.array"),
-            Page("Several devices", "transforms.shardings transforms.shard_maps core.meshes core.shardings"),
+            Page(
+                "Sharding", "transforms.shardings transforms.shard_maps shardings.meshes shardings.named_sharding", "P"
+            ),
             Page(
                 "Devices, callbacks and settings",
                 "transforms.devices transforms.callbacks core.settings core.dtypes",
+                "Device",
             ),
         ),
     ),
@@ -95,7 +98,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
             Page("Products", "dot_products products einstein_summation convolution"),
             Page("Sorting and sets", "sorting searching sets"),
             Page("Polynomials", "polynomials polynomial_fitting"),
-            Page("Functions of functions", "vectorization"),
+            Page("Vectorization", "vectorization"),
             Page("Printing", "printing"),
         ),
     ),
@@ -107,8 +110,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
             Page(
                 "Control flow",
                 "transforms.conditionals transforms.loops transforms.scans transforms.associative_scan"
-                " control.dce_sink"
-                " transforms.composites",
+                " control.dce_sink transforms.composites",
             ),
             Page("Solvers", "transforms.solvers"),
             Page(
@@ -120,8 +122,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
             Page(
                 "Functions",
                 "elementwise.transcendental elementwise.special random.rng_bit_generator elementwise.accuracy"
-                " special.bessel special.incomplete_beta"
-                " special.incomplete_gamma ops.fourier",
+                " special.bessel special.incomplete_beta special.incomplete_gamma ops.fourier",
             ),
             Page("Comparison", "elementwise.comparison elementwise.selection"),
             Page(
@@ -138,8 +139,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
             Page(
                 "Reductions",
                 "reductions.reduction reductions.cumulative transforms.reductions reductions.sliding_windows"
-                " ops.padding_types indexing.sorting"
-                " indexing.top_k",
+                " ops.padding_types indexing.sorting indexing.top_k",
                 "reduce_sum",
             ),
             Page(
@@ -149,7 +149,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
                 " contractions.ragged_dot contractions.scaled_dot",
             ),
             Page(
-                "Along mapped axes",
+                "Collectives",
                 "lax.collectives collectives.collective collectives.grouped transforms.shardings",
                 "psum pmean pmax pmin all_gather psum_scatter ppermute all_to_all",
             ),
@@ -161,7 +161,7 @@ CHAPTERS: Final[Sequence[Chapter]] = (
         (
             Page("Keys", "keys"),
             Page("Distributions", "uniforms continuous gammas discrete matrices"),
-            Page("Choosing", "choices"),
+            Page("Choices and permutations", "choices"),
         ),
     ),
     Chapter("tracefx.nn"),
@@ -197,15 +197,15 @@ CHAPTERS: Final[Sequence[Chapter]] = (
         (
             Page("Intermediate values", "harvest"),
             Page("Log and explain", "log explain instrumentation array_summary"),
-            Page("Costs", "counting"),
+            Page("Costs", "cost_analysis"),
             Page("Checks", "checking"),
-            Page("Keys used twice", "key_reuse"),
+            Page("Key reuse", "key_reuse"),
             Page("Mixed precision", "precision"),
             Page("Taylor series", "taylor"),
             Page("Laplacians", "laplacian"),
             Page("Sparsity", "sparsity"),
             Page("Bounds", "intervals"),
-            Page("Progress", "progressing"),
+            Page("Progress", "progress_reporting"),
             Page("Probabilistic programs", "probabilistic"),
             Page("Units", "quantities units"),
             Page("Low-rank adaptation", "lora"),
@@ -217,15 +217,15 @@ CHAPTERS: Final[Sequence[Chapter]] = (
         (
             Page(
                 "Interpreters",
-                "interpreters.interpreter interpreters.rules core.handler core.body_transform core.errors",
+                "interpreters.interpreter interpreters.rules core.handler core.body_transform errors",
             ),
             Page(
                 "Primitives",
-                "core.primitive core.effects core.jaxpr_printer control.call ops.structural elementwise.elementwise",
+                "core.primitive core.effects text.printer control.call ops.structural elementwise.elementwise",
             ),
             Page("Values and types", "core.values core.array core.avals core.dtypes core.literal"),
-            Page("Programs", "core.jaxpr core.check"),
-            Page("Lowering", "core.builder"),
+            Page("Programs", "core.jaxpr passes.check"),
+            Page("Lowering", "lowering"),
         ),
     ),
     Chapter("tracefx.rewriting"),
@@ -235,34 +235,34 @@ CHAPTERS: Final[Sequence[Chapter]] = (
         (
             Page("Checks", "checks derivatives equivalence errors subjects tolerances wrappers"),
             Page("Laws", "laws law"),
-            Page("Laws of handlers", "testing.handler_laws"),
+            Page("Handler laws", "testing.handler_laws"),
         ),
     ),
     Chapter("tracefx.testing.strategies"),
     Chapter("tracefx.interop.jax"),
     Chapter("tracefx.pictures"),
 )
-"""In the order of the navigation. A module that is not there, or has no names yet, is left out.
+"""In the order of the navigation. Modules that do not exist or have no public names are skipped.
 
-What several modules have stands where it comes first; the others say that theirs is the same.
+A definition that several modules export is documented in the first of them; the others link to it.
 """
 
 TYPES: Final[Sequence[str]] = (
     "tracefx.core.dtypes.DType",
     "tracefx.core.dtypes.DTypeLike",
     "tracefx.core.avals.Shape",
-    "tracefx.core.array.Axes",
+    "tracefx.core.array.AxisLike",
     "tracefx.numpy.shapes.ShapeLike",
     "tracefx.core.device.Device",
     "tracefx.core.literal.Scalar",
     "tracefx.ops.collectives.collective.AxisName",
     "tracefx.ops.elementwise.accuracy.Accuracy",
-    "tracefx.control.remat.Policy",
-    "tracefx.transforms.transform.Function",
+    "tracefx.control.remat.CheckpointPolicy",
+    "tracefx.transforms.transform.WrappedFunction",
     "tracefx.transforms.transform.No",
     "tracefx.transforms.transform.Yes",
 )
-"""What signatures name often without being public names: a page tells what they are."""
+"""Types that are common in signatures but not public; one page documents them."""
 
 GUIDES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -279,7 +279,7 @@ GUIDES: Final[Mapping[str, str]] = MappingProxyType(
         "handlers/log-and-explain.md": "gallery/explain.md",
         "handlers/costs.md": "gallery/count.md",
         "handlers/checks.md": "gallery/checkify.md",
-        "handlers/keys-used-twice.md": "gallery/key_reuse.md",
+        "handlers/key-reuse.md": "gallery/key_reuse.md",
         "handlers/mixed-precision.md": "gallery/autocast.md",
         "handlers/taylor-series.md": "gallery/taylor.md",
         "handlers/laplacians.md": "gallery/laplacian.md",
@@ -300,4 +300,4 @@ GUIDES: Final[Mapping[str, str]] = MappingProxyType(
         "pictures.md": "pictures.md",
     }
 )
-"""The page of docs/ that tells about what is on a page of the reference."""
+"""The guides in docs/ that belong to pages of the reference."""

@@ -1,4 +1,4 @@
-"""Docstrings as Markdown: sessions become blocks of code."""
+"""Converts docstrings to Markdown: doctest examples become code blocks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _FENCE: Final = re.compile(r"^[ ]*```", re.MULTILINE)
 
 
 def fenced(text: str) -> str:
-    """The text with each session, which ends at an empty line, as a block of code."""
+    """Returns the text with each doctest example, which ends at an empty line, as a fenced code block."""
     if _FENCE.search(text):
         return text
     return _SESSION.sub(_block, text)
 
 
 def shown(session: str) -> str:
-    """A session without the words that are for doctest."""
+    """Removes doctest directives from an example."""
     return _FOR_DOCTEST.sub("", session)
 
 
@@ -29,7 +29,7 @@ def _block(match: re.Match[str]) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """What a docstring begins with, on one line."""
+    """Returns the first sentence of a docstring, on one line."""
     paragraph = " ".join(text.strip().partition("\n\n")[0].split())
     sentence, dot, _ = paragraph.partition(". ")
     return sentence + dot.rstrip()

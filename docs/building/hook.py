@@ -1,4 +1,4 @@
-"""What MkDocs calls while it builds: the pages that are made, those that stand elsewhere, links, sessions."""
+"""MkDocs hooks: adds the generated pages and the pages outside of docs/, and converts links and doctest examples."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _GUESTS: Final = {there: path for path, there in guests().items()}
 
 
 def on_config(config: MkDocsConfig) -> None:
-    """Chapters of the navigation whose page is a folder have the pages that are made for it."""
-    chapters = cast("list[dict[str, object]]", config.nav)  # as it stands in the file
+    """Replaces folders in the navigation by the pages that are generated for them."""
+    chapters = cast("list[dict[str, object]]", config.nav)  # as in mkdocs.yml
     config.nav = [{title: _pages(below) for title, below in chapter.items()} for chapter in chapters]
     config.watch.append(str(PROJECT / "src" / "tracefx"))
 
@@ -46,7 +46,7 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
 
 
 def _for_search(file: str) -> dict[str, Any]:
-    """The functions of the root are what most people look for; in tables of names and figures everything is found."""
+    """Returns search settings: the root module ranks higher, and tables of names and figures are excluded."""
     if file == "names.md" or file.startswith("benchmarks/"):
         return {"search": {"exclude": True}}
     return {"search": {"boost": 4}} if file.startswith(f"{FOLDER}/tracefx/") else {}

@@ -1,4 +1,4 @@
-"""Where a file of the project stands on the site, and what becomes of the links to it."""
+"""Maps files of the project to paths on the site, and converts the links between them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BESIDE: Final[Mapping[str, str]] = MappingProxyType(
         "CHANGELOG.md": "changelog.md",
     }
 )
-"""Pages of the site that don't stand in docs/."""
+"""Pages of the site that are not in docs/, with their paths on the site."""
 RESULTS: Final = "benchmarks/results"
 
 _CODE: Final = r"^[ ]*```.*?^[ ]*```[ ]*$|`[^`\n]*`"
@@ -27,23 +27,23 @@ _CODE_OR_LINK: Final = re.compile(f"{_LINK}|{_CODE}", re.MULTILINE | re.DOTALL)
 
 
 def guests() -> dict[str, str]:
-    """The pages that stand elsewhere in the project than in docs/, with their files on the site."""
+    """Returns the pages outside of docs/: paths in the project to paths on the site."""
     results = sorted((PROJECT / RESULTS).glob("*.md"))
     found = {path: place for path, place in _BESIDE.items() if path != "README.md"}
     return found | {f"{RESULTS}/{file.name}": f"benchmarks/{file.name}" for file in results}
 
 
 def place(path: str) -> str | None:
-    """The file on the site of a file of the project, both as paths from their roots."""
+    """Returns the path on the site of a file of the project, or None if it is not on the site."""
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
     return _BESIDE.get(path) or guests().get(path)
 
 
 def with_links(markdown: str, path: str) -> str:
-    """The text of a file of the project with its links as they are on the site.
+    """Returns the text of a project file with its links converted for the site.
 
-    What is not on the site is named instead of linked.
+    A link to a file that is not on the site becomes its text and the path of the file.
     """
     here = posixpath.dirname(place(path) or path)
 

@@ -1,4 +1,4 @@
-"""The pages of the reference, made of the public names and the sources; what `mkdocstrings` reads is a name a line."""
+"""Generates the reference pages from the public names; mkdocstrings renders the entries, one directive per name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TYPES_TITLE: Final = "Types in signatures"
 TYPES_FILE: Final = f"{FOLDER}/types.md"
 
 MORE: Final = Page("More")
-"""What is on no other page."""
+"""Names that no other page contains."""
 
 NavItem: TypeAlias = "str | Mapping[str, str | Sequence[NavItem]]"
 
@@ -32,7 +32,7 @@ NavItem: TypeAlias = "str | Mapping[str, str | Sequence[NavItem]]"
 @final
 @frozen
 class Entry:
-    """A public name, and where it is defined."""
+    """A public name and its definition."""
 
     module: str
     name: str
@@ -40,7 +40,7 @@ class Entry:
 
     @property
     def has_own_part(self) -> bool:
-        """Whether there is something to say of it that takes more than a line of a table."""
+        """Whether the name has an entry of its own; other names are rows of a table."""
         return bool(self.found.docstring) or self.found.is_type_alias or self.found.is_callable
 
     @property
@@ -51,17 +51,17 @@ class Entry:
 @final
 @frozen
 class Places:
-    """Where names are said all of, and where they are mentioned."""
+    """The pages and entries of all public names."""
 
     homes: Mapping[str, str]
-    """The public name, by the path of the definition, that has the part about it."""
+    """The public name that documents a definition, by the path of the definition."""
     files: Mapping[str, str]
-    """The page that a public name is on."""
+    """The page of each public name."""
     parts: Mapping[str, str]
-    """The public names that have a part of their own, with what mkdocstrings calls them; others stand in tables."""
+    """The mkdocstrings identifiers of the public names that have an entry of their own."""
 
-    def distributed_client(self, path: str, file: str, shown: str) -> str:
-        """The link from a page to a public name."""
+    def link(self, path: str, file: str, shown: str) -> str:
+        """Returns a Markdown link from the page `file` to a public name."""
         if path in self.parts:
             return f"[`{shown}`][{self.parts[path]}]"
         there = posixpath.relpath(self.files[path], posixpath.dirname(file))
@@ -71,7 +71,7 @@ class Places:
 @final
 @frozen
 class Reference:
-    """The pages by their files, and their places in the navigation."""
+    """All reference pages, their navigation, and the index of names."""
 
     pages: Mapping[str, str]
     navigation: Sequence[NavItem]
@@ -79,7 +79,7 @@ class Reference:
     places: Places
 
     def names_of(self, module: str) -> dict[str, str]:
-        """What mkdocstrings calls the names of a module, also as they are named from the root: `numpy.sum`."""
+        """Returns the mkdocstrings identifiers of the names below a module, such as `numpy.sum` below the root."""
         prefix = f"{module}."
         return {
             path.removeprefix(prefix): identifier
@@ -89,14 +89,14 @@ class Reference:
 
 
 def entries(module: str) -> list[Entry]:
-    """The public names of a module, without those of modules."""
+    """Returns the public names of a module that are not modules."""
     here = home(module)
     found = [Entry(module, name, find(here, name)) for name in public(here)]
     return [entry for entry in found if not entry.found.is_module]
 
 
 def subjects(chapter: Chapter) -> dict[Page, list[Entry]]:
-    """The names on each page of a chapter that has several; those that no page asks for are on one more."""
+    """Returns the names on each page of a chapter; names without a page are on the page `MORE`."""
     found: dict[Page, list[Entry]] = {page: [] for page in [*chapter.pages, MORE]}
     for entry in entries(chapter.module):
         found[_page(chapter, entry)].append(entry)
@@ -111,7 +111,7 @@ def subjects(chapter: Chapter) -> dict[Page, list[Entry]]:
 
 @functools.cache
 def reference() -> Reference:
-    """All of it."""
+    """Generates all reference pages."""
     here = {chapter: subjects(chapter) for chapter in CHAPTERS if is_there(chapter.module)}
     here = {chapter: pages for chapter, pages in here.items() if pages}
     homes: dict[str, str] = {}
@@ -140,7 +140,7 @@ def reference() -> Reference:
 
 
 def _index(chapter: Chapter) -> str:
-    """The file of a chapter's first page, which is its only one if it has no subjects."""
+    """Returns the path of the first page of a chapter, or of its only one."""
     return f"{FOLDER}/{chapter.folder}/index.md" if chapter.has_pages else f"{FOLDER}/{chapter.folder}.md"
 
 
@@ -165,13 +165,13 @@ def _text(chapter: Chapter, page: Page, about: Sequence[Entry], places: Places) 
 def _contents(chapter: Chapter, pages: Mapping[Page, Sequence[Entry]], places: Places) -> str:
     text = _title(chapter.module) + _guide(_index(chapter))
     for page, about in pages.items():
-        links = [places.distributed_client(entry.path, _index(chapter), entry.name) for entry in about]
+        links = [places.link(entry.path, _index(chapter), entry.name) for entry in about]
         text += f"## [{page.title}]({page.file})\n\n{' · '.join(links)}\n\n"
     return text
 
 
 def _guide(file: str) -> str:
-    """The link to the page that tells about what is on this one."""
+    """Returns a link to the guide that belongs to a reference page, if there is one."""
     guide = GUIDES.get(file.removeprefix(f"{FOLDER}/"))
     if guide is None:
         return ""
@@ -189,13 +189,13 @@ def _page(chapter: Chapter, entry: Entry) -> Page:
 
 
 def _place(page: Page, entry: Entry) -> tuple[int, bool]:
-    """Names are in the order of the rooms that a page names; in each, functions come before what they give and take."""
+    """The sort key of a name on a page: the position of its module in `page.rooms`, and functions before classes."""
     rooms = [place for place, room in enumerate(page.rooms) if f".{room}." in f".{entry.found.module}."]
     return min(rooms, default=len(page.rooms)), isinstance(entry.found.statement, ast.ClassDef)
 
 
 def _overview(chapters: Sequence[Chapter]) -> str:
-    """What follows the text of the first page."""
+    """Returns the table of modules for the overview page."""
     rows: list[str] = []
     for chapter in chapters:
         about = (
@@ -209,7 +209,7 @@ def _overview(chapters: Sequence[Chapter]) -> str:
 
 
 def _types() -> str:
-    text = f"# {TYPES_TITLE}\n\nThey are named in signatures, and are not public under these names.\n\n"
+    text = f"# {TYPES_TITLE}\n\nTypes that appear in signatures and are not public under these names.\n\n"
     return text + "\n".join([f"::: {path}\n" for path in TYPES])
 
 
@@ -235,19 +235,19 @@ def _body(about: Sequence[Entry], places: Places, file: str) -> str:
 
 
 def _identifier(entry: Entry) -> str:
-    """The public name, unless a module of that name hides what the package has under it from who reads sources."""
+    """Returns the mkdocstrings identifier: the public name, or the definition if a module shadows that name."""
     hidden = is_there(f"{home(entry.module)}.{entry.name}")
     return entry.found.path if hidden else entry.path
 
 
 def _said(entry: Entry, places: Places, file: str) -> str:
-    """What stands beside a name that is another one's, or that is a value."""
+    """Returns the table cell of a name: its alias target or its value."""
     found = entry.found
     other = places.homes[found.path]
     if other == entry.path and found.same_as is not None:
         other = places.homes.get(find(found.module, found.same_as).path, other)
     if other != entry.path:
-        return f"the same as {places.distributed_client(other, file, other)}"
+        return f"the same as {places.link(other, file, other)}"
     return _value(entry)
 
 
@@ -266,6 +266,6 @@ def _cell(text: str) -> str:
 
 
 def missing(names: Iterable[str], made: Reference) -> list[str]:
-    """Of these public names, those that are on no page, and have none."""
+    """Returns the names in `names` that are on no page."""
     there = {entry.path for entry in made.entries} | {chapter.module for chapter in CHAPTERS}
     return [name for name in names if name not in there]

@@ -1,4 +1,4 @@
-"""What the sources say of a name: which modules give it, which one defines it, and by what statement."""
+"""Finds the definitions of public names by parsing the sources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Defining: TypeAlias = ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssig
 @final
 @frozen
 class Import:
-    """`from module import name`, and whether the statement says `as name`, by which a module gives it to others."""
+    """`from module import name`. `given_on` tells whether it is a re-export, `import name as name`."""
 
     module: str
     name: str
@@ -29,19 +29,19 @@ class Import:
 @final
 @frozen
 class Module:
-    """A module's statements about names of its own."""
+    """A parsed module: its docstring, and the statements that define or import its names."""
 
     name: str
     docstring: str
     bound: Mapping[str, Defining | Import]
     described: Mapping[str, str]
-    """The text that stands below an assignment."""
+    """The docstrings below assignments, by name."""
 
 
 @final
 @frozen
 class Found:
-    """Where a name is defined. Without a statement it is a module, or is not of tracefx."""
+    """The definition of a name. `statement` is None for modules and for names defined outside of tracefx."""
 
     module: str
     name: str
@@ -70,7 +70,7 @@ class Found:
 
     @property
     def same_as(self) -> str | None:
-        """The name that this one is another one of, as `acos = arccos` says."""
+        """The name that this one is an alias of, as in `acos = arccos`."""
         match self.statement:
             case ast.Assign(value=ast.Name(name)) | ast.AnnAssign(value=ast.Name(name)):
                 return name
@@ -84,7 +84,7 @@ def _file(module: str) -> Path | None:
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.stmt, str]]:
-    """The statements of a module, those under an `if` too, each with the text that stands below it."""
+    """Yields the statements of a module, including those under an `if`, each with the docstring below it."""
     for statement, after in zip(body, [*body[1:], None], strict=True):
         if isinstance(statement, ast.If):
             yield from _statements([*statement.body, *statement.orelse])
@@ -97,7 +97,7 @@ def _statements(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.stmt, str]]:
 
 @functools.cache
 def read(module: str) -> Module:
-    """The module of this name. Raises ImportError if there is none."""
+    """Parses the module of this name. Raises ImportError if there is none."""
     file = _file(module)
     if file is None:
         raise ImportError(f"there is no module {module} in {SOURCE.name}")
@@ -124,13 +124,13 @@ def read(module: str) -> Module:
 
 
 def find(module: str, name: str) -> Found:
-    """The definition of a name that a module has, whichever modules it comes through."""
+    """Finds the definition of a name of a module, through any number of re-exports."""
     if _file(module) is None:
         return Found(module, name)
     here = read(module)
     statement = here.bound.get(name)
     if isinstance(statement, Import):
-        if (statement.module, statement.name) == (module, name):  # a package that imports a module of its own
+        if (statement.module, statement.name) == (module, name):  # a package that imports one of its own modules
             return Found(module, name)
         return find(statement.module, statement.name)
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
@@ -139,7 +139,7 @@ def find(module: str, name: str) -> Found:
 
 
 def home(module: str) -> str:
-    """The module that is meant by its public name: `tracefx.errors` is `tracefx.errors`."""
+    """Returns the module behind a public module name."""
     if _file(module) is not None or "." not in module:
         return module
     parent, _, name = module.rpartition(".")
@@ -151,8 +151,10 @@ def is_there(module: str) -> bool:
 
 
 def public(module: str) -> list[str]:
-    """The names that a module gives to others, in its order: what `__all__` says; without it, what is imported under
-    its own name by `as`, and what is defined there and has no underscore.
+    """Returns the public names of a module, in order of definition.
+
+    These are the names in `__all__`. Without it, they are the re-exports (`import name as name`) and the names that are
+    defined in the module and do not begin with an underscore.
     """
     said = getattr(importlib.import_module(module), "__all__", None)
     if said is not None:
@@ -165,7 +167,7 @@ def public(module: str) -> list[str]:
 
 
 def _counts(statement: Defining) -> bool:
-    """Not what only the annotations of the module itself need."""
+    """Whether a definition is public; type variables are not."""
     match statement:
         case ast.Assign(value=ast.Call(func=ast.Name("TypeVar" | "ParamSpec"))):
             return False

@@ -1,4 +1,4 @@
-"""What mkdocstrings reads, as it is shown: it hands every object to `Texts`."""
+"""A griffe extension that prepares docstrings and annotations for mkdocstrings."""
 
 from __future__ import annotations
 
@@ -19,11 +19,17 @@ _CODE: Final = re.compile(
     r"^[ ]*```.*?^[ ]*```[ ]*$|(?<![\[`])`(?P<name>[A-Za-z_][\w.]*)`(?!`)", re.MULTILINE | re.DOTALL
 )
 _ATTRIBUTES: Final = frozenset({"shape", "size", "ndim", "dtype", "real", "imag", "at", "view"})
-"""Functions whose names mean, as a rule, what an array has."""
+"""Functions with the name of an array attribute, which is usually meant in docstrings; they are not linked."""
 
 
 def linked(text: str, names: Mapping[str, str], own: Set[str]) -> str:
-    """The text with the names that stand in it as code linked to where they are told about, but for its own ones."""
+    """Links the names in backquotes to their reference entries.
+
+    Args:
+        text: Markdown.
+        names: The identifiers of the entries, by name.
+        own: Names that are not linked, such as those of parameters.
+    """
 
     def link(match: re.Match[str]) -> str:
         name = match["name"]
@@ -34,7 +40,7 @@ def linked(text: str, names: Mapping[str, str], own: Set[str]) -> str:
 
 
 def _names_around(obj: griffe.Object) -> Mapping[str, str]:
-    """What names mean in the text about a public function or class, or about a member of one: its module's first."""
+    """Returns the names that can be linked in the docstring of a public object, or of a member of a public class."""
     made = reference()
     told = made.places.homes.get(obj.path) or (made.places.homes.get(obj.parent.path) if obj.parent else None)
     if told is None:
@@ -52,7 +58,7 @@ def _own_names(obj: griffe.Object) -> frozenset[str]:
 
 
 def _arguments(obj: griffe.Object) -> Iterator[str]:
-    """The names that a text uses for what is its own: the thing itself, arguments, attributes."""
+    """Yields the names that a docstring uses for the object itself, its parameters and its attributes."""
     yield obj.name
     if isinstance(obj, griffe.Function):
         yield from [parameter.name for parameter in obj.parameters]
@@ -66,14 +72,14 @@ def _arguments(obj: griffe.Object) -> Iterator[str]:
 
 @final
 class Texts(griffe.Extension):
-    """What is said of the things that mkdocstrings shows, changed as they are read."""
+    """Changes docstrings while griffe loads them: adds code blocks, links, and texts for undocumented members."""
 
     @override
     def on_object(self, *, obj: griffe.Object, **kwargs: object) -> None:
         if obj.docstring is not None:
             obj.docstring.value = linked(fenced(obj.docstring.value), _names_around(obj), _own_names(obj))
         elif isinstance(obj.parent, griffe.Class) and _speaks_for_itself(obj, obj.parent):
-            obj.docstring = griffe.Docstring(" ", parent=obj)  # what has no text at all is not shown
+            obj.docstring = griffe.Docstring(" ", parent=obj)  # mkdocstrings omits members without a docstring
 
     @override
     def on_function_instance(self, *, node: object, func: griffe.Function, **kwargs: object) -> None:
@@ -85,7 +91,7 @@ class Texts(griffe.Extension):
 
 
 def _speaks_for_itself(member: griffe.Object, of: griffe.Class) -> bool:
-    """Whether a member without words is shown: methods and properties of its own, and the members of an enumeration."""
+    """Whether a member without a docstring is shown: a method that is no override, a property, an enum member."""
     if member.name.startswith("_"):
         return False
     if isinstance(member, griffe.Function):
@@ -94,10 +100,10 @@ def _speaks_for_itself(member: griffe.Object, of: griffe.Class) -> bool:
 
 
 def _said(node: ast.FunctionDef) -> str:
-    """What a function without words says of itself by how it is written.
+    """Derives the text of a function without a docstring from its source.
 
-    Methods of arrays are functions of the namespace, `return METHODS.value.sum(self, axis)`; a law has its statement in
-    its decorator, `@law("...")`.
+    The text of an array method, `return METHODS.value.sum(self, axis)`, links to the function of the namespace; the
+    text of a law is the statement in its decorator, `@law("...")`.
     """
     match node:
         case ast.FunctionDef(
@@ -111,7 +117,7 @@ def _said(node: ast.FunctionDef) -> str:
 
 
 def _keep_builtins(annotation: griffe.Expr, module: griffe.Module) -> None:
-    """`bool` in a module of `tracefx.numpy` is Python's. griffe looks names up in the package around a module, too."""
+    """Makes names such as `bool` refer to builtins: griffe would resolve them in the package around the module."""
     for part in annotation.iterate(flat=True):
         if isinstance(part, griffe.ExprName) and hasattr(builtins, part.name) and part.name not in module.members:
             part.parent = None

@@ -1,4 +1,4 @@
-"""tracefx: array programs traced, differentiated, batched and compiled by typed effect handlers."""
+"""tracefx: transformations of NumPy-style functions: derivatives, batching, compilation, and user-defined handlers."""
 
 import importlib as _importlib
 from collections.abc import Callable as _Callable
@@ -142,23 +142,23 @@ if _TYPE_CHECKING:
 
 
 def _load_backend() -> _Backend:
-    """XLA is loaded by the first program that is compiled: importing tracefx and eager work do without it."""
+    """Loads XLA for the first program that is compiled: neither the import of tracefx nor eager evaluation needs it."""
     try:
         from tracefx.xla.backend import XlaBackend
-    except AttributeError as error:  # a module of jaxlib lacks a name, as a stub of it does
+    except AttributeError as error:  # a module of jaxlib lacks a name, for example in a stub of jaxlib
         raise _incomplete_jaxlib(_jaxlib_version(), error) from error
     return XlaBackend()
 
 
 def _load_plugins() -> _Plugins:
-    """jax is imported where there is a plug-in, or one is asked for."""
+    """Loads jax, if there is a plug-in or one is requested."""
     from tracefx.interop.jax.plugins import JaxPlugins
 
     return JaxPlugins()
 
 
 def _load_notebook() -> _Callable[[Jaxpr | ClosedJaxpr], str]:
-    """Few programs are looked at in notebooks."""
+    """Loads the HTML representation of programs, for the first one that a notebook displays."""
     from tracefx.pictures import notebook_html
 
     return notebook_html
@@ -180,9 +180,9 @@ _LAZY_SUBMODULES: _Final = {
     "tracefx.transforms": "checkpoint_policies",
 }
 _LAZY_MODULES: _Final = _MappingProxyType(
-    {name: f"{house}.{name}" for house, names in _LAZY_SUBMODULES.items() for name in names.split()}
+    {name: f"{package}.{name}" for package, names in _LAZY_SUBMODULES.items() for name in names.split()}
 )
-"""Namespaces that are loaded when they are first asked for: what most programs do without."""
+"""Submodules that are imported at their first use, because most programs do not need them."""
 
 _LAZY_MEMBERS: _Final = {
     "passes.check": "check_jaxpr",
@@ -199,20 +199,20 @@ _LAZY_MEMBERS: _Final = {
     "transforms.shard_maps": "Pmap ShardMap pmap shard_map",
 }
 _LAZY_NAMES: _Final = _MappingProxyType(
-    {name: f"tracefx.{room}" for room, names in _LAZY_MEMBERS.items() for name in names.split()}
+    {name: f"tracefx.{module}" for module, names in _LAZY_MEMBERS.items() for name in names.split()}
 )
-"""The modules of names that are loaded when they are first asked for."""
+"""The modules of names that are imported at their first use."""
 
 
 def __getattr__(name: str) -> object:
     if name in _LAZY_MODULES:
-        found: object = _importlib.import_module(_LAZY_MODULES[name])
+        value: object = _importlib.import_module(_LAZY_MODULES[name])
     elif name in _LAZY_NAMES:
-        found = getattr(_importlib.import_module(_LAZY_NAMES[name]), name)
+        value = getattr(_importlib.import_module(_LAZY_NAMES[name]), name)
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found
-    return found
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""`python -m tracefx` is the command `tracefx`."""
+"""Runs the command `tracefx` as `python -m tracefx`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that bring along what `vmap` makes of them."""
+"""Functions with a user-defined batching rule, under the names of `jax.custom_batching`."""
 
 from __future__ import annotations
 

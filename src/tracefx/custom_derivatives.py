@@ -1,4 +1,4 @@
-"""Functions that bring their derivative along, and what their rules speak of."""
+"""Functions with user-defined derivatives, and the types that their rules use."""
 
 from __future__ import annotations
 

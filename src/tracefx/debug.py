@@ -1,4 +1,4 @@
-"""Looking into programs while they run.
+"""Callbacks and prints inside programs, and pictures of shardings, under the names of `jax.debug`.
 
 >>> import tracefx as fx
 >>> @fx.jit

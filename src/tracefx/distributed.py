@@ -1,8 +1,8 @@
-"""Several processes that work together: each runs the same program, and their devices make one system.
+"""Programs over several processes, which form one system of devices, under the names of `jax.distributed`.
 
-Call `initialize` in each of them before anything else. From then on `devices()` are those of all processes, meshes can
-be made of them, and a program on arrays that lie on such a mesh runs in all processes at once. All have to run the same
-programs in the same order.
+Every process calls `initialize` before anything else. Then `devices()` returns the devices of all processes, meshes may
+be made of them, and a program on arrays sharded over such a mesh runs in all processes at once. All processes must run
+the same programs in the same order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tracefx.xla.runtime.rendezvous import DistributedError as DistributedError
 from tracefx.xla.runtime.rendezvous import parse_address
 
 _DEFAULT_TIMEOUT: Final = 300
-"""For how many seconds processes wait for each other if nothing else is said."""
+"""How many seconds processes wait for each other by default."""
 
 
 def initialize(
@@ -41,26 +41,37 @@ def initialize(
     shutdown_timeout_seconds: int = _DEFAULT_TIMEOUT,
     coordinator_bind_address: str | None = None,
 ) -> None:
-    """Make this process number `process_id` of `num_processes`; returns when all have called it.
+    """Joins this process to a system of several processes; returns when all of them have called it.
+
+    At its exit a process waits for the others; after an uncaught exception it does not, so that they notice the
+    failure.
 
     Args:
-        coordinator_address: a host and a port at which all others reach process 0, such as `"10.0.0.1:1234"`; the
-            environment variable `JAX_COORDINATOR_ADDRESS`, if it is not given.
-        num_processes: as `JAX_NUM_PROCESSES`, or what Slurm or Open MPI say, if it is not given.
-        process_id: as `JAX_PROCESS_ID`, or what they say.
-        local_device_ids: which devices of the machine this process takes; on the CPU, where all are alike, as many as
-            there are numbers. `JAX_LOCAL_DEVICE_IDS`, such as `0,1`, if it is not given.
-        initialization_timeout: for how many seconds it waits for the others.
-        heartbeat_timeout_seconds: after how many seconds a process of which nothing is heard counts as dead. The others
-            end then.
-        shutdown_timeout_seconds: for how many seconds a process that ends waits for the others to end.
-        coordinator_bind_address: where process 0 listens; everywhere, at the port of `coordinator_address`, if neither
-            this nor `JAX_COORDINATOR_BIND_ADDRESS` says.
+        coordinator_address: Host and port at which the others reach process 0, such as `"10.0.0.1:1234"`. None, the
+            default, means the environment variable `JAX_COORDINATOR_ADDRESS`.
+        num_processes: The number of processes. None, the default, means `JAX_NUM_PROCESSES`, or that of Open MPI or
+            Slurm.
+        process_id: The index of this process, from 0. None, the default, means `JAX_PROCESS_ID`, or that of Open MPI or
+            Slurm.
+        local_device_ids: The devices of the machine that this process uses; on the CPU, only their number counts. None,
+            the default, means those of `JAX_LOCAL_DEVICE_IDS` (such as `0,1`) if set, otherwise all.
+        initialization_timeout: How many seconds to wait for the other processes. The default is 300.
+        heartbeat_timeout_seconds: After how many seconds without a heartbeat a process counts as dead; the others then
+            exit. The default is 100.
+        shutdown_timeout_seconds: How many seconds to wait for the others at exit. The default is 300.
+        coordinator_bind_address: The address on which process 0 listens. None, the default, means
+            `JAX_COORDINATOR_BIND_ADDRESS`, or all interfaces at the port of `coordinator_address`.
 
-    At its end a process waits for the others; after an error that nobody caught it doesn't, so that they learn of it.
+    Raises:
+        ValueError: If a value is missing or out of range.
+        TypeError: If an argument has a wrong type.
+        RuntimeError: If it was called before, or after devices were used.
+        DistributedError: If the processes do not find each other.
 
-    Raises ValueError or TypeError for what is missing or makes no sense, RuntimeError if it was called already, or too
-    late, after devices were asked for or a program ran, DistributedError if the processes don't find each other.
+    >>> initialize("localhost:1234", num_processes=2, process_id=2)
+    Traceback (most recent call last):
+        ...
+    ValueError: initialize: process_id counts from 0 to below num_processes, got process_id=2 and num_processes=2
     """
     address = coordinator_address or os.environ.get("JAX_COORDINATOR_ADDRESS")
     count = _int_option(num_processes, "num_processes", ("JAX_NUM_PROCESSES", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"))
@@ -89,42 +100,45 @@ def initialize(
     )
 
 
-def _int_option(given: int | None, what: str, variables: Sequence[str]) -> int:
-    if given is not None:
-        if type(given) is not int:
-            raise TypeError(f"initialize: {what} is an int, got {given!r} of type {type(given).__name__}")
-        return given
+def _int_option(value: int | None, what: str, variables: Sequence[str]) -> int:
+    """Returns an integer option of `initialize`, by default from the first environment variable that is set."""
+    if value is not None:
+        if type(value) is not int:
+            raise TypeError(f"initialize: {what} must be an int, got {value!r} of type {type(value).__name__}")
+        return value
     for variable in variables:
-        said = os.environ.get(variable)
-        if said is not None:
-            if not said.isdecimal():
-                raise ValueError(f"initialize: {what} is what {variable} says, which is no number: {said!r}")
-            return int(said)
+        text = os.environ.get(variable)
+        if text is not None:
+            if not text.isdecimal():
+                raise ValueError(f"initialize: {what} is taken from {variable}, which must be a number, got {text!r}")
+            return int(text)
     raise ValueError(f"initialize: there is no {what}: pass it, or set {variables[0]}")
 
 
-def _check_seconds(given: int, what: str) -> int:
-    if type(given) is not int or given < 1:
-        raise ValueError(f"initialize: {what} is a number of seconds, 1 or more, got {given!r}")
-    return given
+def _check_seconds(value: int, what: str) -> int:
+    """Returns a timeout; raises ValueError unless it is a positive integer."""
+    if type(value) is not int or value < 1:
+        raise ValueError(f"initialize: {what} must be a number of seconds, 1 or more, got {value!r}")
+    return value
 
 
-def _local_ids(given: int | Sequence[int] | None) -> tuple[int, ...] | None:
-    said = os.environ.get("JAX_LOCAL_DEVICE_IDS")
-    if given is None and said:
-        if not all(part.strip().isdecimal() for part in said.split(",")):
-            raise ValueError(f"initialize: JAX_LOCAL_DEVICE_IDS has numbers with commas between them, got {said!r}")
-        given = [int(part) for part in said.split(",")]
-    if given is None:
+def _local_ids(value: int | Sequence[int] | None) -> tuple[int, ...] | None:
+    """Returns the ids of the devices of this process; None for all."""
+    text = os.environ.get("JAX_LOCAL_DEVICE_IDS")
+    if value is None and text:
+        if not all(part.strip().isdecimal() for part in text.split(",")):
+            raise ValueError(f"initialize: JAX_LOCAL_DEVICE_IDS must be numbers separated by commas, got {text!r}")
+        value = [int(part) for part in text.split(",")]
+    if value is None:
         return None
-    ids = [given] if isinstance(given, int) else list(given)
+    ids = [value] if isinstance(value, int) else list(value)
     if not ids or len(set(ids)) != len(ids) or any(type(i) is not int or i < 0 for i in ids):
-        raise ValueError(f"initialize: local_device_ids are different numbers from 0 on, got {given!r}")
+        raise ValueError(f"initialize: local_device_ids must be distinct non-negative integers, got {value!r}")
     return tuple(ids)
 
 
 def is_initialized() -> bool:
-    """Whether this process works with others.
+    """Returns whether this process has joined others by `initialize`.
 
     >>> is_initialized()
     False
@@ -133,11 +147,12 @@ def is_initialized() -> bool:
 
 
 def shutdown() -> None:
-    """Wait until all processes call it, or end, and part from them. In a process that works alone nothing happens.
+    """Waits until all processes call it or exit, and then leaves the system. Does nothing without `initialize`.
 
-    Programs over several processes can't run any more. A process that ends does this on its own.
+    Programs over several processes cannot run afterwards. It is called automatically at exit.
 
-    Raises DistributedError if one doesn't come within the `shutdown_timeout_seconds` of `initialize`.
+    Raises:
+        DistributedError: If a process does not arrive within the `shutdown_timeout_seconds` of `initialize`.
 
     >>> shutdown()
     """
@@ -145,9 +160,14 @@ def shutdown() -> None:
 
 
 def barrier(name: str, timeout_seconds: float = _DEFAULT_TIMEOUT) -> None:
-    """Wait until all processes come here. `name` says which place that is.
+    """Waits until all processes have called it.
 
-    Raises DistributedError if one doesn't come in time, or comes to a place of another name.
+    Args:
+        name: A name of this point of the program, the same in all processes.
+        timeout_seconds: How many seconds to wait. The default is 300.
+
+    Raises:
+        DistributedError: If a process does not arrive in time, or arrives at a barrier of another name.
 
     >>> barrier("saved")
     """
@@ -156,9 +176,18 @@ def barrier(name: str, timeout_seconds: float = _DEFAULT_TIMEOUT) -> None:
 
 
 def assert_equal(tree: PyTree, name: str = "assert_equal", timeout_seconds: float = _DEFAULT_TIMEOUT) -> None:
-    """ValueError, in all processes, unless the arrays of `tree` are the same in all: in structure, types and numbers.
+    """Checks that the arrays of a pytree are equal in all processes: in structure, types and values.
 
-    What programs over several processes take from the host has to be. Only digests of it are sent.
+    Host values that programs over several processes use must be equal. Only digests are communicated.
+
+    Args:
+        tree: The pytree.
+        name: A name of the check, for messages.
+        timeout_seconds: How many seconds to wait for the other processes. The default is 300.
+
+    Raises:
+        ValueError: In all processes, if the pytrees are not equal.
+        DistributedError: If a process does not arrive in time.
 
     >>> assert_equal({"step": 3, "seed": np.array([1, 2])})
     """
@@ -168,12 +197,13 @@ def assert_equal(tree: PyTree, name: str = "assert_equal", timeout_seconds: floa
     other = [i for i, digest in enumerate(digests) if digest != digests[0]]
     if other:
         raise ValueError(
-            f"{name}: it is not the same in all processes: in {other} it is another than in process 0; in this one, "
-            f"{BACKEND.value.process_index}, it is {trees.structure(tree)}"
+            f"{name}: the values differ between processes: those in {other} are not equal to those in process 0; in "
+            f"this process, {BACKEND.value.process_index}, the structure is {trees.structure(tree)}"
         )
 
 
 def _digest(tree: PyTree) -> bytes:
+    """Returns a digest of the structure, types and values of a pytree."""
     leaves, structure = trees.flatten(tree)
     digest = blake2b(digest_size=16)
     digest.update(repr(structure).encode())
@@ -185,22 +215,24 @@ def _digest(tree: PyTree) -> bytes:
 
 
 def all_gather(tree: PyTree) -> Any:
-    """The arrays of all processes: each leaf as a NumPy array with a new first axis, along which the processes are.
+    """Returns the arrays of all processes, stacked along a new first axis, as NumPy arrays.
 
-    All processes call it with trees of the same structure whose arrays have the same types.
+    Args:
+        tree: A pytree of arrays or numbers. Structure, shapes and dtypes are the same in all processes, all of which
+            call this.
 
     >>> all_gather({"loss": np.float32(0.5)})
     {'loss': array([0.5], dtype=float32)}
     """
     processes = process_indices()
-    found = np.empty(len(processes), object)
-    found[:] = [local_devices(i)[0] for i in processes]
-    mesh = Mesh(found, "processes")
+    first_devices = np.empty(len(processes), object)
+    first_devices[:] = [local_devices(i)[0] for i in processes]
+    mesh = Mesh(first_devices, "processes")
 
     def gathered(leaf: object) -> NDArray:
-        apart = make_array_from_process_local_data(
+        sharded = make_array_from_process_local_data(
             NamedSharding(mesh, PartitionSpec("processes")), np.asarray(leaf)[None]
         )
-        return np.asarray(device_put(apart, NamedSharding(mesh, PartitionSpec())))
+        return np.asarray(device_put(sharded, NamedSharding(mesh, PartitionSpec())))
 
     return trees.map(gathered, tree)

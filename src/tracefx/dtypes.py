@@ -1,4 +1,4 @@
-"""Dtypes and questions about them, under the names of `jax.dtypes`.
+"""Dtypes and functions of dtypes, under the names of `jax.dtypes`.
 
 >>> from tracefx import dtypes
 >>> dtypes.result_type("bfloat16", 2), dtypes.canonicalize_dtype("float64")
@@ -48,19 +48,28 @@ bfloat16 = ml_dtypes.bfloat16
 
 
 def canonicalize_dtype(dtype: DTypeLike | None, allow_extended_dtype: bool = False) -> DType:
-    """The dtype that NumPy arrays of a dtype take when they come in: 64 bits become 32, unless `enable_x64` is on.
+    """Returns the dtype that arrays of a dtype get on input: 32 bits instead of 64, unless `enable_x64` is set.
 
-    None means float64 before that, as in NumPy.
+    Args:
+        dtype: A dtype or its name. None means float64, as in NumPy.
+        allow_extended_dtype: Accepted for compatibility with JAX, without effect: dtypes of random keys are always
+            allowed.
+
+    Raises:
+        TypeError: If `dtype` is not a dtype.
 
     >>> canonicalize_dtype("int64"), canonicalize_dtype("bfloat16")
     (dtype('int32'), dtype(bfloat16))
     """
-    del allow_extended_dtype  # random keys have dtypes as numbers do
+    del allow_extended_dtype
     return core.canonicalize(core.as_dtype(core.float64 if dtype is None else dtype, "canonicalize_dtype: dtype"))
 
 
 def itemsize_bits(dtype: DTypeLike) -> int:
-    """The bits of one element where elements are packed.
+    """Returns the number of bits of one element, in packed memory.
+
+    Args:
+        dtype: A dtype or its name.
 
     >>> itemsize_bits("int4"), itemsize_bits("complex64")
     (4, 64)
@@ -73,17 +82,27 @@ def result_type(*args: ArrayLike | DTypeLike | None, return_weak_type_flag: Lite
 @overload
 def result_type(*args: ArrayLike | DTypeLike | None, return_weak_type_flag: Literal[True]) -> tuple[DType, bool]: ...
 def result_type(*args: ArrayLike | DTypeLike | None, return_weak_type_flag: bool = False) -> DType | tuple[DType, bool]:
-    """The dtype in which the arguments, arrays or dtypes, meet; and, if that is asked for, whether it is weak.
+    """Returns the dtype to which the arguments are promoted as operands of one operation.
+
+    Args:
+        *args: Arrays, numbers, dtypes or names of dtypes.
+        return_weak_type_flag: Whether the result is a pair of the dtype and of whether it is weak. False by default.
+
+    Raises:
+        TypePromotionError: If the dtypes have no common dtype. It is a TypeError and a ValueError.
 
     >>> result_type(1, 2.5, return_weak_type_flag=True)
     (dtype('float32'), True)
     """
-    found = lattice_result_type(*args)
-    return found if return_weak_type_flag else found[0]
+    result = lattice_result_type(*args)
+    return result if return_weak_type_flag else result[0]
 
 
 def scalar_type_of(x: ArrayLike | DTypeLike) -> type[bool] | type[int] | type[float] | type[complex]:
-    """The type of Python numbers that the elements of an array, or of a dtype, are.
+    """Returns the type of Python numbers that corresponds to a dtype: `bool`, `int`, `float` or `complex`.
+
+    Args:
+        x: An array, a number, a dtype, or its name.
 
     >>> scalar_type_of("bfloat16"), scalar_type_of(True)
     (<class 'float'>, <class 'bool'>)

@@ -1,12 +1,14 @@
-"""The errors tracefx raises. Each subclasses the builtin that a NumPy or JAX user would catch."""
+"""The exceptions that tracefx raises. Each subclasses the built-in exception that NumPy or JAX users would catch."""
 
 from __future__ import annotations
 
 
 class ConcretizationError(TypeError):
-    """A concrete value was needed where only an abstract one (a tracer) is known.
+    """A concrete value is required, but the value is traced, so only its shape and dtype are known.
 
-    `detail` says where the tracer comes from, as a sentence, for messages that have more to say.
+    Args:
+        message: The message.
+        detail: The origin of the tracer as a sentence, for callers that extend the message.
     """
 
     def __init__(self, message: str, detail: str = "") -> None:
@@ -15,64 +17,64 @@ class ConcretizationError(TypeError):
 
 
 class TracerBoolConversionError(ConcretizationError):
-    """A tracer was used as a truth value, as in `if x > 0:` inside a jitted function."""
+    """A tracer is converted to a bool, as in `if x > 0:` inside a jitted function."""
 
 
 class TracerIntegerConversionError(ConcretizationError):
-    """A tracer was used as a Python integer, as in `range(x)` inside a jitted function."""
+    """A tracer is converted to a Python integer, as in `range(x)` inside a jitted function."""
 
 
 class TracerArrayConversionError(ConcretizationError):
-    """A tracer was handed to NumPy, which needs the numbers themselves."""
+    """A tracer is converted to a NumPy array, which requires its elements."""
 
 
 class EscapedTracerError(TypeError):
-    """A tracer was used after, or outside, the transformation that made it."""
+    """A tracer is used after or outside the transformation that created it."""
 
 
 class DeletedArrayError(RuntimeError, ValueError):
-    """An array was read after its `delete`. JAX raises RuntimeError or ValueError, depending on the use."""
+    """An array is read after its deletion or donation. JAX raises RuntimeError or ValueError, depending on the use."""
 
 
 class PlatformError(RuntimeError, ValueError):
-    """There are no devices of a platform that was asked for, or a plug-in for it fails. JAX's is a RuntimeError."""
+    """A platform has no devices, or its plug-in fails to load. JAX raises RuntimeError."""
 
 
 class UnsupportedJaxlibError(ImportError):
-    """The installed jaxlib is missing, incomplete, or of a version that tracefx does not support."""
+    """The installed jaxlib is missing, incomplete, or of an unsupported version."""
 
 
 class MissingRuleError(NotImplementedError):
-    """A primitive was asked for a rule that it does not define."""
+    """A handler needs a rule that a primitive does not define."""
 
 
 class JaxprTypeError(TypeError):
-    """A jaxpr breaks the typing rules of jaxprs."""
+    """A jaxpr is not well formed; see `check_jaxpr`."""
 
 
 class ParseError(ValueError):
-    """Text, or bytes, that should be a program is not one."""
+    """Text or bytes cannot be parsed as a program."""
 
 
 class SerializationError(TypeError):
-    """A program holds what can't leave the process, such as a function."""
+    """A program contains something that cannot be serialized, e.g. a function."""
 
 
 class HandlerStateError(RuntimeError):
-    """A handler was to be removed while another one was current."""
+    """A `with handling(...)` block is entered twice, or left while another handler is current."""
 
 
 class TypePromotionError(TypeError, ValueError):
-    """Operands have dtypes without a common dtype to promote to. JAX's error of this name is a ValueError."""
+    """Operands have no common dtype. JAX's error of this name is a ValueError."""
 
 
 class ClosedOverTracerError(EscapedTracerError):
-    """A function with a rule of its own closes over a value that its rule would have to know as an argument."""
+    """A function with a custom rule closes over a tracer that must be an explicit argument for the rule."""
 
 
 class CotangentError(TypeError, ValueError):
-    """Cotangents have another structure or type than the outputs. JAX raises ValueError."""
+    """Cotangents differ from the outputs in structure, shape or dtype. JAX raises ValueError."""
 
 
 class NotLinearError(TypeError):
-    """A function that has to be transposed is not linear."""
+    """A function that is to be transposed is not linear."""

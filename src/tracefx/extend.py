@@ -1,8 +1,8 @@
-"""What authors of operations and of handlers need, in one place.
+"""The interface for user-defined primitives and handlers.
 
-An operation is a frozen class that inherits from `Primitive` and from a capability for each rule beyond `impl` and
-`abstract_eval`: `Differentiable`, `Transposable`, `Batchable`, `Lowerable`, or `Expandable` in place of them all.
-A handler inherits from `Handler` and says in `bind` what an operation means.
+A primitive is a frozen class that inherits from `Primitive`, and from one capability per rule beyond `impl` and
+`abstract_eval`: `Differentiable`, `Transposable`, `Batchable`, `Lowerable`; or from `Expandable`, which replaces all of
+them. A handler inherits from `Handler` and interprets primitives in its method `bind`.
 
 >>> class Cube(Primitive):
 ...     name = "cube"

@@ -1,4 +1,4 @@
-"""Trees of arrays as one vector, and back."""
+"""`ravel_pytree`: a pytree of arrays as one vector."""
 
 from __future__ import annotations
 
@@ -25,19 +25,26 @@ T = TypeVar("T")
 
 
 def ravel_pytree(pytree: T) -> tuple[Array, Callable[[ArrayLike], T]]:
-    """All elements of a tree's arrays in one vector, and the function that makes such a tree of such a vector.
+    """Concatenates all elements of a pytree of arrays to one vector.
 
-    The arrays meet in one dtype. Where they have different ones, the function takes vectors of that dtype alone
-    (TypeError), and the tree that it makes has their own; where they have one, the tree has the dtype of the vector.
-    A tree without arrays is a vector of no floats.
+    The arrays are promoted to a common dtype. A pytree without arrays gives an empty vector of floats.
 
-    The function raises ValueError for another number of elements. Functions for equal structures, shapes and dtypes
-    are equal.
+    Args:
+        pytree: A pytree of arrays or numbers.
 
-    >>> vector, tree_of = ravel_pytree({"a": fnp.ones((2, 2)), "b": 3.0})
+    Returns:
+        A pair `(vector, unravel)`. `unravel(vector)` rebuilds the pytree. If the arrays have different dtypes, it takes
+        only vectors of the common dtype, and restores their own; otherwise the new arrays have the dtype of its
+        argument. It raises ValueError for a vector of another size, and TypeError for another dtype. Two such functions
+        are equal if structures, shapes and dtypes are.
+
+    Raises:
+        TypeError: If a leaf is not an array.
+
+    >>> vector, unravel = ravel_pytree({"a": fnp.ones((2, 2)), "b": 3.0})
     >>> vector.tolist()
     [1.0, 1.0, 1.0, 1.0, 3.0]
-    >>> tree_of(vector * 2)["b"]
+    >>> unravel(vector * 2)["b"]
     Array(6., dtype=float32)
     """
     values, structure = flatten_values(pytree, "ravel_pytree: pytree")
@@ -49,12 +56,12 @@ def ravel_pytree(pytree: T) -> tuple[Array, Callable[[ArrayLike], T]]:
 @final
 @frozen
 class Unravel(Generic[T]):
-    """From a vector to a tree of arrays of these shapes and dtypes."""
+    """A function from a vector to a pytree of arrays of given shapes and dtypes."""
 
     structure: TreeDef
     types: tuple[tuple[Shape, DType], ...]
     dtype: DType
-    """That of the vector, and of the arrays unless they have different ones."""
+    """The dtype of the vector, and of the arrays if they have the same."""
 
     def __call__(self, flat: ArrayLike) -> T:
         given = fnp.ravel(flat)
@@ -62,14 +69,16 @@ class Unravel(Generic[T]):
         mixed = any(dtype != self.dtype for _, dtype in self.types)
         if mixed and given.dtype != self.dtype:
             raise TypeError(
-                f"unravel takes a vector of {dtypes.name(self.dtype)}, as the arrays have different dtypes, got "
+                f"unravel takes a vector of {dtypes.name(self.dtype)}, since the arrays have different dtypes, got "
                 f"{given.aval}; convert it with astype"
             )
         if self.types and given.size != sum(sizes):
             raise ValueError(f"unravel takes a vector of {sum(sizes)} elements, got {given.aval}")
         parts = fnp.split(given, list(itertools.accumulate(sizes))[:-1]) if self.types else []
-        made: list[Array] = [fnp.reshape(p, shape) for p, (shape, _) in zip(parts, self.types, strict=True)]
+        leaves: list[Array] = [fnp.reshape(p, shape) for p, (shape, _) in zip(parts, self.types, strict=True)]
         if mixed:
-            made = [as_array(convert_operand(x, dtype, False)) for x, (_, dtype) in zip(made, self.types, strict=True)]
-        tree: T = self.structure.unflatten(made)
+            leaves = [
+                as_array(convert_operand(x, dtype, False)) for x, (_, dtype) in zip(leaves, self.types, strict=True)
+            ]
+        tree: T = self.structure.unflatten(leaves)
         return tree

@@ -21,16 +21,18 @@ from tracefx.shardings.named_sharding import NamedSharding
 
 
 class IrValue(Protocol):
-    """A value of the program being built."""
+    """An SSA value of the module being built."""
 
     @property
-    def aval(self) -> ShapedArray: ...
+    def aval(self) -> ShapedArray:
+        """The aval of the value."""
+        ...
 
 
 @final
 @frozen
 class DenseI64Array:
-    """An array of 64-bit integers, such as the dimensions an operation works on."""
+    """An attribute: an array of 64-bit integers, e.g. the dimensions of a reduction."""
 
     values: tuple[int, ...]
 
@@ -38,7 +40,7 @@ class DenseI64Array:
 @final
 @frozen
 class MlirText:
-    """An attribute in MLIR's own syntax, e.g. `#stablehlo<comparison_direction LT>`."""
+    """An attribute in MLIR syntax, e.g. `#stablehlo<comparison_direction LT>`."""
 
     mlir: str
 
@@ -49,16 +51,21 @@ Attr: TypeAlias = bool | int | DenseI64Array | MlirText
 
 SingleAttr: TypeAlias = bool | int | float | str | NDArray
 CompositeAttr: TypeAlias = SingleAttr | tuple[SingleAttr, ...]
-"""An attribute of a composite operation, which says itself what it is."""
+"""An attribute of a composite operation, whose MLIR type follows from the Python type."""
 
 RegionBuilder: TypeAlias = "Callable[[Builder, Sequence[IrValue]], Sequence[IrValue]]"
-"""Adds what computes results from arguments."""
+"""A function that emits a region body: it gets the block arguments and returns the results."""
 
 
 @final
 @frozen(eq=False)
 class Region:
-    """The body of an operation that has one (a reduction, a loop): its arguments, and what builds it."""
+    """A region of an operation (the body of a reduction or loop).
+
+    Args:
+        args: The avals of the block arguments.
+        build: Emits the body.
+    """
 
     args: tuple[ShapedArray, ...]
     build: RegionBuilder
@@ -67,29 +74,31 @@ class Region:
 @final
 @frozen
 class KernelLayouts:
-    """How the arrays that a kernel takes and gives lie in memory, and which of them share it.
+    """The memory layouts and aliases of the operands and results of a custom call.
 
-    A layout has the axes of an array from the one whose elements are neighbours to the outermost. `aliases` are pairs
-    of an operand and the result that overwrites it.
+    Args:
+        operands: For each operand its layout: the axes from the minor-most (contiguous) to the major-most.
+        results: For each result its layout.
+        aliases: Pairs of an operand index and the index of the result that overwrites it.
+        core_ndim: The number of axes of the largest array without its leading batch axes.
     """
 
     operands: tuple[tuple[int, ...], ...]
     results: tuple[tuple[int, ...], ...]
     aliases: tuple[tuple[int, int], ...] = ()
     core_ndim: int = 2
-    """How many axes the largest of the arrays have but for those of the batch, which come first."""
 
 
 class Builder(Protocol):
-    """Adds operations to the program being built."""
+    """Emits operations into the module being built."""
 
     @property
     def platform(self) -> str:
-        """What the program is built for, e.g. `cpu`. A rule that asks is asked for each, if they are several."""
+        """The platform, e.g. `cpu`. In a multi-platform lowering, a rule that reads it is run once per platform."""
         ...
 
     def platform_index(self, number: Callable[[str], int]) -> IrValue:
-        """The number of the platform that the program runs on, `i32[]`. `case` builds only what can be chosen by it."""
+        """Returns `number(platform)` of the platform at run time, as `i32[]`. `case` emits only reachable branches."""
         ...
 
     def emit(
@@ -100,35 +109,46 @@ class Builder(Protocol):
         attrs: Mapping[str, Attr] = ...,
         regions: Sequence[Region] = ...,
     ) -> list[IrValue]:
-        """Add the operation `name` (e.g. `stablehlo.add`) whose results have the types `outs`."""
+        """Emits the operation `name` (e.g. `stablehlo.add`) and returns its results, with the avals `outs`."""
         ...
 
-    def constant(self, value: Literal | NDArray) -> IrValue: ...
+    def constant(self, value: Literal | NDArray) -> IrValue:
+        """Emits a constant."""
+        ...
 
     def retype_keys(self, x: IrValue, aval: ShapedArray) -> IrValue:
-        """The words of random keys, `u32[..., words]`, as the keys, or the other way round: the same numbers."""
+        """Converts between random keys and their words, `u32[..., words]`, without changing the data."""
         ...
 
     def emit_per_key_word(
         self, prim: Primitive, outs: Sequence[ShapedArray], operands: Sequence[IrValue]
     ) -> list[IrValue]:
-        """What an operation that moves elements does with random keys: the same with each of their words."""
+        """Emits a data-movement primitive on random keys: applies it to each of their words."""
         ...
 
     def reemit_broadcast(self, x: IrValue) -> IrValue:
-        """`x`; where it repeats an array, another value that does the same and has no use yet."""
+        """Returns `x`; the result of a broadcast is emitted again, so that it has no other use."""
         ...
 
     def inline(self, jaxpr: Jaxpr, operands: Sequence[IrValue]) -> list[IrValue]:
-        """Add the equations of a program without constants."""
+        """Emits the equations of a jaxpr without constants."""
         ...
 
     def lower_fun(self, function: Callable[..., Sequence[Value]], operands: Sequence[IrValue]) -> list[IrValue]:
-        """Add what a function of values binds: a rule may be made of smaller operations on some platforms only."""
+        """Emits the primitives that a function binds: for rules that expand into primitives on some platforms only."""
         ...
 
     def loop(self, carry: Sequence[IrValue], condition: RegionBuilder, body: RegionBuilder) -> list[IrValue]:
-        """While `condition` of the carry, which gives one boolean, holds: the next carry is `body` of it."""
+        """Emits a while loop.
+
+        Args:
+            carry: The initial carry.
+            condition: Emits the predicate of the carry, a boolean scalar.
+            body: Emits the next carry.
+
+        Returns:
+            The final carry.
+        """
         ...
 
     def case(
@@ -138,11 +158,11 @@ class Builder(Protocol):
         operands: Sequence[IrValue],
         outs: Sequence[ShapedArray],
     ) -> list[IrValue]:
-        """The results of the branch at `index`, an `i32[]`, on the operands; the last one's if it is out of bounds."""
+        """Emits a conditional: the results of the branch at `index`, an `i32[]`; of the last one if out of bounds."""
         ...
 
     def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[IrValue]) -> list[IrValue]:
-        """Call a function of the program being built, whose body is `jaxpr`; one function serves all calls of it."""
+        """Emits a call of a function with the body `jaxpr`. All calls of the same jaxpr share one function."""
         ...
 
     def composite(
@@ -153,7 +173,7 @@ class Builder(Protocol):
         jaxpr: Jaxpr,
         operands: Sequence[IrValue],
     ) -> list[IrValue]:
-        """Add a call of a function whose body is `jaxpr`, which compilers may know by the name and the attributes."""
+        """Emits a composite operation with decomposition `jaxpr`. Compilers may recognize its name and attributes."""
         ...
 
     def custom_call(
@@ -165,15 +185,15 @@ class Builder(Protocol):
         has_side_effect: bool = ...,
         layouts: KernelLayouts | None = ...,
     ) -> list[IrValue]:
-        """Add a call of a kernel that the runtime knows by the name `target`.
+        """Emits a custom call of the kernel that the runtime knows as `target`.
 
-        Kernels of jaxlib's own (`lapack_spotrf_ffi`) are known everywhere, so a program that calls them can be kept
-        and sent away; any other kernel ties the program to this process.
+        Kernels of jaxlib (e.g. `lapack_spotrf_ffi`) exist in every process, so programs that call them can be cached
+        and exported. Any other kernel ties the program to this process.
         """
         ...
 
     def has_custom_call_target(self, target: str) -> bool:
-        """Whether a library that is new enough for a kernel, which older ones lack, is installed where one builds."""
+        """Whether the installed libraries are new enough to provide a kernel that older versions lack."""
         ...
 
     def manual_computation(
@@ -185,23 +205,32 @@ class Builder(Protocol):
         given: Sequence[NamedSharding],
         axes: Sequence[str],
     ) -> list[IrValue]:
-        """Add a program that every device runs on its own parts, cut as `ins` and `given` say, along some axes."""
+        """Emits an SPMD program that runs on each device's shards (`shard_map`).
+
+        Args:
+            jaxpr: The program on shards.
+            operands: The global operands.
+            outs: The avals of the global results.
+            ins: The shardings of the operands.
+            given: The shardings of the results.
+            axes: The manual mesh axes.
+        """
         ...
 
     def replica_groups(self, names: Sequence[Hashable]) -> tuple[tuple[int, ...], ...] | None:
-        """The devices that differ along these axes alone, group by group; None where nothing runs apart along them."""
+        """Returns the groups of devices that differ only along these axes; `None` if none of them is a manual axis."""
         ...
 
     def axis_index(self, name: Hashable) -> IrValue:
-        """Where along an axis the device is that runs the program: `i32[]`."""
+        """Returns the index of the executing device along a manual axis, as `i32[]`."""
         ...
 
     def channel_handle(self) -> MlirText:
-        """What the next operation between devices is known by."""
+        """Returns a new channel handle for a collective."""
         ...
 
     def sharding(self, sharding: NamedSharding, aval: ShapedArray) -> str:
-        """How an array of this type lies, in Shardy's syntax, its mesh named as in the program being built."""
+        """Returns the sharding of an array with this aval in Shardy's syntax; the mesh is named as in the module."""
         ...
 
     def host_call(
@@ -212,29 +241,36 @@ class Builder(Protocol):
         has_side_effect: bool,
         partitioned: bool = False,
     ) -> list[IrValue]:
-        """Add a call of a Python function, which takes and gives NumPy arrays that nobody writes to.
+        """Emits a call of a Python function on the host, which gets and returns read-only NumPy arrays.
 
-        If the operation that is lowered has ordered effects, it happens after those before it. They reach each other
-        through loops, branches and calls, whose rules need to do nothing about it.
+        If the lowered primitive has ordered effects, the call runs after those before it. The builder threads the
+        tokens through loops, branches and calls; rules do nothing about it.
 
-        In a program on several devices the first of them calls, with whole arrays. If it is `partitioned`, has no
-        results and isn't ordered, each calls with its parts, whose shapes are others.
+        In a program on several devices the first device calls the function with whole arrays. If `partitioned`, each
+        device calls it with its shards, whose shapes differ; then it must not be ordered or have results.
+
+        Args:
+            function: The Python function.
+            operands: The operands.
+            outs: The avals of the results.
+            has_side_effect: Whether the call must be kept if its results are unused.
+            partitioned: Whether each device calls the function with its shards.
         """
         ...
 
 
 class Lowerable:
-    """Can be compiled."""
+    """A capability: the primitive can be compiled."""
 
     __slots__ = ()
 
     @abstractmethod
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
-        """Build the operation in StableHLO."""
+        """Emits the primitive in StableHLO and returns its results."""
         raise missing_rule_error(self, "lower", "define lower(self, builder, *operands)")
 
     def lower_with_avals(
         self, builder: Builder, outs: Sequence[ShapedArray], operands: Sequence[IrValue]
     ) -> Sequence[IrValue]:
-        """`lower`, where the types of the outputs are known. Families whose rules ask for them override this."""
+        """Calls `lower`. Families whose rules need the avals of the results override this."""
         return self.lower(builder, *operands)

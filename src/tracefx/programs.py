@@ -1,4 +1,6 @@
-"""Programs in hand: read from text, checked, run, simplified. (`tracefx.rewriting` rewrites and compares them.)
+"""Jaxprs as values: they are parsed, checked, evaluated, simplified and serialized.
+
+See `tracefx.rewriting` for rewriting and comparing them.
 
 >>> program = parse_jaxpr("{ lambda ; x:f32[3]. let y:f32[3] = sin x; z:f32[3] = mul y 2.0:f32[] in (z,) }")
 >>> check_jaxpr(program)
@@ -19,7 +21,7 @@ from tracefx.core.jaxpr import Var as Var
 from tracefx.core.literal import Literal as Literal
 from tracefx.core.primitive import Primitive
 from tracefx.passes.check import check_jaxpr as check_jaxpr
-from tracefx.passes.dce import cse as cse
+from tracefx.passes.cse import cse as cse
 from tracefx.passes.dce import dce as dce
 from tracefx.passes.dce import prune as prune
 from tracefx.serialization.digest import executable_key as executable_key
@@ -27,24 +29,41 @@ from tracefx.text import parser
 
 
 def parse_jaxpr(text: str, *more: type[Primitive]) -> Jaxpr:
-    """The program that `text` shows, as `str` of a jaxpr gives it; `more` are operations beside tracefx's own.
+    """Parses the text of a jaxpr.
 
-    `parse_jaxpr(str(jaxpr)) == jaxpr` for every program that holds no callable.
+    `parse_jaxpr(str(jaxpr)) == jaxpr` for every jaxpr without callables.
 
-    Raises `ParseError`, with the line, the column and what was expected there.
+    Args:
+        text: The text, in the format of `str(jaxpr)`.
+        *more: Primitive classes beside those of tracefx.
+
+    Returns:
+        The jaxpr.
+
+    Raises:
+        ParseError: If the text is not a jaxpr. The message has the line, the column, and what was expected there.
+
+    >>> print(parse_jaxpr("{ lambda ; x:f32[]. let y:f32[] = sin x in (y,) }"))
+    { lambda ; a:f32[]. let b:f32[] = sin a in (b,) }
     """
     return parser.parse_jaxpr(text, vocabulary(more))
 
 
 def serialize(closed: ClosedJaxpr, *, provenance: bool = False) -> bytes:
-    """The program with its constants as bytes, for `deserialize` in any process: no pickle, nothing of this machine.
+    """Returns a program and its constants as bytes, for `deserialize` in any process.
 
-    Programs that several equations share are written once. With `provenance` the equations keep the file, line,
-    function and `named_scope`s that they were written in. These are left out otherwise, since they tell about the
-    machine and make the bytes depend on it. docs/serialization.md describes the format.
+    The format contains neither pickles nor anything specific to the machine; docs/serialization.md describes it. A
+    jaxpr that several equations share is written once.
 
-    Raises SerializationError, a TypeError that shows the equation, for programs that hold functions (callbacks, rules
-    of `custom_jvp` and the like, policies of `checkpoint`), and JaxprTypeError for one that is not well formed.
+    Args:
+        closed: The program, as returned by `make_jaxpr`.
+        provenance: Whether equations keep their source locations (file, line, function) and `named_scope`s. False by
+            default: these reveal details of the machine, and make the bytes depend on it.
+
+    Raises:
+        SerializationError: If the program contains Python functions: callbacks, rules of `custom_jvp` and the like,
+            policies of `checkpoint`. It is a TypeError, and shows the equation.
+        JaxprTypeError: If the program is not well formed.
 
     >>> import tracefx as fx
     >>> closed = fx.make_jaxpr(lambda x: 2.0 * x)(1.0)
@@ -55,11 +74,21 @@ def serialize(closed: ClosedJaxpr, *, provenance: bool = False) -> bytes:
 
 
 def deserialize(data: bytes | bytearray | memoryview, *more: type[Primitive]) -> ClosedJaxpr:
-    """The program that `serialize` wrote; `more` are operations beside tracefx's own, known by their names.
+    """Returns the program that `serialize` wrote.
 
-    `deserialize(serialize(closed)) == closed`. Bytes from anywhere will do: nothing in them is called, time and memory
-    are bounded by their number, and the program is checked.
+    The bytes may be from an untrusted source: no code in them is executed, time and memory are bounded by their number,
+    and the program is checked. `deserialize(serialize(closed)) == closed`.
 
-    Raises ParseError, which says what is wrong at which byte, for bytes that are no program, or no well-formed one.
+    Args:
+        data: The bytes.
+        *more: Primitive classes beside those of tracefx; they are found by their names.
+
+    Raises:
+        ParseError: If the bytes are not a well-formed program. It is a ValueError, and says what is wrong at which
+            byte.
+
+    >>> import tracefx as fx
+    >>> print(deserialize(serialize(fx.make_jaxpr(lambda x: -x)(1.0))))
+    { lambda ; a:f32[]*. let b:f32[]* = neg a in (b,) }
     """
     return serialization.deserialize(data, vocabulary(more))

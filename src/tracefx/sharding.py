@@ -1,4 +1,4 @@
-"""How arrays lie on several devices, under the names of `jax.sharding`."""
+"""Shardings of arrays over several devices, under the names of `jax.sharding`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Trees: nested tuples, lists, dicts and registered classes with arrays at the leaves, under the names of `jax.tree`.
+"""Pytrees: nested tuples, lists, dicts and registered classes with arrays as leaves, under the names of `jax.tree`.
 
-Types registered through `jax.tree_util`, as those of Equinox, Flax and Optax, are nodes here too.
+Types that are registered with `jax.tree_util`, such as those of Equinox, Flax and Optax, are nodes here, too.
 
 >>> from tracefx import tree
 >>> tree.map(lambda x, y: x + y, {"w": 1, "b": (2, None)}, {"w": 10, "b": (20, None)})
@@ -12,14 +12,16 @@ from __future__ import annotations
 import builtins
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tracefx.pytrees.trees import (
+    MISSING,
     DictKey,
     FlattenedIndexKey,
     GetAttrKey,
     IsLeaf,
     KeyPath,
+    Missing,
     Partial,
     PyTree,
     SequenceKey,
@@ -94,7 +96,11 @@ T = TypeVar("T")
 
 
 def all(tree: PyTree, *, is_leaf: IsLeaf | None = None) -> bool:
-    """Whether all leaves of a tree are true.
+    """Returns whether all leaves of a pytree are true.
+
+    Args:
+        tree: The pytree.
+        is_leaf: A predicate of nodes that are treated as leaves. None by default.
 
     >>> all({"a": True, "b": (1, None)}), all([True, 0])
     (True, False)
@@ -102,20 +108,21 @@ def all(tree: PyTree, *, is_leaf: IsLeaf | None = None) -> bool:
     return builtins.all(leaves(tree, is_leaf))
 
 
-@final
-class _Missing:
-    pass
-
-
-_MISSING: Final = _Missing()
-
-
 def reduce_associative(
-    operation: Callable[[T, T], T], tree: PyTree, *, identity: T | _Missing = _MISSING, is_leaf: IsLeaf | None = None
+    operation: Callable[[T, T], T], tree: PyTree, *, identity: T | Missing = MISSING, is_leaf: IsLeaf | None = None
 ) -> T:
-    """As `reduce` for an associative operation, halving the leaves again and again, so no chain is long.
+    """Combines the leaves of a pytree by an associative operation, in a balanced tree.
 
-    Raises TypeError for a tree without leaves, unless there is an `identity`.
+    The depth of the computation is logarithmic in the number of leaves, unlike that of `reduce`.
+
+    Args:
+        operation: An associative function of two values.
+        tree: The pytree.
+        identity: The result for a pytree without leaves; by default that is an error.
+        is_leaf: A predicate of nodes that are treated as leaves. None by default.
+
+    Raises:
+        TypeError: If there are no leaves and no `identity`.
 
     >>> reduce_associative(lambda x, y: f"({x}{y})", ["a", "b", "c", "d"])
     '((ab)(cd))'
@@ -130,7 +137,7 @@ def reduce_associative(
     flat = cast(list[T], leaves(tree, is_leaf))
     if flat:
         return halves(flat)
-    if isinstance(identity, _Missing):
+    if isinstance(identity, Missing):
         raise TypeError("reduce_associative of a tree without leaves needs an identity")
     return identity
 
@@ -138,7 +145,12 @@ def reduce_associative(
 def leaves_with_path(
     tree: PyTree, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> list[tuple[KeyPath, Any]]:
-    """The leaves of a tree, each with its path before it.
+    """Returns the leaves of a pytree, each as a pair of its path and itself.
+
+    Args:
+        tree: The pytree.
+        is_leaf: A predicate of nodes that are treated as leaves. None by default.
+        is_leaf_takes_path: Whether `is_leaf` takes the path as its first argument. False by default.
 
     >>> [(keystr(path), leaf) for path, leaf in leaves_with_path({"a": [1, 2]})]
     [("['a'][0]", 1), ("['a'][1]", 2)]
@@ -153,7 +165,17 @@ def map_with_path(
     is_leaf: Callable[..., bool] | None = None,
     is_leaf_takes_path: bool = False,
 ) -> Any:
-    """As `map`, with `f(path, leaf, *of_the_rest)`.
+    """Applies a function to the paths and leaves of pytrees, and returns a pytree of the results.
+
+    Args:
+        f: A function `f(path, leaf, *other_leaves)`.
+        tree: The first pytree, which determines the structure.
+        *rest: Other pytrees, which have this structure or one with subtrees in place of leaves.
+        is_leaf: A predicate of nodes of `tree` that are treated as leaves. None by default.
+        is_leaf_takes_path: Whether `is_leaf` takes the path as its first argument. False by default.
+
+    Raises:
+        ValueError: If a pytree has another structure.
 
     >>> map_with_path(lambda path, x: f"{keystr(path)} = {x}", {"a": [1, 2]})
     {'a': ["['a'][0] = 1", "['a'][1] = 2"]}
@@ -164,9 +186,15 @@ def map_with_path(
 
 
 def broadcast(prefix_tree: PyTree, full_tree: PyTree, is_leaf: IsLeaf | None = None) -> Any:
-    """The full tree with the leaves of a prefix of it: one that may have a leaf where the full tree has a subtree.
+    """Returns a pytree of the structure of `full_tree`, with each leaf of a prefix repeated in its subtree.
 
-    Raises ValueError if the first is no prefix of the second.
+    Args:
+        prefix_tree: A prefix of `full_tree`: it may have a leaf where that has a subtree.
+        full_tree: The pytree that determines the structure.
+        is_leaf: A predicate of nodes of `prefix_tree` that are treated as leaves. None by default.
+
+    Raises:
+        ValueError: If `prefix_tree` is not a prefix of `full_tree`.
 
     >>> broadcast((0, 1), ("x", {"a": "y", "b": "z"}))
     (0, {'a': 1, 'b': 1})
@@ -176,12 +204,14 @@ def broadcast(prefix_tree: PyTree, full_tree: PyTree, is_leaf: IsLeaf | None = N
 
 
 if TYPE_CHECKING:
-    # Type checkers know `dataclasses.field`, by its name alone, to declare a field.
+    # Type checkers recognize `dataclasses.field` only by its name.
     static = dataclasses.field
 else:
 
     def static(**kwargs):
-        """A dataclass field that `register_dataclass` takes as metadata; arguments as of `dataclasses.field`.
+        """Declares a dataclass field as static: `register_dataclass` treats it as metadata, not as a child.
+
+        The arguments are those of `dataclasses.field`.
 
         >>> @register_dataclass
         ... @dataclasses.dataclass

@@ -1,4 +1,4 @@
-"""Trees under the names of `jax.tree_util`: the functions of `tracefx.tree`, and what looks at one level of a tree.
+"""Pytrees under the names of `jax.tree_util`: the functions of `tracefx.tree`, and functions of one level.
 
 >>> from tracefx import tree_util
 >>> tree_util.tree_map(lambda x, y: x + y, {"w": 1, "b": (2, None)}, {"w": 10, "b": (20, None)})
@@ -88,11 +88,17 @@ __all__ = [
 ]
 
 KeyEntry: TypeAlias = object
-"""A member of a path: a key of one of the four classes, or a user's own."""
+"""An entry of a path: a key of one of the four classes, or one of a user-defined class."""
 
 
 def flatten_one_level(tree: PyTree) -> tuple[Iterable[object], object]:
-    """The children of a node, and its metadata. ValueError for a leaf.
+    """Returns the children of a node and its metadata.
+
+    Args:
+        tree: A pytree node.
+
+    Raises:
+        ValueError: If `tree` is a leaf.
 
     >>> flatten_one_level({"b": [1, 2], "a": 3})
     ((3, [1, 2]), ('a', 'b'))
@@ -104,7 +110,13 @@ def flatten_one_level(tree: PyTree) -> tuple[Iterable[object], object]:
 
 
 def flatten_one_level_with_keys(tree: PyTree) -> tuple[Iterable[tuple[object, object]], object]:
-    """The children of a node, each with its key before it, and its metadata. ValueError for a leaf.
+    """Returns the children of a node, each as a pair of its key and itself, and the metadata of the node.
+
+    Args:
+        tree: A pytree node.
+
+    Raises:
+        ValueError: If `tree` is a leaf.
 
     >>> flatten_one_level_with_keys([1, (2,)])
     (((SequenceKey(idx=0), 1), (SequenceKey(idx=1), (2,))), None)
@@ -114,12 +126,16 @@ def flatten_one_level_with_keys(tree: PyTree) -> tuple[Iterable[tuple[object, ob
 
 
 def _require_node(tree: PyTree) -> None:
+    """Raises ValueError if `tree` is a leaf."""
     if not is_tree_node(type(tree)):
-        raise ValueError(f"a leaf has no children: {tree!r} of type {type(tree).__name__} is no node of trees")
+        raise ValueError(f"a leaf has no children: {tree!r} of type {type(tree).__name__} is not a pytree node")
 
 
 def is_tree_node(typ: object) -> bool:
-    """Whether instances of a type are nodes of trees.
+    """Returns whether instances of a type are pytree nodes.
+
+    Args:
+        typ: The type. For any other object the result is False.
 
     >>> is_tree_node(dict), is_tree_node(int)
     (True, False)
@@ -131,7 +147,10 @@ def is_tree_node(typ: object) -> bool:
 
 
 def treedef_children(treedef: TreeDef) -> list[TreeDef]:
-    """The structures of the subtrees of a tree.
+    """Returns the structures of the children of the root of a pytree.
+
+    Args:
+        treedef: The structure of the pytree.
 
     >>> treedef_children(tree_structure((1, [2, 3])))
     [PyTreeDef(*), PyTreeDef([*, *])]
@@ -140,7 +159,10 @@ def treedef_children(treedef: TreeDef) -> list[TreeDef]:
 
 
 def treedef_is_leaf(treedef: TreeDef) -> bool:
-    """Whether a structure is that of one leaf, or of a node without subtrees.
+    """Returns whether a structure consists of a single leaf, or of a node without children.
+
+    Args:
+        treedef: The structure.
 
     >>> treedef_is_leaf(tree_structure(1)), treedef_is_leaf(tree_structure([1]))
     (True, False)
@@ -149,7 +171,13 @@ def treedef_is_leaf(treedef: TreeDef) -> bool:
 
 
 def treedef_tuple(treedefs: Iterable[TreeDef]) -> TreeDef:
-    """The structure of a tuple of trees that have the structures given. TypeError for what is no structure.
+    """Returns the structure of a tuple of pytrees, given their structures.
+
+    Args:
+        treedefs: The structures.
+
+    Raises:
+        TypeError: If one of them is not a structure.
 
     >>> treedef_tuple([tree_structure(1), tree_structure([2, 3])])
     PyTreeDef((*, [*, *]))
@@ -157,7 +185,7 @@ def treedef_tuple(treedefs: Iterable[TreeDef]) -> TreeDef:
     native, children = NODE_REGISTRY.load(), list(treedefs)
     for child in children:
         if not native.is_treedef(child):
-            raise TypeError(f"treedef_tuple takes structures of trees, as tree_structure gives them, got {child!r}")
+            raise TypeError(f"treedef_tuple takes structures, such as tree_structure returns, got {child!r}")
     return native.make_treedef((tuple, None), children)
 
 
@@ -165,7 +193,7 @@ if TYPE_CHECKING:
     from tracefx.pytrees.trees import TreeDef as PyTreeDef
 
     default_registry: Registry
-else:  # jaxlib's own, which is loaded by the first tree that is flattened
+else:  # classes of jaxlib, which the first flattening of a pytree loads
 
     def __getattr__(name: str) -> object:
         if name == "PyTreeDef":

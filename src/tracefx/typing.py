@@ -1,4 +1,4 @@
-"""What annotations of programs say of arguments, under the names of `jax.typing`.
+"""Types for annotations, under the names of `jax.typing`.
 
 >>> from tracefx import Array, numpy as fnp
 >>> from tracefx.typing import ArrayLike

@@ -17,7 +17,8 @@ import tracefx.numpy as fnp
 from tests.transforms.oracle import same
 from tracefx.core.jaxpr import Jaxpr
 from tracefx.passes.check import check_jaxpr
-from tracefx.passes.dce import cse, dce
+from tracefx.passes.cse import cse
+from tracefx.passes.dce import dce
 
 Axes: TypeAlias = tuple[int | None, ...]
 FunctionFactory: TypeAlias = Callable[[Any, Any], Callable[..., Any]]

@@ -21,7 +21,8 @@ import pytest
 import tracefx as fx
 import tracefx.numpy as fnp
 from tests.control.libraries import OURS, THEIRS, Library
-from tracefx.passes.dce import cse, dce
+from tracefx.passes.cse import cse
+from tracefx.passes.dce import dce
 from tracefx.transforms.conditionals import cond
 from tracefx.transforms.loops import while_loop
 from tracefx.transforms.scans import scan
@@ -244,7 +245,7 @@ def test_results_of_other_types(result: Callable[[Any], Any], wanted: Any, told:
     def f(x: Any) -> Any:
         return fx.pure_callback(result, wanted, x)
 
-    with pytest.raises(TypeError, match=f"pure_callback: what .*<lambda> gave.*{told}"):
+    with pytest.raises(TypeError, match=f"pure_callback: the result of .*<lambda>.*{told}"):
         (fx.jit(f) if compiled else f)(fnp.ones(3))
 
 

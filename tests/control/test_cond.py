@@ -234,7 +234,7 @@ def test_platforms_that_are_missing_or_disagree() -> None:
         with pytest.raises(NotImplementedError):
             lib.lax.platform_dependent(X, tpu=lambda x: x)
     text = message(lambda: lax.platform_dependent(X, cpu=lambda x: x, default=lambda x: x[0]))
-    assert text.startswith("platform_dependent: the results must have one type each:")
+    assert text.startswith("platform_dependent: the results must have the same types:")
     assert "f32[2]" in text
 
 
@@ -392,17 +392,17 @@ def right(x: Any) -> Any:
 
 def test_branches_that_disagree_in_type() -> None:
     assert message(lambda: lax.cond(True, left, right, np.float32(1))) == (
-        "cond: the results must have one type each:\n"
+        "cond: the results must have the same types:\n"
         "  leaf      true_fun (left)  false_fun (right)\n"
         "  ['b'][0]  f32[]            f32[2]\n"
         "  ['b'][1]  f32[]            i32[]\n"
-        "Convert or broadcast them, so that every function gives the same types."
+        "Convert or broadcast them, so that all functions return the same types."
     )
 
 
 def test_branches_that_disagree_in_structure() -> None:
     assert message(lambda: lax.switch(0, [left, lambda x: [x]], np.float32(1))) == (
-        "switch: the results must have one structure:\n"
+        "switch: the results must have the same structure:\n"
         "  branches[1] (<lambda>) : PyTreeDef([*])\n"
         "  branches[0] (left)     : PyTreeDef({'a': *, 'b': (*, *)})"
     )

@@ -302,7 +302,7 @@ def test_forward_mode_says_that_a_backward_pass_adds_something() -> None:
 
     f.defvjp(lambda x: (f(x), x), lambda x, ct: (ct + x,))
     assert float(fx.grad(f)(2.0)) == 3.0
-    with pytest.raises(NotLinearError, match="adds to its cotangents"):
+    with pytest.raises(NotLinearError, match="adds a constant to its cotangents"):
         fx.jvp(f, (1.0,), (1.0,))
     f.defvjp(lambda x: (f(x), x), lambda x, ct: (0.0 + ct + fnp.zeros(()),))
     assert float(fx.jvp(f, (1.0,), (2.0,))[1]) == 2.0
@@ -349,7 +349,7 @@ def in_jvp(f: Any) -> Callable[[], Any]:
 def test_a_jvp_rule_gives_what_the_function_gives() -> None:
     out = {"a": fnp.ones(2), "b": fnp.ones(2)}
     refused(
-        TypeError, r"must give a pair \(output, tangent of the output\), got 3.0", in_jvp(with_jvp(lambda p, t: 3.0))
+        TypeError, r"must return a pair \(output, tangent of the output\), got 3.0", in_jvp(with_jvp(lambda p, t: 3.0))
     )
     refused(
         TypeError,
@@ -385,10 +385,10 @@ def test_vjp_rules_give_what_the_function_gives_and_takes() -> None:
     def fwd(x: Any, d: Any) -> Any:
         return x * d["w"], None
 
-    refused(TypeError, r"must give a pair \(output, residuals\)", with_vjp(lambda x, d: x, lambda r, ct: (ct, None)))
+    refused(TypeError, r"must return a pair \(output, residuals\)", with_vjp(lambda x, d: x, lambda r, ct: (ct, None)))
     refused(TypeError, r"(?s)f32\[2\] *f32\[3\]", with_vjp(lambda x, d: (fnp.ones(3), None), lambda r, ct: (ct, None)))
-    refused(TypeError, r"a tuple with one cotangent an argument", with_vjp(fwd, lambda r, ct: (ct,)))
-    refused(TypeError, r"a tuple with one cotangent an argument", with_vjp(fwd, lambda r, ct: ct))
+    refused(TypeError, r"a tuple with one cotangent per argument", with_vjp(fwd, lambda r, ct: (ct,)))
+    refused(TypeError, r"a tuple with one cotangent per argument", with_vjp(fwd, lambda r, ct: ct))
     refused(TypeError, r"(?s)disagree at.*\[1\].*'w'.*'v'", with_vjp(fwd, lambda r, ct: (ct, {"v": ct})))
     refused(
         ValueError,
@@ -406,7 +406,7 @@ def test_calls_that_fit_no_signature() -> None:
 
     f.defjvp(lambda p, t: (f(*p), t[0]))
     assert float(f(3.0)) == 6.0
-    refused(TypeError, "custom_jvp of f: scale can be given by keyword only", lambda: f(1.0, scale=3.0))
+    refused(TypeError, "custom_jvp of f: scale can be passed by keyword only", lambda: f(1.0, scale=3.0))
     refused(TypeError, "custom_jvp of f: missing a required argument: 'x'", lambda: f())  # type: ignore[call-arg]
     refused(TypeError, r"custom_jvp of f: arguments\[0\] must be an array", lambda: f("x"))
     refused(ValueError, "nondiff_argnums names argument 3", lambda: fx.custom_jvp(f.fun, nondiff_argnums=(3,)))

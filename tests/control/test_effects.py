@@ -154,7 +154,7 @@ def test_a_while_loop_that_would_do_something_twice_is_refused() -> None:
 
     assert float(fx.jvp(f, (2.0,), (1.0,))[1]) == 1024
     assert log.entries == [1, 1, 1]
-    with pytest.raises(ValueError, match=r"effects \(OrderedIO\), which must not happen twice"):
+    with pytest.raises(ValueError, match=r"effects \(OrderedIO\), which must not run twice"):
         fx.linearize(f, 2.0)
     assert log.entries == [1, 1, 1]
 

@@ -26,7 +26,8 @@ from tracefx.core import dtypes
 from tracefx.core.values import ConcreteArray, from_numpy
 from tracefx.interpreters.jaxpr_transforms import Mask
 from tracefx.passes.check import check_jaxpr
-from tracefx.passes.dce import cse, dce
+from tracefx.passes.cse import cse
+from tracefx.passes.dce import dce
 from tracefx.testing import (
     Law,
     LawError,

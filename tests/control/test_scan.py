@@ -431,7 +431,7 @@ def restructures(c: Any, x: Any) -> Any:
 def test_a_carry_that_changes_its_type() -> None:
     init = {"a": np.float32(0), "b": (np.float32(1), np.float32(2))}
     assert message(lambda: lax.scan(grows, init, XS)) == (
-        "scan of grows: the carry must have one type each:\n"
+        "scan of grows: the carry must have the same types:\n"
         "  leaf      going in  coming out\n"
         "  ['b'][0]  f32[]     f32[2]\n"
         "  ['b'][1]  f32[]     i32[]\n"
@@ -446,7 +446,7 @@ def test_a_carry_that_changes_its_structure() -> None:
     init = {"a": np.float32(0), "b": (np.float32(1), np.float32(2))}
     text = message(lambda: lax.scan(restructures, init, XS))
     assert text.splitlines() == [
-        "scan of restructures: the carry must have one structure:",
+        "scan of restructures: the carry must have the same structure:",
         "  going in   : PyTreeDef({'a': *, 'b': (*, *)})",
         "  coming out : PyTreeDef([*])",
     ]
@@ -454,7 +454,7 @@ def test_a_carry_that_changes_its_structure() -> None:
 
 def test_what_is_no_pair() -> None:
     assert message(lambda: lax.scan(lambda c, x: c, 0.0, XS)) == (
-        "scan of <lambda>: the function must give a pair (carry, result), got PyTreeDef(*)"
+        "scan of <lambda>: the function must return a pair (carry, result), got PyTreeDef(*)"
     )
 
 
@@ -464,13 +464,13 @@ def test_lengths() -> None:
 
     scan = lax.scan
     assert message(lambda: scan(same_carry, 0, {"a": XS, "b": H}), ValueError) == (
-        "scan of same_carry: all arrays of xs must have one first axis, but xs['a'] has 3, xs['b'] has 2"
+        "scan of same_carry: all arrays of xs must have the same first axis, but xs['a'] has 3, xs['b'] has 2"
     )
     assert message(lambda: scan(same_carry, 0, XS, length=4), ValueError) == (
         "scan of same_carry: length is 4, but xs has 3"
     )
     assert message(lambda: scan(same_carry, 0), ValueError) == (
-        "scan of same_carry: there are no arrays in xs, so length must say how many steps to take"
+        "scan of same_carry: there are no arrays in xs, so the number of steps is unknown; pass length"
     )
     assert message(lambda: scan(same_carry, 0, np.float32(1)), ValueError) == (
         "scan of same_carry: xs has no axis to scan over, it is f32[]"

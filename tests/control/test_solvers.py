@@ -60,8 +60,8 @@ def test_axes_and_kinds() -> None:
 
 def test_associative_scan_refuses() -> None:
     scan = lax.associative_scan
-    assert "one length along axis 0" in message(lambda: scan(lambda a, b: a, (B, M[:2])), ValueError)
-    assert "must have one structure" in message(lambda: scan(lambda a, b: (a, b), B))
+    assert "the same size along axis 0" in message(lambda: scan(lambda a, b: a, (B, M[:2])), ValueError)
+    assert "must have the same structure" in message(lambda: scan(lambda a, b: (a, b), B))
     message(lambda: scan(None, B))
     for lib in (fx, jax):
         with pytest.raises((ValueError, IndexError)):
@@ -139,7 +139,7 @@ def test_linear_solve_in_loops() -> None:
 def test_linear_solve_refuses() -> None:
     solve = lax.custom_linear_solve
     assert message(lambda: solve(lambda x: (x,), B, lambda _, b: b)) == (
-        "custom_linear_solve: b and the result of matvec must have one structure:\n"
+        "custom_linear_solve: b and the result of matvec must have the same structure:\n"
         "  b      : PyTreeDef(*)\n"
         "  matvec : PyTreeDef((*,))"
     )
@@ -221,7 +221,7 @@ def test_root_refuses() -> None:
     def root(f: Any, solve: Any) -> Any:
         return lax.custom_root(f, B, solve, lambda g, y: y)
 
-    assert "must have one structure" in message(lambda: root(lambda x: (x,), lambda f, x: x))
+    assert "must have the same structure" in message(lambda: root(lambda x: (x,), lambda f, x: x))
     assert "f32[2]" in message(lambda: root(lambda x: x, lambda f, x: x[:2]))
 
 

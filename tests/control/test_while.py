@@ -428,14 +428,14 @@ def test_a_carry_that_changes() -> None:
     init = {"n": np.int32(0), "y": X}
     loop = lax.while_loop
     assert message(lambda: loop(lambda c: True, widens, init)) == (
-        "while_loop of widens: the carry must have one type each:\n"
+        "while_loop of widens: the carry must have the same types:\n"
         "  leaf   going in  coming out\n"
         "  ['n']  i32[]     f32[]\n"
         "  ['y']  f32[2]    f32[1,2]\n"
         "Convert or broadcast it, so that it keeps its type from step to step."
     )
     assert message(lambda: loop(lambda c: True, restructures, init)) == (
-        "while_loop of restructures: the carry must have one structure:\n"
+        "while_loop of restructures: the carry must have the same structure:\n"
         "  going in   : PyTreeDef({'n': *, 'y': *})\n"
         "  coming out : PyTreeDef((*, *))"
     )
@@ -456,7 +456,7 @@ def test_conditions_that_are_none() -> None:
     for goes, shown in ((lambda c: c, "f32[2]"), (lambda c: c.sum(), "f32[]"), (lambda c: c > 0, "bool[2]")):
         text = message(partial(lax.while_loop, goes, lambda c: c, X))
         assert message(partial(lax.while_loop, goes, lambda c: c, X, max_steps=3)) == text
-        assert text.startswith("while_loop of <lambda>: cond_fun must give a boolean scalar, got ")
+        assert text.startswith("while_loop of <lambda>: cond_fun must return a boolean scalar, got ")
         assert shown in text
     assert "boolean" in message(lambda: lax.while_loop(lambda c: (True, True), lambda c: c, X))
     assert "boolean" in message(lambda: lax.while_loop(lambda c: c.sum(), lambda c: c, X, max_steps=3))
@@ -523,7 +523,7 @@ def test_what_steps_change_has_no_reverse_mode(step: Any) -> None:
     def f(x: Any) -> Any:
         return sum(_loop(fx, step, (x, x))[1:])
 
-    with pytest.raises(ValueError, match="through what steps of lax.while_loop change"):
+    with pytest.raises(ValueError, match="through carries that steps of lax.while_loop change"):
         fx.grad(f)(2.0)
 
 

@@ -60,11 +60,11 @@ def test_conversions_to_python() -> None:
 @pytest.mark.parametrize(
     ("f", "error", "message"),
     [
-        (lambda x: operator.index(x[0, 0]), TypeError, r"only integer arrays without axes.*got f32\[\]"),
+        (lambda x: operator.index(x[0, 0]), TypeError, r"only zero-dimensional integer arrays.*got f32\[\]"),
         (lambda x: operator.index(fnp.array([1])), TypeError, r"got i32\[1\]"),
         (lambda x: bool(x), ValueError, "truth value"),
-        (lambda x: len(x[0, 0]), TypeError, r"len\(\) of an array without axes"),
-        (lambda x: list(x[0, 0]), TypeError, "iteration over an array without axes"),
+        (lambda x: len(x[0, 0]), TypeError, r"len\(\) of a zero-dimensional array"),
+        (lambda x: list(x[0, 0]), TypeError, "iteration over a zero-dimensional array"),
         (lambda x: hash(x), TypeError, "unhashable"),
         (lambda x: operator.setitem(x, 0, 1), TypeError, r"x\.at\[i\]\.set\(y\)"),
         (lambda x: operator.add(x, [1, 2, 3]), TypeError, "unsupported operand"),

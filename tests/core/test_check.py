@@ -148,8 +148,8 @@ BOOL: Final = ShapedArray((), np.dtype("bool"))
 @pytest.mark.parametrize(
     ("val", "aval", "problem"),
     [
-        (1.5, INT8, "literal 1.5 doesn't fit i8[], which makes 1 of it"),
-        (2, BOOL, "literal 2 doesn't fit bool[], which makes 1 of it"),
+        (1.5, INT8, "literal 1.5 doesn't fit i8[], which stores it as 1"),
+        (2, BOOL, "literal 2 doesn't fit bool[], which stores it as 1"),
         (0.0, VECTOR, "literal 0.0 has the type f32[3], but literals are scalars"),
         (np.float64(0), SCALAR, "literal np.float64(0.0) is a float64; literals hold Python's"),
     ],
@@ -288,7 +288,7 @@ def test_the_line_of_user_code() -> None:
     jaxpr = Jaxpr((), (A,), (Eqn(Sin(), (A,), (A,), source=source),), ())
     assert source is not None
     place = source.resolve()
-    assert refused(jaxpr).splitlines()[-1] == f"written at {place}: source = here()  # this line"
+    assert refused(jaxpr).splitlines()[-1] == f"written at {place}: source = current_provenance()  # this line"
     assert place.function == "test_the_line_of_user_code"
     gone = SourceLocation("no such file", 3, "f")
     jaxpr = Jaxpr((), (A,), (Eqn(Sin(), (A,), (A,), source=gone),), ())

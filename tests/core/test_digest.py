@@ -43,7 +43,7 @@ from tracefx.core.jaxpr import Eqn, Jaxpr, Var, subjaxprs_postorder
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import SourceLocation
-from tracefx.passes.dce import renumber
+from tracefx.passes.rebuilding import renumber
 from tracefx.serialization.digest import executable_key
 from tracefx.text.parser import parse_jaxpr
 

@@ -260,11 +260,11 @@ def test_leaving_out_of_order_leaves_the_inner_one_in_force() -> None:
 
 def test_leaving_twice_or_without_entering_raises() -> None:
     override = enable_x64()
-    with pytest.raises(RuntimeError, match="is not in force"):
+    with pytest.raises(RuntimeError, match="is not active"):
         override.__exit__(None, None, None)
     with override:
         pass
-    with pytest.raises(RuntimeError, match="is not in force"):
+    with pytest.raises(RuntimeError, match="is not active"):
         override.__exit__(None, None, None)
     assert not x64()
 
@@ -273,7 +273,7 @@ def test_an_override_can_be_used_again_but_not_within_itself() -> None:
     override = enable_x64()
     for _ in range(2):
         with override:
-            with pytest.raises(RuntimeError, match="already in force"):
+            with pytest.raises(RuntimeError, match="already active"):
                 override.__enter__()
             assert x64()
         assert not x64()

@@ -32,7 +32,9 @@ from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.passes.check import check_jaxpr
-from tracefx.passes.dce import Prunable, cse, dce, prune, renumber
+from tracefx.passes.cse import cse
+from tracefx.passes.dce import Prunable, dce, prune
+from tracefx.passes.rebuilding import renumber
 
 ONE: Final = Literal(1.0, WEAK)
 Pass: TypeAlias = Callable[[Jaxpr], Jaxpr]

@@ -35,7 +35,9 @@ from tracefx.ops.elementwise import (
 from tracefx.ops.reductions import reduction
 from tracefx.ops.shape import shape
 from tracefx.passes.check import check_jaxpr
-from tracefx.passes.dce import cse, dce, renumber
+from tracefx.passes.cse import cse
+from tracefx.passes.dce import dce
+from tracefx.passes.rebuilding import renumber
 from tracefx.serialization.digest import executable_key
 from tracefx.text.parser import parse_jaxpr
 

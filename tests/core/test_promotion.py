@@ -135,7 +135,7 @@ def test_the_error_is_both_builtins_and_says_what_to_do(base: type[Exception]) -
 def test_float0_meets_only_itself() -> None:
     assert promote_types(dtypes.float0, np.dtype([("float0", np.void, 0)])) == dtypes.float0
     assert promote([(dtypes.float0, False)]) == (dtypes.float0, False)
-    with pytest.raises(TypePromotionError, match=r"float0 and float32 .*leave it out"):
+    with pytest.raises(TypePromotionError, match=r"float0 and float32 .*leave this operand out"):
         promote_types(dtypes.float0, dtypes.float32)
 
 

@@ -87,7 +87,7 @@ def test_an_override_is_entered_again_once_it_was_left() -> None:
     override, other = fx.enable_x64(), fx.enable_x64(False)
     for _ in range(2):
         with override:
-            with pytest.raises(RuntimeError, match="already in force"):
+            with pytest.raises(RuntimeError, match="already active"):
                 override.__enter__()
             with other:
                 assert not X64.value

@@ -218,16 +218,19 @@ def test_a_program_written_by_hand() -> None:
 INT: Final = bytes([Tag.INT, 6])
 DEEP: Final = (bytes([Tag.TUPLE]) + b"\1") * 10_000
 WRONG: Final = [
-    (op("nothing"), "no operation is called 'nothing'"),
+    (op("nothing"), "no primitive is named 'nothing'"),
     (op("scale"), "Scale needs factor"),
-    (op("scale", fact=INT), "Scale has no field 'fact'; it has factor"),
-    (op("scale", factor=b"\x14"), "no sort of values has the number 20"),
-    (op("scale", factor=DEEP), "values stand more than 100 deep in each other"),
-    (op("scale", factor=(b"\x0f" + op("scale")[1:-1] + b"\1" + string("factor")) * 5000), "values stand more than 100"),
-    (op("scale", factor=bytes([Tag.TUPLE]) + HUGE), f"{2**60} values can't stand in the"),
-    (op("scale", factor=bytes([Tag.STRING]) + HUGE), f"a string of {2**60} bytes can't stand"),
-    (op("scale", factor=bytes([Tag.LONG]) + HUGE), f"an integer of {2**60} bytes can't stand"),
-    (op("scale", factor=bytes([Tag.STRING, 1, 0xFF])), "a string is no UTF-8"),
+    (op("scale", fact=INT), "Scale has no field 'fact'; its fields are factor"),
+    (op("scale", factor=b"\x14"), "there is no value tag with the number 20"),
+    (op("scale", factor=DEEP), "values are nested more than 100 deep"),
+    (
+        op("scale", factor=(b"\x0f" + op("scale")[1:-1] + b"\1" + string("factor")) * 5000),
+        "values are nested more than 100",
+    ),
+    (op("scale", factor=bytes([Tag.TUPLE]) + HUGE), f"{2**60} values can't fit in the"),
+    (op("scale", factor=bytes([Tag.STRING]) + HUGE), f"a string of {2**60} bytes can't fit"),
+    (op("scale", factor=bytes([Tag.LONG]) + HUGE), f"an integer of {2**60} bytes can't fit"),
+    (op("scale", factor=bytes([Tag.STRING, 1, 0xFF])), "a string is not UTF-8"),
     (op("scale", factor=bytes([Tag.INT]) + b"\xff" * 12), "a number has more than 64 bits"),
     (op("scale", factor=bytes([Tag.INT]) + b"\xff" * 9 + b"\x02"), "a number has more than 64 bits"),
     (op("scale", factor=bytes([Tag.DTYPE]) + string("object")), "'object' names no dtype"),
@@ -237,19 +240,19 @@ WRONG: Final = [
     (op("scale", factor=bytes([Tag.SET]) + uint(1025) + 1025 * INT), "a set has 1025 elements; there may be 1024"),
     (op("scale", factor=bytes([Tag.RECORD]) + string("Dims")), "no class called 'Dims' is named in the annotation"),
     (op("scale", factor=bytes([Tag.RECORD]) + string("Popen")), "no class called 'Popen' is named in the annotation"),
-    (op("scale", factor=bytes([Tag.LITERAL]) + text("x") + b"\0"), "a literal is a number, not a str"),
+    (op("scale", factor=bytes([Tag.LITERAL]) + text("x") + b"\0"), "a literal must be a number, not a str"),
     (op("scale", factor=bytes([Tag.LITERAL]) + INT + b"\0"), "a literal has the type f32[3], but literals are scalars"),
     (op("many", mode=bytes([Tag.MEMBER]) + string("Mode") + string("NONE")), "Mode has no member 'NONE'"),
     (op("many", mode=bytes([Tag.MEMBER]) + string("Mode") + string("__init__")), "Mode has no member '__init__'"),
     (op("many", mode=bytes([Tag.RECORD]) + string("Mode") + b"\0"), "Mode has members, not fields"),
     (op("many", dims=bytes([Tag.RECORD]) + string("Dims") + b"\0"), "Dims needs lhs"),
     (op("many", dims=bytes([Tag.RECORD]) + string("Dims") + b"\1" + string("lhs") + INT), "Dims.lhs can't be a int"),
-    (op("scale", factor=bytes([Tag.TREE, 7])), "no kind of container has the number 7"),
-    (op("scale", factor=bytes([Tag.TREE, 2]) + HUGE), f"{2**60} children can't stand in the"),
-    (op("scale", factor=bytes([Tag.TREE]) + b"\x02\x01" * 200 + b"\0"), "containers stand more than 100 deep"),
+    (op("scale", factor=bytes([Tag.TREE, 7])), "there is no container kind with the number 7"),
+    (op("scale", factor=bytes([Tag.TREE, 2]) + HUGE), f"{2**60} children can't fit in the"),
+    (op("scale", factor=bytes([Tag.TREE]) + b"\x02\x01" * 200 + b"\0"), "containers are nested more than 100 deep"),
     (op("scale", factor=bytes([Tag.TREE, 4, 2]) + text("b") + text("a") + b"\0\0"), "are not in their order"),
     (op("scale", factor=bytes([Tag.TREE, 4, 2]) + text("a") + INT + b"\0\0"), "have no order"),
-    (op("scale", factor=bytes([Tag.TREE, 4, 1, Tag.DTYPE])), "no plain value has the number 9"),
+    (op("scale", factor=bytes([Tag.TREE, 4, 1, Tag.DTYPE])), "there is no plain value tag with the number 9"),
     (
         op("scale", factor=bytes([Tag.TREE, 5, 1]) + string("os.stat_result") + b"\0"),
         "there is no named tuple os.stat_r",
@@ -289,7 +292,7 @@ def test_fields_given_twice() -> None:
         ((type_("float32", weak=2),), "whether a type is weak must be 0 or 1, not 2"),
         ((type_("float32", *(1,) * 65),), "a type has 65 axes; there may be 64"),
         ((type_("float32", 2**63),), f"there is no size {2**63}"),
-        ((string("float32") + b"\0" + HUGE,), f"{2**60} axes can't stand in the"),
+        ((string("float32") + b"\0" + HUGE,), f"{2**60} axes can't fit in the"),
     ],
 )
 def test_types_that_are_wrong(types: tuple[bytes, ...], message: str) -> None:
@@ -302,7 +305,7 @@ def test_types_that_are_wrong(types: tuple[bytes, ...], message: str) -> None:
     [
         (b"", "there is no program"),
         (b"\2", "whether variables have numbers must be 0 or 1"),
-        (b"\0" + HUGE, f"{2**60} constants can't stand"),
+        (b"\0" + HUGE, f"{2**60} constants can't fit"),
         (b"\0\0\1\7", "there is no type 7: there are 3"),
         (b"\0\0\0\0\1\1", "there is no variable 1: there are 1"),
         (b"\1\0\2\0\0\0\0" + b"\0\0", "binds variable a .number 0., which is bound already"),
@@ -311,10 +314,10 @@ def test_types_that_are_wrong(types: tuple[bytes, ...], message: str) -> None:
         (b"\0\0\1\0\1" + op("sin") + b"\1\1\1\0\3", "there is no place 3: there are 1"),
         (b"\0\0\1\0\1" + op("sin") + b"\0\1\0\0\0", "sin doesn't take these operands: ValueError"),
         (b"\0\0\0\0\1\0" + bytes([Tag.TRUE]) + b"\0", "but literals are scalars"),
-        (b"\0\0\0\0\1\0" + bytes([Tag.INT]) + uint(2 * 300) + b"\1", "a int is no literal of type i8"),
-        (b"\0\0\0\0\1\0" + bytes([Tag.FLOAT]) + b"\0" * 6 + b"\xf8\x3f" + b"\1", "which makes 1 of it"),
-        (b"\0\0\0\0\1\0" + bytes([Tag.COMPLEX]) + b"\0" * 16 + b"\2", "a complex is no literal of type f32"),
-        (b"\0\0\0\0\1\0" + bytes([Tag.NONE]) + b"\2", "a literal is a number, not a NoneType"),
+        (b"\0\0\0\0\1\0" + bytes([Tag.INT]) + uint(2 * 300) + b"\1", "a int is not a literal of type i8"),
+        (b"\0\0\0\0\1\0" + bytes([Tag.FLOAT]) + b"\0" * 6 + b"\xf8\x3f" + b"\1", "which stores it as 1"),
+        (b"\0\0\0\0\1\0" + bytes([Tag.COMPLEX]) + b"\0" * 16 + b"\2", "a complex is not a literal of type f32"),
+        (b"\0\0\0\0\1\0" + bytes([Tag.NONE]) + b"\2", "a literal must be a number, not a NoneType"),
     ],
 )
 def test_programs_that_are_wrong(program: bytes, message: str) -> None:
@@ -327,7 +330,7 @@ def test_programs_that_are_wrong(program: bytes, message: str) -> None:
 @pytest.mark.parametrize(
     ("aval", "data", "message"),
     [
-        (type_("float32", 2**40), b"", f"an array of type f32.{2**40}. of {2**42} bytes can't stand in the 0 bytes"),
+        (type_("float32", 2**40), b"", f"an array of type f32.{2**40}. of {2**42} bytes can't fit in the 0 bytes"),
         (type_("float32", 0, 2**62), b"", "there is no array of type"),
         (type_("bool", 2), b"\1\2", "a truth value is neither 0 nor 1"),
         (type_("int4", 3), b"\x11\x11", "bits after the last element are set"),
@@ -364,7 +367,7 @@ def test_a_chain_of_programs() -> None:
 
     assert len(deserialize(nested(200), VOCABULARY).eqns) == 1
     for count in (201, 5000):
-        with pytest.raises(ParseError, match="programs stand more than 200 deep in each other"):
+        with pytest.raises(ParseError, match="programs are nested more than 200 deep"):
             deserialize(nested(count), VOCABULARY)
 
 
@@ -377,7 +380,7 @@ def test_nesting_counts_through_operations_used_again() -> None:
         return b"\0\0\1\0" + equations + b"\1\3"
 
     assert len(deserialize(file(unary(op("sin")), *map(calls, range(199))), VOCABULARY).eqns) == 2
-    with pytest.raises(ParseError, match="programs stand more than 200 deep"):
+    with pytest.raises(ParseError, match="programs are nested more than 200 deep"):
         deserialize(file(unary(op("sin")), *map(calls, range(200))), VOCABULARY)
 
 
@@ -428,7 +431,7 @@ def test_operations_of_others_may_fail_in_any_way() -> None:
             raise KeyError("effects")
 
     data = serialize(closed(applying(Scale(1))), VOCABULARY)
-    with pytest.raises(ParseError, match="scale can't say what effects it has: KeyError"):
+    with pytest.raises(ParseError, match="scale can't determine its effects: KeyError"):
         deserialize(data, {"scale": Broken})
 
 

@@ -129,8 +129,8 @@ def test_require_same_structure() -> None:
         the body's output does not have the right structure. The first difference is at ['a'][1][<flat index 0>]:
           there the carry it was given has a leaf
           and the carry it returned has a tuple of length 1
-        the carry it was given: PyTreeDef({'a': (*, CustomNode(Adopted[], [*]))})
-        the carry it returned: PyTreeDef({'a': (*, CustomNode(Adopted[], [(*,)]))})""")
+        the carry it was given: PyTreeDef({'a': (*, CustomNode(ExternalNode[], [*]))})
+        the carry it returned: PyTreeDef({'a': (*, CustomNode(ExternalNode[], [(*,)]))})""")
     at_root = message(lambda: trees.require_same_structure("f", trees.structure(1), trees.structure(())), TypeError)
     assert "The first difference is at the root:" in at_root
 

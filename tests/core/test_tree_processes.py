@@ -124,7 +124,7 @@ def run_python(program: str) -> str:
 # Pickled by one process, built in another. `SimpleNamespace` stands for a type that each registers for itself.
 SENDER = """
     import collections, pickle, sys, types
-    from tracefx.core import trees
+    from tracefx.pytrees import trees
     trees.register_pytree_node(
         types.SimpleNamespace,
         lambda n: (tuple(vars(n).values()), tuple(vars(n))),
@@ -185,7 +185,7 @@ def test_importing_and_registering_load_neither_jax_nor_jaxlib() -> None:
 def test_jax_can_be_imported_after_first_use() -> None:
     run_python("""
     import collections, sys
-    from tracefx.core import trees
+    from tracefx.pytrees import trees
     tree = collections.OrderedDict(b=1, a=collections.defaultdict(int, c=2))
     assert trees.leaves(tree) == [1, 2]
     import jax
@@ -198,7 +198,7 @@ def test_the_first_use_from_many_threads() -> None:
     run_python("""
     import collections, importlib, sys, threading, time
     sys.setswitchinterval(1e-6)
-    from tracefx.core import trees
+    from tracefx.pytrees import trees
     start, got, loads = threading.Barrier(8), [], []
     class Own: pass
     def slowly(name, load=importlib.import_module):
@@ -225,7 +225,7 @@ def test_adoption_from_many_threads() -> None:
     import sys, threading
     import jax
     from jax import tree_util
-    from tracefx.core import trees
+    from tracefx.pytrees import trees
     sys.setswitchinterval(1e-6)
     def make():
         class C:

@@ -124,6 +124,9 @@ OF_ARRAYS: Final = (
         "devices",
         "platform",
         "to_device",
+        "addressable_data",
+        "addressable_shards",
+        "global_shards",
     ),
     *("__array__", "__array_namespace__", "__array_priority__", "__bool__", "__complex__", "__dlpack__"),
     *(

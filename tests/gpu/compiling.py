@@ -26,8 +26,8 @@ from typing import Any, Final
 
 DEVICES: Final = 4
 KNOWN: Final[Mapping[str, str]] = {
-    "is computed by LAPACK": "LAPACK has it, and no library of GPUs",
-    "is not there on": "no library of GPUs has this way",
+    "calls LAPACK": "LAPACK has it, and no library of GPUs",
+    "is not supported on": "no library of GPUs has this way",
     "Unsupported algorithm on the current device": "NVIDIA's GPUs have no such way to multiply",
 }
 """What may be in a message that refuses a program, and why it is refused."""

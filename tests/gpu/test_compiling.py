@@ -41,7 +41,7 @@ def test_without_a_plugin_it_says_what_to_install() -> None:
 
 
 def test_the_report_counts_what_is_refused_and_says_why() -> None:
-    lapack = "NotImplementedError: schur is computed by LAPACK, which runs on the CPU"
+    lapack = "NotImplementedError: schur calls LAPACK, which runs only on the CPU"
     assert reason(lapack) == "LAPACK has it, and no library of GPUs"
     assert reason("INTERNAL: something else") is None
     text = report(

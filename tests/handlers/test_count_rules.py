@@ -154,9 +154,9 @@ def test_rules_of_ones_own() -> None:
 
 
 def test_rules_that_are_none() -> None:
-    with pytest.raises(TypeError, match=r"Wrong\.cost must give an OperationCost, got 3"):
+    with pytest.raises(TypeError, match=r"Wrong\.cost must return an OperationCost, got 3"):
         count(lambda x: bind1(Wrong(), x))(X)
-    with pytest.raises(TypeError, match="a rule is for a class of operations, which <class 'int'> is not"):
+    with pytest.raises(TypeError, match="a cost rule needs a subclass of Primitive, got <class 'int'>"):
         CostRules().adding(int, lambda prim, ins, outs: OperationCost())  # type: ignore[type-var]  # the point
 
 

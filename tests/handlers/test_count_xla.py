@@ -168,11 +168,6 @@ class Folding(Handler):
     inner: Handler
     known: dict[int, tuple[Value, NDArray]] = field(factory=dict)
 
-    @property
-    @override
-    def below(self) -> Handler:
-        return self.inner
-
     def number(self, x: Value) -> NDArray | None:
         if isinstance(x, Literal | ConcreteArray):
             return x.numpy()

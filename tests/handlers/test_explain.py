@@ -84,8 +84,8 @@ def test_functions_of_the_library_stand_where_they_are_used() -> None:
     for f in (first, second):
         found = explain(f)(XS).first(lambda op: op.name == "cbrt")
         assert found is not None
-        assert found.place is not None
-        assert found.place.line == line_of(f, 1)
+        assert found.location is not None
+        assert found.location.line == line_of(f, 1)
 
 
 def test_bodies_come_before_what_is_in_them() -> None:
@@ -109,8 +109,8 @@ def test_the_first_nan() -> None:
         found = explain(form(f))(np.array([2.0, 0.5], np.float32))
         first = found.first(lambda op: op.has_nan)
         assert first is not None
-        assert first.place is not None
-        assert (first.name, first.nans, first.place.line) == ("sqrt", 1, line_of(f, 1))
+        assert first.location is not None
+        assert (first.name, first.nans, first.location.line) == ("sqrt", 1, line_of(f, 1))
         assert [op.name for op in found.where(lambda op: op.has_nan) if not op.has_bodies] == ["sqrt", "mul", "add"]
         assert found.first(lambda op: op.has_inf) is None
 
@@ -123,8 +123,8 @@ def test_a_nan_of_the_backward_pass() -> None:
         found = explain(g)(np.array([4.0, 0.0], np.float32))
         first = found.first(lambda op: op.has_inf)
         assert first is not None
-        assert first.place is not None
-        assert first.place.line == line_of(f, 1)
+        assert first.location is not None
+        assert first.location.line == line_of(f, 1)
 
 
 def test_where_a_type_comes_from() -> None:
@@ -136,8 +136,8 @@ def test_where_a_type_comes_from() -> None:
     with fx.enable_x64(True):
         first = explain(f)(fnp.asarray(XS)).first(lambda op: np.float64 in op.dtypes)
     assert first is not None
-    assert first.place is not None
-    assert first.place.line == line_of(f, 2)
+    assert first.location is not None
+    assert first.location.line == line_of(f, 2)
 
 
 def test_where_an_array_grows() -> None:
@@ -147,8 +147,8 @@ def test_where_an_array_grows() -> None:
 
     first = explain(f)(fnp.asarray(XS)).first(lambda op: op.broadcasts)
     assert first is not None
-    assert first.place is not None
-    assert (first.place.line, first.results[0].shape) == (line_of(f, 2), (3, 3))
+    assert first.location is not None
+    assert (first.location.line, first.results[0].shape) == (line_of(f, 2), (3, 3))
 
 
 def test_batches_are_told_of_as_they_are() -> None:

@@ -80,7 +80,7 @@ ONCE: Final[dict[str, Program]] = {
 
 @pytest.mark.parametrize("name", AGAIN)
 def test_a_second_use_is_found(name: str) -> None:
-    with pytest.raises(KeyReuseError, match=r"test_key_reuse.py:\d+ is used again in .*test_key_reuse.py:\d+"):
+    with pytest.raises(KeyReuseError, match=r"test_key_reuse.py:\d+ and is used again in .*test_key_reuse.py:\d+"):
         check_key_reuse(AGAIN[name])(KEY)
 
 
@@ -93,7 +93,7 @@ def test_one_use_is_none_too_many(name: str) -> None:
 
 def test_lines_are_those_of_the_two_uses() -> None:
     line = noise.__code__.co_firstlineno
-    with pytest.raises(KeyReuseError, match=rf":{line + 1} is used again in .*:{line + 2}: split it"):
+    with pytest.raises(KeyReuseError, match=rf":{line + 1} and is used again in .*:{line + 2}: split it"):
         check_key_reuse(noise)(KEY)
 
 

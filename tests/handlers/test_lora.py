@@ -216,7 +216,7 @@ def test_splitting_and_joining() -> None:
 def test_refused() -> None:
     with pytest.raises(ValueError, match="the rank must be at least 1, got 0"):
         init_lora({}, 0)
-    with pytest.raises(TypeError, match=r"where chooses params\['b'\], but it is f32\[3\], and no matrix of floats"):
+    with pytest.raises(TypeError, match=r"where selects params\['b'\], which is f32\[3\], not a floating-point matrix"):
         init_lora({"b": random(3)}, 1, where=lambda path, leaf: True)
     for wrong in (
         LowRank(random(4, 6), random(4, 2), random(3, 6)),

@@ -242,7 +242,7 @@ def test_branches() -> None:
     close(fx.vmap(seed(branches, 0))(np.array([1.0, -1.0], np.float32))[0], seed(branches, 0)(1.0))
     with pytest.raises(ValueError, match=r"effects \(Sample 'a', Sample 'b'\)"):
         seed(fx.vmap(branches), 0)(XS)
-    with pytest.raises(ValueError, match=r"collect inside of vmap, vmap\(trace\(f\)\)"):
+    with pytest.raises(ValueError, match=r"collect inside vmap, vmap\(trace\(f\)\)"):
         trace(fx.vmap(seed(branches, 0)), missing=0.0)(XS)
 
 
@@ -300,7 +300,9 @@ def test_a_draw_without_noise_of_its_own_says_so() -> None:
         return sample("odd", Odd(x))
 
     assert float(fx.grad(seed(f, 0))(2.0)) == 1.0
-    with pytest.raises(TypeError, match=r"Odd does not say how its draws depend on its fields.*grad\(seed\(f, key\)\)"):
+    with pytest.raises(
+        TypeError, match=r"Odd does not define how its draws depend on its fields.*grad\(seed\(f, key\)\)"
+    ):
         seed(fx.grad(f), 0)(2.0)
 
 
@@ -442,7 +444,7 @@ def test_refused() -> None:
     def twice() -> Array:
         return sample("a", Normal()) + sample("a", Normal())
 
-    with pytest.raises(ValueError, match=r"two sites of the name 'a', one at .* and one at"):
+    with pytest.raises(ValueError, match=r"two sites have the name 'a', one at .* and one at"):
         trace(seed(twice, 0))()
 
 

@@ -362,9 +362,9 @@ def test_places_are_told(reports: Reports) -> None:
     for f in both_orders(summing, reports.append).values():
         f(0.0)
         (loop,) = {r.loop for r in drop(reports)}
-        assert loop.place is not None
-        assert (loop.place.file, loop.place.function, loop.name) == (__file__, "summing", "scan")
-        assert str(loop) == f"scan in {loop.place}"
+        assert loop.location is not None
+        assert (loop.location.file, loop.location.function, loop.name) == (__file__, "summing", "scan")
+        assert str(loop) == f"scan in {loop.location}"
 
 
 def test_errors_come_out(reports: Reports) -> None:

@@ -26,7 +26,7 @@ from tracefx.extend import (
     bind1,
 )
 from tracefx.handlers import Series, TaylorRule, derivatives, jet
-from tracefx.handlers.taylor.series import series, series_exp, series_product
+from tracefx.handlers.taylor.series import make_series, series_exp, series_product
 from tracefx.testing import check_interpretation
 from tracefx.testing.tolerances import ELEMENTARY
 
@@ -359,7 +359,7 @@ class Gauss(Primitive, TaylorRule):
         (x,) = operands
         first = bind1(self, x.primal)
         inside = [None if t is None else fnp.negative(t) for t in series_product(x.terms, x.terms)]
-        return [series(series_exp(inside, first))]
+        return [make_series(series_exp(inside, first))]
 
 
 def test_an_operation_may_know_its_series() -> None:

@@ -63,7 +63,7 @@ def _judged(check: Callable[[], None]) -> str:
     except AssertionError as error:
         return f"wrong: {error}"
     except Exception as error:
-        if type(error) is TypeError and "arrays never change" not in str(error):
+        if type(error) is TypeError and "arrays are immutable" not in str(error):
             return f"TypeError: {error}"
         return type(error).__name__
     return "right"

@@ -108,7 +108,7 @@ NUMPYS = (
 @pytest.mark.parametrize("function", NUMPYS, ids=range(len(NUMPYS)))
 def test_numpys_functions_of_a_tracer_say_what_to_use(function: Callable[[Any], Any]) -> None:
     for transform in (fx.grad, fx.jit, fx.vmap):
-        with pytest.raises((TracerArrayConversionError, ConcretizationError), match=r"tracefx\.numpy|traces"):
+        with pytest.raises((TracerArrayConversionError, ConcretizationError), match=r"tracefx\.numpy|traces|is traced"):
             transform(lambda x: function(x).sum())(fnp.ones((3, 3)))
 
 
@@ -137,7 +137,7 @@ def test_memoryview() -> None:
 
 def test_keys_have_no_buffer() -> None:
     key: Any = fx.random.key(0)
-    with pytest.raises(TypeError, match="are no numbers"):
+    with pytest.raises(TypeError, match="are not numbers"):
         key.__buffer__(0)
 
 
@@ -191,7 +191,7 @@ def test_tracers_are_copied_and_not_pickled() -> None:
     def f(x: Any) -> Any:
         assert copy.copy(x) is x
         assert copy.deepcopy([x])[0] is x
-        with pytest.raises(TypeError, match="can't be pickled: it means nothing outside the call"):
+        with pytest.raises(TypeError, match="can't be pickled: it is valid only during the traced call"):
             pickle.dumps(x)
         return x.sum()
 

@@ -410,10 +410,10 @@ def test_a_rule_says_what_a_primitive_does() -> None:
 
 def test_a_rule_must_give_what_the_primitive_gives() -> None:
     f = from_jax(lambda x: lax.rng_uniform(x, 1.0, (3,)), rules={"rng_uniform": lambda low, high, shape: low})
-    with pytest.raises(TypeError, match=r"gave f32\[\].* where JAX's primitive gives f32\[3\]"):
+    with pytest.raises(TypeError, match=r"returned f32\[\].* where JAX's primitive returns f32\[3\]"):
         f(np.float32(0))
     g = from_jax(lambda x: lax.rng_uniform(x, 1.0, (3,)), rules={"rng_uniform": lambda low, high, shape: (low, high)})
-    with pytest.raises(TypeError, match="gave 2 results, but JAX's primitive has 1"):
+    with pytest.raises(TypeError, match="returned 2 results, but JAX's primitive has 1"):
         g(np.float32(0))
 
 

@@ -217,7 +217,7 @@ def test_random_keys_are_keys(impl: str) -> None:
 
 def test_arrays_of_tracefx_are_taken() -> None:
     near(to_jax(loss)(fnp.asarray(X)), loss(X))
-    with pytest.raises(TypeError, match=r"traces, but this is a function of JAX: call the function that to_jax was"):
+    with pytest.raises(TypeError, match=r"traces, but this is a function for JAX: call the function that to_jax was"):
         fx.grad(to_jax(loss))(fnp.asarray(X))
 
 
@@ -301,7 +301,7 @@ def test_a_tracer_closed_over_is_refused() -> None:
 
 def test_what_jax_traces_must_be_an_argument() -> None:
     with pytest.raises(
-        TypeError, match=r"multiply: .* got JitTracer.*what JAX traces is for functions that .*to_jax made"
+        TypeError, match=r"multiply: .* got JitTracer.*under a JAX transformation, convert it with .*to_jax"
     ):
         jax.jit(lambda w: to_jax(lambda x: fnp.multiply(x, w))(X))(2.0)
     near(jax.jit(lambda w: to_jax(fnp.multiply)(X, w))(2.0), 2 * X)

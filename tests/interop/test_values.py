@@ -237,5 +237,5 @@ def test_an_argument_keeps_its_weak_type() -> None:
 def test_a_tracer_of_jax_is_refused_with_a_remedy(f: Callable[..., Any]) -> None:
     with pytest.raises(TypeError, match=r"tracefx\.interop\.jax\.to_jax"):
         jax.jit(f)(1.0)
-    with pytest.raises(TypeError, match=r"keys of tracefx by tracefx\.interop\.jax\.as_tracefx"):
+    with pytest.raises(TypeError, match=r"JAX random keys with tracefx\.interop\.jax\.as_tracefx"):
         f(jax.random.key(0))

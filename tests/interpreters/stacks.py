@@ -30,11 +30,6 @@ class CountingHandler(Handler):
     inner: Handler
     seen: Counter[str] = field(factory=Counter, init=False)
 
-    @property
-    @override
-    def below(self) -> Handler:
-        return self.inner
-
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         self.seen[prim.name] += 1

@@ -174,7 +174,7 @@ def test_a_generator_suspended_inside_its_block_is_named() -> None:
     next(run)
     inner = current()
     assert isinstance(inner, CountingHandler)
-    with pytest.raises(HandlerStateError, match="leaving a block that made identity current, but counting is current"):
+    with pytest.raises(HandlerStateError, match="leaving the `with` block of identity, but counting is current"):
         outer.__exit__(None, None, None)
     assert current() is inner, "nothing has changed"
     run.close()
@@ -193,7 +193,7 @@ def test_a_generator_closed_too_late_changes_nothing() -> None:
         next(run)
         counting = current()
         with handling(IdentityHandler(current())) as later:
-            with pytest.raises(HandlerStateError, match="made counting current, but identity is current"):
+            with pytest.raises(HandlerStateError, match="block of counting, but identity is current"):
                 run.close()
             assert current() is later
         assert current() is counting
@@ -205,7 +205,7 @@ def test_a_generator_closed_too_late_changes_nothing() -> None:
 def test_a_block_is_entered_once() -> None:
     block = handling(IdentityHandler(ROOT))
     with block as handler:
-        with pytest.raises(HandlerStateError, match="identity current has been entered already"):
+        with pytest.raises(HandlerStateError, match="block of identity has been entered already"):
             block.__enter__()
         assert current() is handler
     assert current() is ROOT

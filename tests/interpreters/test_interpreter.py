@@ -339,7 +339,7 @@ def test_collecting_under_vmap_and_grad() -> None:
 
 
 def test_one_name_for_two_values_is_an_error() -> None:
-    with pytest.raises(ValueError, match="'a' already"):
+    with pytest.raises(ValueError, match="already collected a value under the name 'a'"):
         gathered(lambda x: fx.checkpoint_name(fx.checkpoint_name(x, "a"), "a"))(1.0)
     with pytest.raises(TypeError, match="'a' in branch 1 of cond"):
         gathered(

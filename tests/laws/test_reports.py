@@ -60,7 +60,7 @@ def fails_again(error: LawError) -> LawError:
     python = error.reproducer.python
     assert python is not None, error
     again = broken(lambda: exec(compile(python, "<report>", "exec"), {}))
-    assert again.message.split(", but not so")[0] == error.message.split(", but not so")[0]
+    assert again.message.split(": violated by")[0] == error.message.split(": violated by")[0]
     return again
 
 
@@ -112,7 +112,7 @@ def test_a_wrong_rule_is_found_alone(prim: Primitive, law: Law, around: Callable
     assert error.reproducer is not None
     weak = "*" if isinstance(prim, planted.WrongWeakType) else ""
     assert error.reproducer.programs == (
-        f"the smallest program found that breaks it:\n  {{ lambda ; a:f32[3]. let b:f32[3]{weak} = scale a in (b,) }}"
+        f"the smallest program found that violates it:\n  {{ lambda ; a:f32[3]. let b:f32[3]{weak} = scale a in (b,) }}"
     )
     again = fails_again(error)
     assert again.reproducer == error.reproducer  # it is as small as it gets
@@ -122,7 +122,7 @@ def test_a_wrong_rule_is_found_alone(prim: Primitive, law: Law, around: Callable
 def test_a_report_in_full() -> None:
     error = broken(lambda: jvp_is_the_derivative(model(planted.WrongJvp()), X, K))
     assert str(error).split("\n\n", 1)[1].splitlines() == [
-        "the smallest program found that breaks it:",
+        "the smallest program found that violates it:",
         "  { lambda ; a:f32[3]. let b:f32[3] = scale a in (b,) }",
         "in Python:",
         "",
@@ -189,7 +189,7 @@ def test_tolerances_and_settings_are_in_the_python() -> None:
 def test_what_depends_on_python_is_said_to() -> None:
     error = broken(lambda: jit_changes_nothing(planted.differs_when_traced, X))
     assert error.reproducer is not None
-    assert error.reproducer.programs.endswith("what breaks it is in how the function looks at its arguments")
+    assert error.reproducer.programs.endswith("the violation depends on Python code that inspects the arguments")
     assert error.reproducer.python is None
 
 
@@ -210,7 +210,7 @@ def test_programs_that_hold_functions_are_shown_without_python() -> None:
     error = broken(lambda: jvp_is_the_derivative(lambda x: fnp.sin(custom(x)), X))
     assert error.reproducer is not None
     assert "custom_jvp" in error.reproducer.programs
-    assert error.reproducer.programs.endswith("which holds functions, so that its text is not all of it")
+    assert error.reproducer.programs.endswith("which contains Python functions, so its text is incomplete")
     assert error.reproducer.python is None
 
 

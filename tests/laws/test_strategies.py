@@ -308,7 +308,7 @@ def test_the_laws_need_no_hypothesis() -> None:
         import tracefx.numpy as fnp
         from tracefx.testing import check_function
 
-        print(len(check_function(fnp.sin, np.ones(2)).held))
+        print(len(check_function(fnp.sin, np.ones(2)).passed))
         """,
     )
     assert out == "13\n"

@@ -57,7 +57,7 @@ def test_scalar_types_of_arrays() -> None:
 
 def test_what_is_no_dtype_is_refused() -> None:
     for f in (dtypes.canonicalize_dtype, dtypes.itemsize_bits, dtypes.scalar_type_of):
-        with pytest.raises(TypeError, match="no dtype that arrays can have"):
+        with pytest.raises(TypeError, match="not a dtype that arrays can have"):
             f("x")
     with pytest.raises(ValueError, match="at least one"):
         dtypes.result_type()

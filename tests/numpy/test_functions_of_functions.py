@@ -50,7 +50,7 @@ def test_piecewise(call: Any) -> None:
 
 
 def test_the_number_of_functions_is_that_of_conditions_or_one_more() -> None:
-    with pytest.raises(ValueError, match="1 conditions take as many functions or one more, got 3"):
+    with pytest.raises(ValueError, match="1 conditions need as many functions or one more, got 3"):
         fnp.piecewise(fnp.ones(2), [fnp.ones(2) > 0], [1, 2, 3])
 
 

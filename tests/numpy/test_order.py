@@ -82,14 +82,14 @@ def test_intersections_with_their_places() -> None:
 def test_traced_arrays_need_a_size(name: str) -> None:
     args = [np.asarray(a, np.int32) for a in CALLS[name][0][:2]]
     f = getattr(fnp, name)
-    with pytest.raises(ConcretizationError, match=r"shape of the result depends on the values .*; give size="):
+    with pytest.raises(ConcretizationError, match=r"shape of the result depends on the values .*; pass size="):
         fx.jit(f)(*args)
-    with pytest.raises(ConcretizationError, match=r"shape of the result depends on the values .*; give size="):
+    with pytest.raises(ConcretizationError, match=r"shape of the result depends on the values .*; pass size="):
         fx.vmap(f)(*[np.stack([a, a]) for a in args])
 
 
 def test_a_traced_count_needs_a_length() -> None:
-    with pytest.raises(ConcretizationError, match="give length="):
+    with pytest.raises(ConcretizationError, match="pass length="):
         fx.jit(fnp.bincount)(OTHER)
 
 

@@ -13,16 +13,16 @@ import pytest
 
 import tracefx
 import tracefx.lax
-import tracefx.lax.rooms
+import tracefx.lax.lazy_names
 import tracefx.numpy
-import tracefx.numpy.rooms
+import tracefx.numpy.lazy_names
 from tests.test_imports import run
 
 Table = Mapping[str, str]
 HOUSES: Final = (
     (tracefx, {**tracefx._LAZY_MODULES, **tracefx._LAZY_NAMES}),
-    (tracefx.numpy, tracefx.numpy.rooms.LATE),
-    (tracefx.lax, tracefx.lax.rooms.LATE),
+    (tracefx.numpy, tracefx.numpy.lazy_names.LAZY_NAMES),
+    (tracefx.lax, tracefx.lax.lazy_names.LAZY_NAMES),
 )
 each_house = pytest.mark.parametrize(("house", "late"), HOUSES, ids=["tracefx", "numpy", "lax"])
 

@@ -87,7 +87,7 @@ wrong: Any = fnp  # whose signatures these calls break
     ("call", "error", "says"),
     [
         (lambda x: wrong.reshape(x, (4, 2)), TypeError, "6 elements"),
-        (lambda x: wrong.reshape(x, (-1, -1)), TypeError, "one -1"),
+        (lambda x: wrong.reshape(x, (-1, -1)), TypeError, "only one size may be -1"),
         (lambda x: wrong.reshape(x, (-1, 4)), TypeError, "whole size"),
         (lambda x: wrong.reshape(x, (1.5, 4)), TypeError, "1.5"),
         (lambda x: wrong.reshape(x, (-2, 3)), ValueError, "negative"),

@@ -212,8 +212,8 @@ X: Final = np.ones((2, 3), np.float32)
         (TypeError, "dimension_numbers lhs (1, 1)", lambda: lax.dot_general(X, X, (((1, 1), (0, 1)), ((), ())))),
         (TypeError, "dimension_numbers lhs (1,) (1,)", lambda: lax.dot_general(X, X, (((1,), (1,)), ((1,), (0,))))),
         (TypeError, "contract equal sizes [3] [2]", lambda: lax.dot_general(X, X, MATRICES)),
-        (TypeError, "map over equal sizes", lambda: lax.dot_general(X, X, (((), ()), ((0,), (1,))))),
-        (TypeError, "map over equal sizes", lambda: lax.dot_general(X, X, (((), ()), ((0,), ())))),
+        (TypeError, "batch axes equal sizes", lambda: lax.dot_general(X, X, (((), ()), ((0,), (1,))))),
+        (TypeError, "batch axes equal sizes", lambda: lax.dot_general(X, X, (((), ()), ((0,), ())))),
         (TypeError, "dimension_numbers 3", lambda: lax.dot_general(X, X, 3)),  # type: ignore[arg-type]  # what is tested
         (TypeError, "dimension_numbers 1.5", lambda: lax.dot_general(X, X, (((1.5,), (0,)), ((), ())))),  # type: ignore[arg-type]  # as above
         (ValueError, "precision 'exact'", lambda: lax.dot(X, X.T, precision="exact")),

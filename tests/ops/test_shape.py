@@ -302,7 +302,7 @@ INTS: Final = np.ones((2, 3), np.int32)
         (TypeError, "pad one dtype", lambda: lax.pad(X, np.int32(0), [(0, 0, 0)] * 2)),
         (ValueError, "pad padding_config", lambda: lax.pad(X, 0.0, [(0, 0, 0)])),
         (ValueError, "pad interior", lambda: lax.pad(X, 0.0, [(0, 0, -1), (0, 0, 0)])),
-        (ValueError, "pad padding_value no axes", lambda: lax.pad(X, X, [(0, 0, 0)] * 2)),
+        (ValueError, "pad padding_value scalar", lambda: lax.pad(X, X, [(0, 0, 0)] * 2)),
         (ValueError, "pad padding_config (low, high, interior)", lambda: lax.pad(X[0], 0.0, [(1, 2)])),  # type: ignore[list-item]  # as above
         (TypeError, "rev dimensions (-1,)", lambda: lax.rev(X, (-1,))),
         (TypeError, "rev dimensions (0, 0)", lambda: lax.rev(X, (0, 0))),

@@ -226,7 +226,7 @@ def test_graphs_open_without_overlaps_and_are_linked(visit: Any) -> None:
     page.get_by_role("button", name="open all").click()
     assert page.locator(".graph .node").count() > closed + 10
     assert overlaps(page) == 0
-    page.get_by_role("button", name="all of it").click()
+    page.get_by_role("button", name="fit to window").click()
     node(page, "scan").locator("[data-open]").first.click()
     assert node(page, "tanh").count() == 0
     node(page, "scan").locator("[data-open]").first.click()

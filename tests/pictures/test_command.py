@@ -78,20 +78,26 @@ def test_standard_output_members_and_programs(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["shown_here"], "'shown_here' names no function: write module:function, or path/to/file.py:function"),
+        (
+            ["shown_here"],
+            "'shown_here' is not the name of a function: write module:function, or path/to/file.py:function",
+        ),
         (["shown_here:los"], "shown_here has no 'los'; did you mean loss?"),
         (["nowhere:f"], "there is no module 'nowhere', here or installed"),
         (["nowhere.py:f"], "there is no file nowhere.py"),
-        (["shown_here:number"], "shown_here:number is no function and no program: 3"),
-        (["shown_here:program", "f32[]"], "shown_here:program is a program, which takes no types"),
+        (["shown_here:number"], "shown_here:number is neither a function nor a program: 3"),
+        (["shown_here:program", "f32[]"], "shown_here:program is a program: pass no types for it"),
         (["shown_here:loss", "f32[]"], "was given 1 type: missing a required argument: 'x'"),
-        (["shown_here:loss", "f32[]", "f33[2]"], "show: 'f33[2]' is no type: 'f33' names no dtype"),
-        (["shown_here:loss", "(f32[2,a],)", "f32[]"], "'f32[2,a]' in '(f32[2,a],)' is no type: expected a dimension"),
-        (["shown_here:loss", "f32[2", "f32[]"], "'f32[2' is no type of an argument: write one such as f32[8,128]"),
-        (["shown_here:loss", "open('x')", "f32[]"], "\"open('x')\" is no type of an argument"),
+        (["shown_here:loss", "f32[]", "f33[2]"], "show: 'f33[2]' is not a type: 'f33' names no dtype"),
+        (
+            ["shown_here:loss", "(f32[2,a],)", "f32[]"],
+            "'f32[2,a]' in '(f32[2,a],)' is not a type: expected a dimension",
+        ),
+        (["shown_here:loss", "f32[2", "f32[]"], "'f32[2' is not the type of an argument: write one such as f32[8,128]"),
+        (["shown_here:loss", "open('x')", "f32[]"], "\"open('x')\" is not the type of an argument"),
         (["shown_here:Model.call", "f32[]", "--steps", "grads"], "there is no step 'grads'; did you mean 'grad'?"),
         (["shown_here:Model.call", "f32[]", "--steps", "xyz"], "there is no step 'xyz'. There are program, grad"),
-        (["shown_here:Model.call", "f32[]", "-o", "none/x.html"], "none/x.html can't be written: No such file or"),
+        (["shown_here:Model.call", "f32[]", "-o", "none/x.html"], "none/x.html cannot be written: No such file or"),
     ],
 )
 def test_mistakes_are_explained(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -175,7 +175,7 @@ def test_what_cannot_be_shown_is_refused() -> None:
     anything: Any = 3
     with pytest.raises(TypeError, match="show takes a function with arguments or a program, .* got 3 of type int"):
         show(anything)
-    with pytest.raises(TypeError, match="a program takes no arguments, got 1 beside it"):
+    with pytest.raises(TypeError, match="a program takes no arguments, got 1 in addition"):
         show(closed, 1.0)
     with pytest.raises(TypeError, match="the step 'grad' transforms functions, but what is shown is a program"):
         show(closed, steps="grad")

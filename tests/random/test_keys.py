@@ -222,8 +222,8 @@ def test_keys_are_no_numbers(name: str) -> None:
         (lambda: random.key(1.5), TypeError, "single integer as the seed, got f32"),
         (lambda: random.key(fnp.arange(2)), TypeError, "for several keys use tracefx.vmap"),
         (lambda: random.key(random.key(0)), TypeError, "got a key"),
-        (lambda: random.key(0, impl="mersenne"), ValueError, "there are threefry2x32, rbg, unsafe_rbg"),
-        (lambda: random.key(0, impl="rbg", dtype="rbg"), ValueError, "mean the same"),
+        (lambda: random.key(0, impl="mersenne"), ValueError, "expected one of threefry2x32, rbg, unsafe_rbg"),
+        (lambda: random.key(0, impl="rbg", dtype="rbg"), ValueError, "are synonyms"),
         (lambda: random.split(3), TypeError, "split takes a random key, got i32"),
         (lambda: random.split(KEYS), ValueError, "map it over them with tracefx.vmap"),
         (lambda: random.normal(fnp.zeros(2)), TypeError, r"normal takes a random key, got f32\[2\]"),
@@ -232,7 +232,7 @@ def test_keys_are_no_numbers(name: str) -> None:
         (lambda: random.uniform(random.key(0), (-1,)), ValueError, "negative size"),
         (lambda: random.uniform(random.key(0), (2,), int), ValueError, "must be a float dtype, got int32"),
         (lambda: random.gamma(random.key(0), fnp.ones(3), (2,)), ValueError, "don't broadcast to shape"),
-        (lambda: random.choice(random.key(0), 3, (4,), replace=False), ValueError, "4 elements can't be drawn of 3"),
+        (lambda: random.choice(random.key(0), 3, (4,), replace=False), ValueError, "4 elements can't be drawn from 3"),
     ],
 )
 def test_what_is_wrong_is_said(call: Callable[[], Any], error: type[Exception], message: str) -> None:

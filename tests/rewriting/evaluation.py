@@ -23,7 +23,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.passes.check import check_jaxpr
-from tracefx.passes.dce import is_observable
+from tracefx.passes.rebuilding import is_observable
 
 Log: TypeAlias = list[tuple[str, tuple[bytes, ...]]]
 Pass: TypeAlias = Callable[[Jaxpr], Jaxpr]

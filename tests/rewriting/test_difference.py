@@ -21,7 +21,7 @@ from tracefx.core.jaxpr import ClosedJaxpr, Eqn, Jaxpr, Var
 from tracefx.ops.elementwise.arithmetic import Mul, Neg
 from tracefx.ops.elementwise.transcendental import Cos, Sin
 from tracefx.passes.check import check_jaxpr
-from tracefx.passes.dce import renumber
+from tracefx.passes.rebuilding import renumber
 from tracefx.programs import parse_jaxpr
 from tracefx.rewriting import ChangeKind, canonicalize_jaxpr, cse, diff_jaxprs, equivalent
 from tracefx.rewriting.alignment import align_sequences

@@ -20,7 +20,8 @@ from tracefx.core import dtypes
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 from tracefx.core.values import Value, from_numpy
 from tracefx.passes.check import check_jaxpr
-from tracefx.passes.dce import cse, dce
+from tracefx.passes.cse import cse
+from tracefx.passes.dce import dce
 from tracefx.programs import parse_jaxpr
 from tracefx.rewriting import (
     EXACT_RULES,

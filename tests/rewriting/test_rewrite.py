@@ -27,7 +27,7 @@ from tracefx.ops.elementwise.transcendental import Cos, Exp, Log, Sin
 from tracefx.ops.shape.shape import Split
 from tracefx.ops.structural import ConvertElementType, Transpose
 from tracefx.passes.check import check_jaxpr
-from tracefx.passes.dce import renumber
+from tracefx.passes.rebuilding import renumber
 from tracefx.programs import parse_jaxpr
 from tracefx.rewriting import (
     Apply,
@@ -236,7 +236,9 @@ def test_operations_of_several_outputs_may_come_in() -> None:
 
 def test_a_wrong_number_of_outputs_is_refused() -> None:
     one = RewriteRule("one", lambda term: fx.lax.slice(term.operands[0], (0,), (2,)), (Split,))
-    with pytest.raises(RewriteTypeError, match=r"'one' gave 1 values for split, which has 2 outputs \(f32\[2\], f32"):
+    with pytest.raises(
+        RewriteTypeError, match=r"'one' returned 1 values for split, which has 2 outputs \(f32\[2\], f32"
+    ):
         rewrite(program(SPLIT), [one])
 
 
@@ -246,14 +248,14 @@ def test_a_wrong_number_of_outputs_is_refused() -> None:
 @pytest.mark.parametrize(
     ("replace", "told"),
     [
-        (lambda x: fx.lax.convert_element_type(x, "bfloat16"), r"sin\(a:f32\[\]\) is f32\[\], .* is bf16\[\]"),
-        (lambda x: fx.lax.broadcast(x, (2,)), r"is f32\[\], what stands in its place is f32\[2\]"),
-        (lambda x: Literal(1.0, ShapedArray((), np.dtype("float32"), weak_type=True)), r"is f32\[\], .* is f32\[\]\*"),
+        (lambda x: fx.lax.convert_element_type(x, "bfloat16"), r"sin\(a:f32\[\]\) from f32\[\] to bf16\[\]"),
+        (lambda x: fx.lax.broadcast(x, (2,)), r"from f32\[\] to f32\[2\]"),
+        (lambda x: Literal(1.0, ShapedArray((), np.dtype("float32"), weak_type=True)), r"from f32\[\] to f32\[\]\*"),
     ],
 )
 def test_a_rule_that_changes_a_type_is_refused(replace: Any, told: str) -> None:
     wrong = RewriteRule("wrong", lambda term: replace(*term.operands), (Sin,))
-    with pytest.raises(RewriteTypeError, match=rf"the rule 'wrong' changes a type: .*{told}"):
+    with pytest.raises(RewriteTypeError, match=rf"the rule 'wrong' changes the type of .*{told}"):
         rewrite(program("a:f32[]. let b:f32[] = sin a in (b,)"), [wrong])
 
 
@@ -266,7 +268,7 @@ def test_the_line_of_the_equation_is_told() -> None:
 
 def test_what_is_no_value_is_refused() -> None:
     jaxpr = program("a:f32[]. let b:f32[] = sin a in (b,)")
-    with pytest.raises(RewriteTypeError, match=r"gave 1.0 for sin\(a:f32\[\]\): it must give a term"):
+    with pytest.raises(RewriteTypeError, match=r"returned 1.0 for sin\(a:f32\[\]\): it must return a term"):
         rewrite(jaxpr, [RewriteRule("number", lambda term: 1.0, (Sin,))])  # type: ignore[arg-type,return-value]  # is the point
     with pytest.raises(TypeError, match=r"rewrite takes rules, .* got <function"):
         rewrite(jaxpr, [lambda term: None])  # type: ignore[list-item]  # is the point
@@ -344,21 +346,23 @@ def test_the_way_into_a_circle_is_no_part_of_it() -> None:
     ],
 )
 def test_a_rule_that_grows_around_itself(grow: Any) -> None:
-    with pytest.raises(RewriteLoopError, match=r"the rule 'grow' would go on forever: from sin\(a:f32\[\]\)"):
+    with pytest.raises(RewriteLoopError, match=r"the rule 'grow' would go on forever: sin\(a:f32\[\]\)"):
         rewrite(program("a:f32[]. let b:f32[] = sin a in (b,)"), [RewriteRule("grow", grow, (Sin,))])
 
 
 def test_a_rule_that_grows_ever_more() -> None:
     grow = RewriteRule("grow", lambda t: fx.lax.sin(fx.lax.mul(t.operands[0], fnp.float32(2))), (Sin,))
     jaxpr = program("a:f32[]. let b:f32[] = sin a in (b,)")
-    with pytest.raises(RewriteLoopError, match=r"more than 1000 times to what became of sin\(a:f32\[\]\), at last the"):
+    with pytest.raises(
+        RewriteLoopError, match=r"more than 1000 times in rewriting sin\(a:f32\[\]\), most recently the"
+    ):
         rewrite(jaxpr, [grow])
 
 
 def test_many_steps_are_no_loop() -> None:
     jaxpr = program("a:f32[]. let b:f32[] = integer_pow[y=700] a in (b,)")
     assert len(rewrite(jaxpr, [unfolded_power]).eqns) == 699
-    with pytest.raises(RewriteLoopError, match="give rewrite a larger limit"):
+    with pytest.raises(RewriteLoopError, match="pass rewrite a larger limit"):
         rewrite(jaxpr, [unfolded_power], limit=100)
 
 
@@ -374,13 +378,13 @@ def test_a_rule_that_doubles_forever_ends() -> None:
 def test_programs_that_nest_forever() -> None:
     jaxpr = program("a:f32[]. let b:f32[] = sin a in (b,)")
     called = RewriteRule("called", lambda t: fx.jit(lambda x: fx.lax.sin(x))(t.operands[0]), (Sin,))
-    with pytest.raises(RewriteLoopError, match="they make one that carries the same program, .* sin a in"):
+    with pytest.raises(RewriteLoopError, match="rewrite a program to one that contains the same program, .* sin a in"):
         rewrite(jaxpr, [called])
 
     def deeper(term: Apply) -> Value:
         return fx.jit(lambda x: fx.lax.sin(fx.lax.mul(x, float(np.random.default_rng().random()))))(term.operands[0])
 
-    with pytest.raises(RewriteLoopError, match="nest in programs without end"):
+    with pytest.raises(RewriteLoopError, match="nested without end"):
         rewrite(jaxpr, [RewriteRule("deeper", deeper, (Sin,))])
 
 
@@ -416,7 +420,7 @@ def test_a_rule_brings_no_effects() -> None:
         fx.debug.print("{}", term.operands[0])
         return term.operands[0]
 
-    with pytest.raises(RewriteError, match="brings no effects into a program, but debug_print has Debug"):
+    with pytest.raises(RewriteError, match="cannot add effects to a program, but debug_print has Debug"):
         rewrite(program("a:f32[]. let b:f32[] = sin a in (b,)"), [RewriteRule("shown", shown)])
 
 

@@ -12,7 +12,7 @@ from tests.rewriting.evaluation import assert_pass_is_sound
 from tracefx.core import dtypes
 from tracefx.ops.casting import convert_host
 from tracefx.passes.check import check_jaxpr
-from tracefx.passes.dce import renumber
+from tracefx.passes.rebuilding import renumber
 from tracefx.programs import parse_jaxpr
 from tracefx.rewriting import EXACT_RULES, FAST_MATH_RULES, optimize, rewrite, simplify
 from tracefx.rewriting.shape_rules import is_lossless_conversion

@@ -20,7 +20,7 @@ import tracefx.numpy as fnp
 from tests.closeness import assert_near
 from tests.versions import ULPS_OF_50_STEPS
 from tracefx.scipy.optimize import OptimizeResults, minimize
-from tracefx.scipy.optimize.bfgs import length
+from tracefx.scipy.optimize.bfgs import vector_norm
 from tracefx.testing.tolerances import DERIVATIVE, ELEMENTARY, Ulps
 
 LBFGS: Final = "l-bfgs-experimental-do-not-rely-on-this"
@@ -116,7 +116,7 @@ def test_it_stops_after_so_many_evaluations(option: str, status: int) -> None:
 @pytest.mark.parametrize("norm", [np.inf, -np.inf, 0, 1, 2, 3])
 def test_norms_of_gradients(norm: float) -> None:
     v = np.array([3.0, -4.0, 0.0, 1.0])
-    assert_near(length(fnp.array(v), norm), np.linalg.norm(v, norm), ELEMENTARY)
+    assert_near(vector_norm(fnp.array(v), norm), np.linalg.norm(v, norm), ELEMENTARY)
 
 
 def test_what_cannot_be_minimized_is_refused() -> None:

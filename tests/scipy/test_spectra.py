@@ -56,7 +56,7 @@ def test_windows_are_highest_in_the_middle(name: str) -> None:
 
 def test_unknown_windows_are_refused() -> None:
     for wrong in ("other", ("kaiser8", 1.0), ("gaussian",)):
-        with pytest.raises(ValueError, match="window must be an array, or a name of"):
+        with pytest.raises(ValueError, match="window must be an array, or one of the names"):
             welch(X, window=wrong)
 
 

@@ -97,7 +97,7 @@ MATRIX = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
         (lambda: stats.norm.logpdf(1j), TypeError, "not defined for complex numbers"),
         (lambda: stats.dirichlet.pdf(MATRIX, MATRIX), ValueError, "alpha must have one axis"),
         (lambda: stats.dirichlet.pdf(MATRIX[:1], np.ones(3)), ValueError, "x must have 3 or 2 components"),
-        (lambda: stats.multinomial.pmf(MATRIX[0], 6, MATRIX[1]), TypeError, "must be of integers"),
+        (lambda: stats.multinomial.pmf(MATRIX[0], 6, MATRIX[1]), TypeError, "must have integer dtypes"),
         (lambda: stats.multivariate_normal.logpdf(MATRIX, MATRIX[0], np.eye(3)), ValueError, "cov must be"),
         (
             lambda: stats.multivariate_normal.logpdf(MATRIX, MATRIX[0], np.eye(2), allow_singular=True),  # type: ignore[arg-type]

@@ -60,11 +60,6 @@ class Watch(Handler):
     inner: Handler
     seen: list[Primitive] = field(factory=list)
 
-    @property
-    @override
-    def below(self) -> Handler:
-        return self.inner
-
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         self.seen.append(prim)

@@ -258,7 +258,7 @@ def test_types_are_checked_against_impl() -> None:
         def impl(self, *args: NDArray) -> Sequence[NDArray]:
             return [np.zeros(3, np.float32)]
 
-    with pytest.raises(TypeError, match=r"Wrong\.impl gave f32\[3\] where abstract_eval says f32\[\]"):
+    with pytest.raises(TypeError, match=r"Wrong\.impl returned f32\[3\], but abstract_eval gives f32\[\]"):
         square_add(Wrong())(2.0, 10.0)
 
 

@@ -227,14 +227,14 @@ def test_a_tracer_is_as_concrete_as_what_it_stands_on(transformed: Callable[[], 
         (lambda y: bool(y >= 1), TracerBoolConversionError, "a truth value"),
         (bool, TracerBoolConversionError, "a truth value"),
         (int, TracerIntegerConversionError, "a Python integer"),
-        (float, ConcretizationError, "its value"),
-        (complex, ConcretizationError, "its value"),
+        (float, ConcretizationError, "this use"),
+        (complex, ConcretizationError, "this use"),
         (range, TracerIntegerConversionError, "a Python integer"),
         (lambda y: [10, 20][y], TracerIntegerConversionError, "a Python integer"),
         (np.sin, TracerArrayConversionError, "a NumPy array"),
         (np.asarray, TracerArrayConversionError, "a NumPy array"),
-        (lambda y: y.item(), ConcretizationError, "its value"),
-        (lambda y: y.tolist(), ConcretizationError, "its value"),
+        (lambda y: y.item(), ConcretizationError, "this use"),
+        (lambda y: y.tolist(), ConcretizationError, "this use"),
     ],
 )
 def test_explicit_conversions_of_what_has_no_value(
@@ -244,6 +244,6 @@ def test_explicit_conversions_of_what_has_no_value(
         convert(y)
         return y
 
-    with pytest.raises(error, match=f"^{asked} was asked of StageTracer"):
+    with pytest.raises(error, match=f"^{asked} needs a concrete value, but StageTracer"):
         fx.jit(converted)(1)
     assert converted(fnp.asarray(1)) == 1, "numbers convert"

@@ -59,7 +59,7 @@ def leaving(i: int, n: int, port: str) -> None:
         fx.distributed.shutdown()
     except fx.distributed.DistributedError as error:
         said = str(error)
-    assert f"shutdown: not all of {n} processes came to their end" in said
+    assert f"shutdown: not all of {n} processes shut down" in said
     tired.touch()
 
 

@@ -236,9 +236,9 @@ def test_groups_are_transposed(name: str) -> None:
 @pytest.mark.parametrize(
     ("groups", "words"),
     [
-        ([[0, 1], [2]], "must have each of 0 to 3 once"),
-        ([[0, 1], [1, 2]], "must have each of 0 to 3 once"),
-        ([[0, 1, 2], [3]], "must be of one size"),
+        ([[0, 1], [2]], "must contain each of 0 to 3 once"),
+        ([[0, 1], [1, 2]], "must contain each of 0 to 3 once"),
+        ([[0, 1, 2], [3]], "must have equal sizes"),
     ],
 )
 def test_refused_groups(groups: list[list[int]], words: str) -> None:
@@ -301,10 +301,10 @@ def test_ragged_all_to_all_in_groups() -> None:
 
 
 def test_refused_uneven_pieces() -> None:
-    for wrong, words in ((np.zeros(3, np.int32), "for each of 4 members"), (np.zeros(4, np.float32), "an integer")):
+    for wrong, words in ((np.zeros(3, np.int32), "for each of 4 members"), (np.zeros(4, np.float32), "one integer")):
         with pytest.raises(TypeError, match=words):
             under_vmap(OURS, lambda x, w=wrong: exchanged(x, w, SENT[0], PLACES[0], SENT[0]))(OPERANDS)
-    with pytest.raises(TypeError, match="must be rows of one type"):
+    with pytest.raises(TypeError, match="must have rows of one shape and dtype"):
         under_vmap(OURS, lambda x: exchanged(x[0], SENT[0], SENT[0], PLACES[0], SENT[0]))(OPERANDS)
 
 
@@ -340,7 +340,7 @@ def test_two_axes_at_once_are_as_one() -> None:
 
 
 def test_ppermute_along_two_axes_is_for_devices() -> None:
-    with pytest.raises(ValueError, match="works between devices only"):
+    with pytest.raises(ValueError, match="is supported only between devices"):
         fx.vmap(fx.vmap(lambda x: lax.ppermute(x, ("x", "y"), [(0, 1)]), axis_name="y"), axis_name="x")(X)
 
 
@@ -352,8 +352,12 @@ REFUSED: Final[dict[str, tuple[Collective, type[Exception], str]]] = {
     "wrong source": (lambda lib, x: lib.pbroadcast(x, "i", 4), ValueError, "source 4 must be between 0 and 3"),
     "no permutation": (lambda lib, x: lib.pshuffle(x, "i", [0, 0, 1, 2]), ValueError, "every number from 0 to 3 once"),
     "two to one": (lambda lib, x: lib.ppermute(x, "i", [(0, 1), (2, 1)]), ValueError, "destinations in perm"),
-    "uneven": (lambda lib, x: lib.psum_scatter(x[:3], "i", tiled=True), ValueError, "must be a multiple of 4 long"),
-    "too long": (lambda lib, x: lib.all_to_all(x, "i", 1, 0), ValueError, "must have the named axis's size 4"),
+    "uneven": (
+        lambda lib, x: lib.psum_scatter(x[:3], "i", tiled=True),
+        ValueError,
+        "must have a size that is a multiple of 4",
+    ),
+    "too long": (lambda lib, x: lib.all_to_all(x, "i", 1, 0), ValueError, "must have the size 4 of the named axis"),
     "uneven along two": (lambda lib, x: lib.all_to_all(x, ("i", "i"), 1, 0), ValueError, "names an axis twice"),
 }
 

@@ -150,14 +150,14 @@ def test_bytes_do_not_depend_on_the_devices() -> None:
 def test_another_number_of_devices_is_refused() -> None:
     it: fx.Exported[..., Any] = fx.export(by_hand(OURS))(X)
     few = fx.device_put(X, fx.NamedSharding(FEW, P("z")))
-    with pytest.raises(ValueError, match="was exported for 8 devices, but its arguments lie on 4: call it with arrays"):
+    with pytest.raises(ValueError, match="was exported for 8 devices, but its arguments are on 4: call it with arrays"):
         it.call(few)
     with fx.set_mesh(FEW), pytest.raises(ValueError, match="exported for 8 devices, but the mesh in use has 4"):
         it.call(X)
     small = fx.export(fx.jit(lambda x: fx.lax.with_sharding_constraint(x, fx.NamedSharding(FEW, P("z")))))(X)
     assert small.nr_devices == 4
     assert small.call(few).sharding == few.sharding
-    with pytest.raises(ValueError, match="was exported for 4 devices, but its arguments lie on 8"):
+    with pytest.raises(ValueError, match="was exported for 4 devices, but its arguments are on 8"):
         small.call(put(OURS, "x", x=X))
 
 

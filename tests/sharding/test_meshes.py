@@ -79,9 +79,9 @@ def test_meshes_that_are_refused() -> None:
         fx.Mesh(devices, ("x", "y"))
     with pytest.raises(ValueError, match="must be different"):
         fx.Mesh(np.array(devices).reshape(4, 2), ("x", "x"))
-    with pytest.raises(ValueError, match="a device is there twice"):
+    with pytest.raises(ValueError, match="a device occurs twice"):
         fx.Mesh([devices[0], devices[0]], "x")
-    with pytest.raises(TypeError, match="names of axes are strings, got 3"):
+    with pytest.raises(TypeError, match="axis names must be strings, got 3"):
         fx.Mesh(devices, (3,))  # type: ignore[arg-type]  # on purpose
 
 

@@ -263,7 +263,7 @@ REFUSED: Final[dict[str, tuple[Program, type[Exception], str]]] = {
         ValueError,
         r"8 at args\[0\], 4 at args\[1\]",
     ),
-    "nothing mapped": (lambda lib: lib.m.pmap(lambda x: x, in_axes=None)(ROWS), ValueError, "give axis_size"),
+    "nothing mapped": (lambda lib: lib.m.pmap(lambda x: x, in_axes=None)(ROWS), ValueError, "pass axis_size"),
     "another size": (lambda lib: lib.m.pmap(lambda x: x, axis_size=4)(ROWS), ValueError, "axis_size is 4"),
     "no axes": (lambda lib: lib.m.pmap(lambda x: x)(1.0), ValueError, "names axis 0 of an array with 0 axes"),
     "unbound name": (
@@ -285,7 +285,7 @@ def test_more_in_axes_than_arguments() -> None:
 
 
 def test_out_axes_are_counted_from_the_front() -> None:
-    with pytest.raises(ValueError, match="counted from 0, got out_axes -1"):
+    with pytest.raises(ValueError, match="out_axes must be non-negative, got -1"):
         fx.pmap(lambda x: x, out_axes=-1)(ROWS)
 
 
@@ -294,5 +294,5 @@ def test_pmap_inside_of_pmap() -> None:
         return lib.m.pmap(lambda x: lib.m.pmap(lambda y: y, "j")(x), "i")(ROWS[:4].reshape(4, 1, 3))
 
     assert_refused(
-        nested, ValueError, r"run apart already, along \['i'\]: use vmap here, or shard_map over a mesh with"
+        nested, ValueError, r"with the manual axes \['i'\]: use vmap here, or one shard_map over a mesh with"
     )

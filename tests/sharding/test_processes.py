@@ -231,18 +231,18 @@ def test_a_port_that_is_taken_is_told() -> None:
         ({}, ValueError, "there is no num_processes: pass it, or set JAX_NUM_PROCESSES"),
         ({"num_processes": 2}, ValueError, "there is no process_id"),
         ({"num_processes": 2, "process_id": 0}, ValueError, "there is no coordinator_address"),
-        ({"num_processes": 2.0, "process_id": 0}, TypeError, "num_processes is an int, got 2.0 of type float"),
+        ({"num_processes": 2.0, "process_id": 0}, TypeError, "num_processes must be an int, got 2.0 of type float"),
         ({"coordinator_address": "h:1", "num_processes": 2, "process_id": 2}, ValueError, "got process_id=2"),
         ({"coordinator_address": "h", "num_processes": 2, "process_id": 0}, ValueError, "a host and a port.*got 'h'"),
         (
             {"coordinator_address": "h:1", "num_processes": 2, "process_id": 0, "heartbeat_timeout_seconds": 0},
             ValueError,
-            "heartbeat_timeout_seconds is a number of seconds",
+            "heartbeat_timeout_seconds must be a number of seconds",
         ),
         (
             {"coordinator_address": "h:1", "num_processes": 2, "process_id": 0, "local_device_ids": [0, 0]},
             ValueError,
-            r"local_device_ids are different numbers from 0 on, got \[0, 0\]",
+            r"local_device_ids must be distinct non-negative integers, got \[0, 0\]",
         ),
     ],
 )
@@ -261,7 +261,7 @@ def test_the_environment_says_what_is_not_given(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ValueError, match="got process_id=7 and num_processes=2"):
         fx.distributed.initialize()
     monkeypatch.setenv("JAX_PROCESS_ID", "x")
-    with pytest.raises(ValueError, match="JAX_PROCESS_ID says, which is no number: 'x'"):
+    with pytest.raises(ValueError, match="taken from JAX_PROCESS_ID, which must be a number, got 'x'"):
         fx.distributed.initialize()
 
 

@@ -81,7 +81,7 @@ def test_the_same(what: str) -> None:
 
 @pytest.mark.parametrize("what", DIFFERENT)
 def test_different(what: str) -> None:
-    with pytest.raises(ValueError, match=r"must be the same along 'x', but it may differ there"):
+    with pytest.raises(ValueError, match=r"must be replicated along 'x', but it may vary there"):
         whole(OURS, DIFFERENT[what])
     with pytest.raises((ValueError, TypeError)):
         whole(JAX, DIFFERENT[what])
@@ -89,13 +89,13 @@ def test_different(what: str) -> None:
 
 @pytest.mark.parametrize("what", CHOSEN_APART)
 def test_chosen_apart(what: str) -> None:
-    with pytest.raises(ValueError, match=r"must be the same along 'x', but it may differ there"):
+    with pytest.raises(ValueError, match=r"must be replicated along 'x', but it may vary there"):
         whole(OURS, CHOSEN_APART[what])
     whole(JAX, CHOSEN_APART[what])
 
 
 def test_the_output_that_differs_is_named() -> None:
-    with pytest.raises(ValueError, match=r"says P\(\) of output\['b'\]\[1\]"):
+    with pytest.raises(ValueError, match=r"has P\(\) for output\['b'\]\[1\]"):
         whole(OURS, lambda _, x: {"a": lax.psum(x, "x"), "b": (1.0, x)})
 
 
@@ -111,7 +111,7 @@ def test_each_axis_for_itself() -> None:
 
     got = OURS.over(total, P("x", "y"), P(None, "y"))(X)
     assert_near(got, X.reshape(4, 2, 4).sum(0))
-    with pytest.raises(ValueError, match="must be the same along 'y'"):
+    with pytest.raises(ValueError, match="must be replicated along 'y'"):
         OURS.over(total, P("x", "y"), P())(X)
 
 
@@ -137,5 +137,5 @@ def test_differentiated_inside() -> None:
 
     got = OURS.over(gradient, (P(), P("x")), P())(w, X)
     assert_near(got, fx.grad(lambda w: fnp.sum(fnp.tanh(X * w)))(w))
-    with pytest.raises(ValueError, match="must be the same along 'x'"):  # of what differs, it differs
+    with pytest.raises(ValueError, match="must be replicated along 'x'"):  # of what differs, it differs
         OURS.over(lambda w, x: fx.grad(lambda x: fnp.sum(fnp.tanh(x * w)))(x), (P(), P("x")), P())(w, X)

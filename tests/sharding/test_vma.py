@@ -311,7 +311,7 @@ def test_a_backward_pass_whose_cotangent_differs() -> None:
         return lib.m.grad(f)(w, x)
 
     assert_refused(
-        lambda lib: inside(lib, body), ValueError, "operand 0 that varies along 'x'.*sum it by psum along 'x'"
+        lambda lib: inside(lib, body), ValueError, "operand 0 that varies along 'x'.*sum it with psum along 'x'"
     )
 
 

@@ -104,8 +104,8 @@ TABLE: Final[dict[str, Bad]] = {
         lambda f: fx.grad(f)("word"), TypeError, "must be an array or a number, got 'word' of type str"
     ),
     "grad: a NumPy array of strings": Bad(lambda f: fx.grad(f)(np.array(["a"])), TypeError, "dtype"),
-    "grad: a vector out": Bad(lambda f: fx.grad(f)(X), TypeError, r"must give a scalar, got f32\[3\]", after=True),
-    "grad: a tree out": Bad(lambda f: fx.grad(lambda x: [f(x)])(1.0), TypeError, "must give one scalar", after=True),
+    "grad: a vector out": Bad(lambda f: fx.grad(f)(X), TypeError, r"must return a scalar, got f32\[3\]", after=True),
+    "grad: a tree out": Bad(lambda f: fx.grad(lambda x: [f(x)])(1.0), TypeError, "must return one scalar", after=True),
     "grad: an int out": Bad(
         lambda f: fx.grad(lambda x: f(x).astype(np.int32))(1.0),
         TypeError,
@@ -116,7 +116,7 @@ TABLE: Final[dict[str, Bad]] = {
         lambda f: fx.grad(lambda x: f(x) * 1j)(1.0), TypeError, "output must be a float, got c64", after=True
     ),
     "grad: None out": Bad(
-        lambda f: fx.grad(lambda x: [f(x), None][1])(1.0), TypeError, "must give one scalar", after=True
+        lambda f: fx.grad(lambda x: [f(x), None][1])(1.0), TypeError, "must return one scalar", after=True
     ),
     "grad: an object out": Bad(
         lambda f: fx.grad(lambda x: [f(x), NO_ARRAY][1])(1.0),
@@ -182,7 +182,7 @@ TABLE: Final[dict[str, Bad]] = {
     "linear_transpose: ints": Bad(
         lambda f: fx.linear_transpose(lambda x: f(x.astype("float32")), I),
         TypeError,
-        r"linear_transpose takes functions of .*: this one takes \(i32\[3\]\) and gives \(f32\[",
+        r"linear_transpose: .*: this function takes \(i32\[3\]\) and returns \(f32\[",
         after=True,
     ),
     "linear_transpose: an object": Bad(
@@ -191,7 +191,7 @@ TABLE: Final[dict[str, Bad]] = {
     "linear_transpose: not linear": Bad(
         lambda f: fx.linear_transpose(lambda x: fnp.sin(f(x)), X)(X),
         NotImplementedError,
-        "'sin' has no transpose rule.*only linear ones",
+        "'sin' has no transpose rule.*all primitives must be linear",
         after=True,
     ),
     "linear_transpose: a product": Bad(
@@ -248,17 +248,17 @@ TABLE: Final[dict[str, Bad]] = {
         "in_axes must have the structure of the arguments",
     ),
     "vmap: in_axes a float": Bad(
-        lambda f: fx.vmap(f, in_axes=1.0), TypeError, "in_axes must be made of integers and None, got 1.0"
+        lambda f: fx.vmap(f, in_axes=1.0), TypeError, "in_axes must consist of integers and None, got 1.0"
     ),
     "vmap: in_axes a string": Bad(
-        lambda f: fx.vmap(f, in_axes="a"), TypeError, "in_axes must be made of integers and None, got 'a'"
+        lambda f: fx.vmap(f, in_axes="a"), TypeError, "in_axes must consist of integers and None, got 'a'"
     ),
     "vmap: in_axes a bool": Bad(
-        lambda f: fx.vmap(f, in_axes=(True,)), TypeError, "in_axes must be made of integers and None"
+        lambda f: fx.vmap(f, in_axes=(True,)), TypeError, "in_axes must consist of integers and None"
     ),
     "vmap: in_axes a dict": Bad(lambda f: fx.vmap(f, in_axes={"a": 0})({"a": M}), (TypeError, ValueError), "in_axes"),
     "vmap: out_axes a float": Bad(
-        lambda f: fx.vmap(f, out_axes=(0.0,)), TypeError, "out_axes must be made of integers and None, got 0.0"
+        lambda f: fx.vmap(f, out_axes=(0.0,)), TypeError, "out_axes must consist of integers and None, got 0.0"
     ),
     "vmap: out_axes beyond": Bad(
         lambda f: fx.vmap(f, out_axes=2)(M), ValueError, "out_axes names axis 2 of an array with 2 axes", after=True
@@ -273,13 +273,13 @@ TABLE: Final[dict[str, Bad]] = {
         after=True,
     ),
     "vmap: sizes differ": Bad(
-        lambda f: fx.vmap(f)(M, X), ValueError, r"must have one size, but they have 2 at args\[0\], 3 at args\[1\]"
+        lambda f: fx.vmap(f)(M, X), ValueError, r"must have the same size, but they have 2 at args\[0\], 3 at args\[1\]"
     ),
     "vmap: axis_size differs": Bad(lambda f: fx.vmap(f, axis_size=3)(M), ValueError, "2 at .* and axis_size is 3"),
     "vmap: nothing mapped": Bad(
-        lambda f: fx.vmap(f, in_axes=None)(M), ValueError, "the size of the batch is unknown; give axis_size"
+        lambda f: fx.vmap(f, in_axes=None)(M), ValueError, "the size of the batch is unknown; pass axis_size"
     ),
-    "vmap: no arguments": Bad(lambda f: fx.vmap(f)(), ValueError, "the size of the batch is unknown; give axis_size"),
+    "vmap: no arguments": Bad(lambda f: fx.vmap(f)(), ValueError, "the size of the batch is unknown; pass axis_size"),
     "vmap: axis_size negative": Bad(
         lambda f: fx.vmap(f, in_axes=None, axis_size=-1)(M), (TypeError, ValueError), "axis_size .*-1"
     ),
@@ -317,7 +317,7 @@ TABLE: Final[dict[str, Bad]] = {
     "jit: static_argnames unknown": Bad(
         lambda f: fx.jit(lambda x: f(x), static_argnames="y"),
         ValueError,
-        "static_argnames names 'y', which is no argument .*; it takes x",
+        "static_argnames names 'y', which the function does not take by keyword; it takes x",
     ),
     "jit: static_argnames a number": Bad(
         lambda f: fx.jit(f, static_argnames=3), TypeError, "static_argnames|names of arguments"

@@ -503,7 +503,7 @@ def test_lowering_needs_only_types() -> None:
 @pytest.mark.parametrize("args", [(X[:2],), (I,), ([X],), (1.0,)])
 def test_a_compiled_function_refuses_other_arguments(args: Any) -> None:
     compiled = fx.jit(lambda x: x * 2).lower(X).compile()
-    with pytest.raises(TypeError, match="called with arguments of another kind: .* was .* and is "):
+    with pytest.raises(TypeError, match="called with other arguments than it was compiled for: .* was .* and is "):
         compiled(*args)
 
 

@@ -23,7 +23,8 @@ from tracefx.core.handler import bind1
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import as_value, to_numpy
 from tracefx.passes.check import check_jaxpr
-from tracefx.passes.dce import cse, dce
+from tracefx.passes.cse import cse
+from tracefx.passes.dce import dce
 from tracefx.programs import parse_jaxpr
 
 LENGTH: Final = 20_000
@@ -189,7 +190,7 @@ def test_a_program_is_read_a_word_at_a_time() -> None:
         name = "counts"
 
         def __init__(self) -> None:
-            counts.append(sum(type(o).__name__ == "_Word" for o in gc.get_objects()))
+            counts.append(sum(type(o).__name__ == "_Token" for o in gc.get_objects()))
 
     text = str(fx.make_jaxpr(orbit(1000))(X)).replace("let", "let counted:f32[] = counts a;")
     parse_jaxpr(text, Counts)

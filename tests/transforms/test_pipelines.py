@@ -322,7 +322,7 @@ def test_others_have_no_handler(transform: fx.Transform) -> None:
 
 
 def test_the_handler_of_a_batch_needs_its_size() -> None:
-    with pytest.raises(ValueError, match="give axis_size"):
+    with pytest.raises(ValueError, match="pass axis_size"):
         fx.Vmap().over(ROOT)
 
 
@@ -345,9 +345,9 @@ untyped: Any = fx  # so that the type checker lets wrong calls pass
         (lambda: untyped.Grad((0, 1.0)), "grad: argnums must be an integer"),
         (lambda: untyped.Grad(has_aux="yes"), "grad: has_aux must be True or False, got 'yes'"),
         (lambda: untyped.Hessian(argnums=None), "hessian: argnums must be an integer"),
-        (lambda: untyped.Vmap("x"), "vmap: in_axes must be made of integers and None, got 'x'"),
-        (lambda: untyped.Vmap(({"a": 1.0},)), "vmap: in_axes must be made of integers and None, got 1.0"),
-        (lambda: untyped.Vmap(out_axes=True), "vmap: out_axes must be made of integers and None, got True"),
+        (lambda: untyped.Vmap("x"), "vmap: in_axes must consist of integers and None, got 'x'"),
+        (lambda: untyped.Vmap(({"a": 1.0},)), "vmap: in_axes must consist of integers and None, got 1.0"),
+        (lambda: untyped.Vmap(out_axes=True), "vmap: out_axes must consist of integers and None, got True"),
         (lambda: untyped.Vmap(axis_name=[]), r"vmap: axis_name must be hashable, got \[\]"),
         (lambda: untyped.Vmap(axis_size=-1), "vmap: axis_size must be a non-negative integer"),
         (lambda: untyped.Vmap(axis_size=True), "vmap: axis_size must be a non-negative integer"),

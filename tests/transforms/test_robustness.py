@@ -163,7 +163,7 @@ def test_who_waits_for_a_failed_computation_is_told() -> None:
 
 
 def test_kinds_of_arguments_are_kept_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jit_module, "KINDS", 8)
+    monkeypatch.setattr(jit_module, "MAX_TRACES", 8)
 
     def f(x: Any, n: int = 1) -> Any:
         return x * n

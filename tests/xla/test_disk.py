@@ -180,7 +180,7 @@ def test_by_an_argument(tmp_path: Path, made: list[str]) -> None:
 @pytest.mark.parametrize(
     ("bad", "error", "says"),
     [
-        (lambda: fx.compilation_cache(3), TypeError, "path of a folder, got 3 of type int"),  # type: ignore[arg-type]  # what is tested
+        (lambda: fx.compilation_cache(3), TypeError, "path of a directory, got 3 of type int"),  # type: ignore[arg-type]  # what is tested
         (lambda: fx.compilation_cache("x", max_bytes=-1), ValueError, "number of bytes for max_bytes, got -1"),
         (lambda: fx.compilation_cache("x", max_bytes=True), ValueError, "number of bytes for max_bytes, got True"),
     ],
@@ -273,7 +273,7 @@ def test_what_a_users_rule_makes_is_not_kept(folder: Path) -> None:
 
 
 def test_what_has_effects_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache_keys, "is_own", lambda jaxpr: True)  # as if tracefx had such operations
+    monkeypatch.setattr(cache_keys, "is_builtin_only", lambda jaxpr: True)  # as if tracefx had such operations
     run(of_users)
     assert len(files(folder)) == 1
     run(lambda x: bind1(Twice(observable=True), x))

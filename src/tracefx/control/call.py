@@ -1,4 +1,4 @@
-"""`jit` as an operation: a call of a program, compiled as one. And what all operations that apply one program share."""
+"""`jit` as a primitive: `Call`, and `CallPrimitive`, the base of all primitives that apply one jaxpr."""
 
 from __future__ import annotations
 
@@ -45,16 +45,17 @@ class CallPrimitive(
     Lowerable,
     HasVaryingRule,
 ):
-    """An operation that does what its one program does: transformed, it is itself with the program transformed."""
+    """A primitive that applies one jaxpr, its body: its rules transform the body and bind the primitive again."""
 
     @property
     def body(self) -> Jaxpr:
+        """The jaxpr that the primitive applies."""
         (jaxpr,) = self.jaxprs()
         return jaxpr
 
     @property
     def callee_name(self) -> str:
-        """What messages and compiled programs call the program."""
+        """The name of the body in messages and compiled programs."""
         return self.name
 
     @property
@@ -93,8 +94,8 @@ class CallPrimitive(
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         body = self.body
         derived = jvp_jaxpr(body, tuple([not isinstance(t, Zero) for t in tangents]))
-        given = [t for t in tangents if not isinstance(t, Zero)]
-        outs = bind(self.with_jaxprs(derived.jaxpr), *derived.consts, *primals, *given)
+        nonzero_tangents = [t for t in tangents if not isinstance(t, Zero)]
+        outs = bind(self.with_jaxprs(derived.jaxpr), *derived.consts, *primals, *nonzero_tangents)
         n = len(body.outs)
         out_tangents = iter(outs[n:])
         return outs[:n], [
@@ -107,8 +108,8 @@ class CallPrimitive(
         linear = tuple([isinstance(a, UndefinedPrimal) for a in args])
         derived = transpose_jaxpr(self.body, linear, tuple([not isinstance(ct, Zero) for ct in cts]))
         others = [a for a in args if not isinstance(a, UndefinedPrimal)]
-        given = [ct for ct in cts if not isinstance(ct, Zero)]
-        outs = bind(self.with_jaxprs(derived.jaxpr), *derived.consts, *others, *given)
+        nonzero_cts = [ct for ct in cts if not isinstance(ct, Zero)]
+        outs = bind(self.with_jaxprs(derived.jaxpr), *derived.consts, *others, *nonzero_cts)
         results, nonzero = iter(outs), iter(derived.in_nonzero)
         return [
             (next(results) if next(nonzero) else Zero(a.aval.tangent())) if isinstance(a, UndefinedPrimal) else None
@@ -124,11 +125,11 @@ class CallPrimitive(
 
     @override
     def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
-        forms = [entry.spec(a) for a in args]
-        inside = entry.transform_body(self.body, forms, self.callee_name)
-        op, operands = self.with_jaxprs(inside.jaxpr), flatten_to_arrays(entry, args, forms)
-        outs = bind(op, *inside.consts, *entry.state(inside.input_state), *operands)
-        return unpack_results(entry, inside, outs)
+        specs = [entry.spec(a) for a in args]
+        body = entry.transform_body(self.body, specs, self.callee_name)
+        prim, operands = self.with_jaxprs(body.jaxpr), flatten_to_arrays(entry, args, specs)
+        outs = bind(prim, *body.consts, *entry.state(body.input_state), *operands)
+        return unpack_results(entry, body, outs)
 
     @override
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
@@ -138,7 +139,10 @@ class CallPrimitive(
 @final
 @frozen(eq=False)
 class Call(CallPrimitive, Rematerializable):
-    """A call of `jaxpr`, which has no constants. `label` is the name of the function it was traced from."""
+    """The primitive of `jit`: calls `jaxpr`, which has no constants and is compiled as one function.
+
+    `label` is the name of the function that it was traced from.
+    """
 
     name = "jit"
     label: str = field(alias="label", metadata={"print": "name", "erased": True})
@@ -159,23 +163,23 @@ class Call(CallPrimitive, Rematerializable):
 
     @override
     def split_for_remat(self, needed: Mask, policy: CheckpointPolicy) -> RematSplit | None:
-        inside = split_body_for_remat(self.jaxpr, needed, policy)
-        if inside is None:
+        split = split_body_for_remat(self.jaxpr, needed, policy)
+        if split is None:
             return None
-        first, again, saved = inside
-        return RematSplit(self.with_jaxprs(first), self.with_jaxprs(again), saved, needed)
+        first, recompute, saved = split
+        return RematSplit(self.with_jaxprs(first), self.with_jaxprs(recompute), saved, needed)
 
     @override
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
-        halves = unzip_jaxpr(self.jaxpr, tuple(unknown))
+        split = unzip_jaxpr(self.jaxpr, tuple(unknown))
         known = [a for a, u in zip(args, unknown, strict=True) if not u]
-        outs = recorder.evaluate(evolve(self, jaxpr=halves.known), [*halves.consts, *known])
-        n = halves.out_unknown.count(False)
-        fresh = iter(outs[n:])
-        residuals = [next(fresh) if place is None else known[place] for place in halves.forwarded]
-        later = recorder.record(
-            evolve(self, jaxpr=halves.unknown),
+        outs = recorder.evaluate(evolve(self, jaxpr=split.known), [*split.consts, *known])
+        n = split.out_unknown.count(False)
+        new_residuals = iter(outs[n:])
+        residuals = [next(new_residuals) if index is None else known[index] for index in split.forwarded]
+        unknown_outs = recorder.record(
+            evolve(self, jaxpr=split.unknown),
             [*residuals, *[a for a, u in zip(args, unknown, strict=True) if u]],
         )
-        late, early = iter(later), iter(outs[:n])
-        return [next(late) if u else next(early) for u in halves.out_unknown]
+        from_unknown, from_known = iter(unknown_outs), iter(outs[:n])
+        return [next(from_unknown) if u else next(from_known) for u in split.out_unknown]

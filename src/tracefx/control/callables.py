@@ -1,8 +1,8 @@
-"""What operations that hold the user's functions share: running them elsewhere, and once for a whole batch.
+"""Helpers for primitives that hold user functions: running the functions under other handlers, and once per batch.
 
-Such a function takes and gives values. It may close over tracers, and be called long after the handler that made them
-has done its work. The program that was recorded takes them as operands then, and `ClosureRebinder` puts those in their
-place.
+Such a function maps values to values. It may close over tracers, and be called long after the handler that made them
+has finished. A staged equation takes these tracers as operands, and `ClosureRebinder` substitutes the operands for the
+closed-over tracers when the function runs.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ from tracefx.text.printer import callable_name
 P = ParamSpec("P")
 R = TypeVar("R")
 FlatFunction: TypeAlias = Callable[..., Sequence[Value]]
-"""A function of values to values."""
+"""A function from values to a sequence of values."""
 BatchDims: TypeAlias = Sequence[int | None]
+"""The batch axis of each value, or `None` for a value that is not batched."""
 
-# ------------------------------------------------------------------ functions that equal each other
+# ------------------------------------------------------------------ derived functions with equality
 
 
 @final
 class DerivedCallable(StrictlyEqual, Generic[P, R]):
-    """A function made from another one, whose name it has. What was made in one way from one function is equal."""
+    """A function derived from another one, with its name. Equal if derived in the same way from equal functions."""
 
     def __init__(self, call: Callable[P, R], source: Callable[..., object], how: tuple[object, ...]) -> None:
         self.__qualname__ = callable_name(source)
@@ -65,77 +66,78 @@ class DerivedCallable(StrictlyEqual, Generic[P, R]):
 
 
 def derive(source: Callable[..., object], *how: object) -> Callable[[Callable[P, R]], DerivedCallable[P, R]]:
-    """Decorates the function that is made from `source`; `how` is all that it depends on besides."""
+    """Returns a decorator for a function derived from `source`; `how` is everything else that it depends on."""
     return lambda call: DerivedCallable(call, source, how)
 
 
 def may_close_over(f: Callable[..., object]) -> bool:
-    """Whether a function may close over values: a plain function of a module does not."""
+    """Whether a function may close over values: false only for plain functions without a closure."""
     while isinstance(f, DerivedCallable):
         f = f.source
     return not isinstance(f, FunctionType) or f.__closure__ is not None
 
 
-# ------------------------------------------------------------------ handlers in force in a function
+# ------------------------------------------------------------------ running functions under handlers
 
 
 def wrap_in_handler(enter: Callable[[Handler], Handler], f: Callable[P, R]) -> Callable[P, R]:
-    """The function, run under `enter` of the handler that is current then."""
+    """Returns the function run under `enter(handler)`, where `handler` is the current handler at the call."""
 
     @derive(f, "within", enter)
     def entered(*args: P.args, **kwargs: P.kwargs) -> R:
         handler = enter(CURRENT.get())
         token = CURRENT.set(handler)
         try:
-            given = f(*args, **kwargs)
+            results = f(*args, **kwargs)
         finally:
             CURRENT.reset(token)
-        return unwrap_results(handler, given)
+        return unwrap_results(handler, results)
 
     return entered
 
 
-def unwrap_results(handler: Handler, given: R) -> R:
-    """What a function has given under a handler, in sequences perhaps, without the values of that handler."""
-    found: object = given
-    if isinstance(found, Tracer) and found.handler is handler:
-        found = handler.unwrap_result(found)
-    elif type(found) is list:
-        found = [unwrap_results(handler, x) for x in found]
-    elif type(found) is tuple:
-        found = tuple([unwrap_results(handler, x) for x in found])
-    return cast(R, found)
+def unwrap_results(handler: Handler, results: R) -> R:
+    """Replaces tracers of `handler` in the results of a function by values of its inner handler, also in sequences."""
+    plain: object = results
+    if isinstance(plain, Tracer) and plain.handler is handler:
+        plain = handler.unwrap_result(plain)
+    elif type(plain) is list:
+        plain = [unwrap_results(handler, x) for x in plain]
+    elif type(plain) is tuple:
+        plain = tuple([unwrap_results(handler, x) for x in plain])
+    return cast(R, plain)
 
 
 @final
 @frozen(eq=False)
 class ClosureScope:
-    """What a function finds where it is traced, and has to find where it runs later.
+    """What a function closes over and depends on where it is traced, to be restored where it runs later.
 
-    `held` are the values it closed over if there are tracers among them; `named` are the axes in scope.
+    `bind_static` are the values that it closed over, if there are tracers among them; `named_axes` is the axis
+    environment.
     """
 
     bind_static: tuple[Value, ...]
     named_axes: Mapping[Hashable, int]
     checked: Mapping[str, int] = NOT_CHECKED
-    """Those of them along which it is noted of values where they may differ."""
+    """The mesh axes, with their sizes, along which varying values are tracked."""
 
     @property
     def cache_key(self) -> Hashable:
         return tuple(map(id, self.bind_static)), tuple(self.named_axes.items()), tuple(self.checked)
 
     def rebind(self, f: Callable[P, R], operands: Sequence[Value]) -> Callable[P, R]:
-        """The function, which finds `operands` in the place of what it closed over."""
+        """Returns the function with `operands` substituted for the values that it closed over."""
         if not self.bind_static and not self.named_axes:
             return f
-        taken = tuple(map(_vary_like, self.bind_static, operands)) if self.bind_static else ()
-        return wrap_in_handler(ClosureRebinder(CURRENT.get(), self, taken).with_inner, f)
+        substitutes = tuple(map(_vary_like, self.bind_static, operands)) if self.bind_static else ()
+        return wrap_in_handler(ClosureRebinder(CURRENT.get(), self, substitutes).with_inner, f)
 
 
 def _vary_like(held: Value, operand: Value) -> Value:
-    """The operand, along whose axes of a mesh it is noted that it may differ as it was of what it stands for."""
-    unknown = varies(held) - varies(operand)
-    return bind1(PVary(tuple(sorted(unknown))), operand) if unknown else operand
+    """Returns `operand`, marked as varying along the mesh axes along which `held` varies."""
+    missing = varies(held) - varies(operand)
+    return bind1(PVary(tuple(sorted(missing))), operand) if missing else operand
 
 
 EMPTY_CLOSURE: Final = ClosureScope((), NO_AXES)
@@ -144,17 +146,12 @@ EMPTY_CLOSURE: Final = ClosureScope((), NO_AXES)
 @final
 @frozen(eq=False)
 class ClosureRebinder(Handler):
-    """Puts operands in the place of the values that a function closed over."""
+    """A handler that substitutes operands for the values that a function closed over."""
 
     title: ClassVar[str] = "a custom function"
     inner: Handler
     scope: ClosureScope
     operands: tuple[Value, ...]
-
-    @property
-    @override
-    def below(self) -> Handler:
-        return self.inner
 
     @property
     @override
@@ -165,8 +162,8 @@ class ClosureRebinder(Handler):
     @override
     def checked(self) -> Mapping[str, int]:
         inner = self.inner
-        here = {name: size for name, size in self.scope.checked.items() if name not in inner.axes}
-        return MappingProxyType({**here, **inner.checked})  # an axis that is a batch's now is none of a mesh
+        own = {name: size for name, size in self.scope.checked.items() if name not in inner.axes}
+        return MappingProxyType({**own, **inner.checked})  # without mesh axes that are axes of `vmap` here
 
     def with_inner(self, inner: Handler) -> ClosureRebinder:
         return evolve(self, inner=inner)
@@ -176,6 +173,7 @@ class ClosureRebinder(Handler):
         return any(tracer is x for x in self.scope.bind_static)
 
     def resolve(self, x: Value) -> Value:
+        """Returns the operand for a closed-over value, and any other value unchanged."""
         for held, operand in zip(self.scope.bind_static, self.operands, strict=True):
             if x is held:
                 return operand
@@ -194,7 +192,7 @@ class ClosureRebinder(Handler):
 
 
 def resolve_closed_over(values: Sequence[Value]) -> list[Value]:
-    """What a function gave, which may be what it closes over."""
+    """Substitutes operands for closed-over values among the results of a function."""
     current = CURRENT.get()
     return [
         _resolve_closed_over(x, current) if isinstance(x, Tracer) and x.handler is not current else x for x in values
@@ -210,14 +208,14 @@ def _resolve_closed_over(x: Value, handler: Handler) -> Value:
 
 def closed_over_error(label: str) -> ClosedOverTracerError:
     return ClosedOverTracerError(
-        f"{label} is differentiated with respect to a value that it, or a rule of it, closes over, but its rule is "
-        "for its arguments alone: make the value an argument, for which tracefx.closure_convert is there, or hand on "
+        f"{label} is differentiated with respect to a value that it, or a rule of it, closes over, but its rule "
+        "covers only its arguments: make the value an argument (tracefx.closure_convert does so), or close over "
         "tracefx.lax.stop_gradient of it"
     )
 
 
 def require_no_tracers(label: str, outs: Sequence[Value]) -> Sequence[Value]:
-    """The outputs of a function evaluated at values: a tracer among them came in by another way than the operands."""
+    """Returns the outputs of an evaluated function; raises if one is a tracer, which was closed over."""
     for x in outs:
         if isinstance(x, Tracer):
             raise closed_over_error(label)
@@ -227,7 +225,7 @@ def require_no_tracers(label: str, outs: Sequence[Value]) -> Sequence[Value]:
 @final
 @frozen(eq=False)
 class TracedFunction:
-    """A function as a program: `consts`, which it closed over, are its first inputs."""
+    """A staged function. The values that it closed over, `consts`, are the first inputs of `jaxpr`."""
 
     jaxpr: Jaxpr
     consts: tuple[Value, ...]
@@ -235,67 +233,76 @@ class TracedFunction:
 
 
 def trace_function(fun: FlatFunction, recording: Handler, args: Sequence[Value]) -> TracedFunction:
-    jaxpr, found = stage(fun, [a.aval for a in args], recording, along=list(map(varies, args)))
-    consts = tuple(found)
+    """Stages a function for arguments like `args`; `recording` is the handler that may own closed-over tracers."""
+    jaxpr, const_values = stage(fun, [a.aval for a in args], recording, along=list(map(varies, args)))
+    consts = tuple(const_values)
     held = consts if any(isinstance(c, Tracer) for c in consts) else ()
     return TracedFunction(jaxpr.closed(), consts, ClosureScope(held, recording.axes, recording.checked))
 
 
 def partial_eval_function(f: FlatFunction, avals: Sequence[ShapedArray]) -> tuple[Jaxpr, list[Value]]:
-    """What a function does with values of these types, as a program and its constants; all else is done at once."""
-    rest = PartialEval(CURRENT.get())
-    inputs = [rest.input(a) for a in avals]
-    token = CURRENT.set(rest)
+    """Partially evaluates a function of unknown values; returns the jaxpr that depends on them, and its constants."""
+    handler = PartialEval(CURRENT.get())
+    inputs = [handler.input(a) for a in avals]
+    token = CURRENT.set(handler)
     try:
         outs = f(*inputs)
     finally:
         CURRENT.reset(token)
-    return rest.build(inputs, outs)
+    return handler.build(inputs, outs)
 
 
 def transpose_function(
     f: FlatFunction, avals: Sequence[ShapedArray], cts: Callable[[], Sequence[Tangent]]
 ) -> list[Tangent]:
-    """Cotangents of what a linear function takes; those of what it gives are asked for once it has run.
+    """Computes the input cotangents of a linear function.
 
-    What doesn't depend on what it takes is computed first, in calls and loops too.
+    Operations that don't depend on the inputs are evaluated first, inside calls and loops too.
+
+    Args:
+        f: a linear function of values.
+        avals: the shapes and dtypes of its inputs.
+        cts: returns the cotangents of its outputs; called after `f` has run.
+
+    Returns:
+        The cotangent of each input.
     """
     program, consts = partial_eval_function(f, avals)
-    found = backward_pass(program, consts, [UndefinedPrimal(a) for a in avals], cts())
-    return [Zero(a.tangent()) if ct is None else ct for ct, a in zip(found, avals, strict=True)]
+    in_cts = backward_pass(program, consts, [UndefinedPrimal(a) for a in avals], cts())
+    return [Zero(a.tangent()) if ct is None else ct for ct, a in zip(in_cts, avals, strict=True)]
 
 
 def transpose_call(
     jaxpr: Jaxpr, cts: Sequence[Tangent], args: Sequence[Value | UndefinedPrimal]
 ) -> Sequence[Tangent | None]:
-    """The transpose rule of a call of a program."""
+    """The transpose rule of primitives that call one jaxpr."""
     mask = linear_mask(args)
     known = [a for a in args if not isinstance(a, UndefinedPrimal)]
 
     def forwards(*values: Value) -> list[Value]:
         return eval_jaxpr(jaxpr, (), merge_masked(mask, values, known))
 
-    found = transpose_function(forwards, select_masked(jaxpr.in_avals, mask), lambda: cts)
-    return merge_masked(mask, [*found], [None] * len(known))
+    in_cts = transpose_function(forwards, select_masked(jaxpr.in_avals, mask), lambda: cts)
+    return merge_masked(mask, [*in_cts], [None] * len(known))
 
 
 def match_weak_types(outs: Sequence[Value], avals: Sequence[ShapedArray]) -> list[Value]:
-    """Outputs whose types differ from `avals` in weakness at most, with these types."""
+    """Converts outputs that differ from `avals` at most in weak typing to exactly these avals."""
     return [
         x if x.aval is aval or x.aval == aval else convert_value(x, aval.dtype, aval.weak_type)
         for x, aval in zip(outs, avals, strict=True)
     ]
 
 
-# ------------------------------------------------------------------ one run for a whole batch
+# ------------------------------------------------------------------ batching functions and rules
 
 
 @final
 class OutDims:
-    """Where the outputs of a function and of its rules have the batch axis: first, or nowhere.
+    """Which outputs of a function and of its rules are batched; these have the batch axis first.
 
-    What runs first settles it, since an output may differ along the batch in one of them and not in another. Where an
-    operand differs along the batch all outputs do.
+    Whichever of them runs first determines it, since an output may be batched in one of them and not in another. If an
+    operand is batched, all outputs are.
     """
 
     __slots__ = ("_axis", "_label", "_settled")
@@ -310,16 +317,19 @@ class OutDims:
         return tuple(self._settled) if isinstance(self._settled, list) else self._settled
 
     def settle(self, *dims: BatchDims) -> list[bool]:
-        """Which outputs have the axis; in each of `dims`, where the values that share an output's place have it."""
-        found = [any(d is not None for d in column) for column in zip(*dims, strict=True)]
+        """Returns which outputs are batched. Each of `dims` holds the batch axes of values that belong to the outputs.
+
+        Raises `TypeError` if an output is batched that was not when this was determined.
+        """
+        batched = [any(d is not None for d in column) for column in zip(*dims, strict=True)]
         if self._settled is True:
-            return [True] * len(found)
+            return [True] * len(batched)
         if self._settled is False:
-            self._settled = found
-        elif any(f and not s for f, s in zip(found, self._settled, strict=True)):
+            self._settled = batched
+        elif any(f and not s for f, s in zip(batched, self._settled, strict=True)):
             raise TypeError(
-                f"{self._label}: by its rule an output differs along a mapped axis, which none of the arguments has, "
-                "nor the output by the function itself"
+                f"{self._label}: its rule returned an output that is batched along a mapped axis, but no argument is "
+                "batched, nor is this output of the function itself"
             )
         return self._settled
 
@@ -327,11 +337,14 @@ class OutDims:
         return batch_first(x, dim, self._axis) if mapped else x
 
     def of(self, outs: Sequence[Value]) -> list[int | None]:
+        """Returns the batch axis of each output: 0 or `None`."""
         settled = self._settled if isinstance(self._settled, list) else [self._settled] * len(outs)
         return [0 if mapped else None for mapped in settled]
 
 
 def batch_function(mapper: BatchRunner, f: FlatFunction, dims: BatchDims, out: OutDims) -> FlatFunction:
+    """Returns the function for a whole batch, with batched outputs as `out` determines."""
+
     @derive(f, "mapped", mapper.axis, tuple(dims), out.cache_key)
     def batched(*values: Value) -> list[Value]:
         outs, out_dims = mapper.run(f, values, dims)
@@ -341,10 +354,12 @@ def batch_function(mapper: BatchRunner, f: FlatFunction, dims: BatchDims, out: O
 
 
 JVPRule: TypeAlias = Callable[[Sequence[Value], Sequence[Tangent]], tuple[Sequence[Value], Sequence[Tangent]]]
-"""Primals and tangents of the operands to those of the outputs."""
+"""A function from `(primals, tangents)` of the operands to `(primals, tangents)` of the outputs."""
 
 
 def batch_jvp_rule(mapper: BatchRunner, rule: JVPRule, dims: BatchDims, out: OutDims) -> JVPRule:
+    """Returns the JVP rule for a whole batch, with batched outputs as `out` determines."""
+
     @derive(rule, "mapped", mapper.axis, tuple(dims), out.cache_key)
     def batched(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[list[Value], list[Tangent]]:
         n, mask = len(primals), nonzero_mask(tangents)
@@ -352,18 +367,18 @@ def batch_jvp_rule(mapper: BatchRunner, rule: JVPRule, dims: BatchDims, out: Out
 
         def both(*values: Value) -> list[Value]:
             nonlocal out_mask
-            given = iter(values[n:])
-            duals = [next(given) if m else Zero(x.aval.tangent()) for x, m in zip(values, mask, strict=False)]
+            nonzero = iter(values[n:])
+            duals = [next(nonzero) if m else Zero(x.aval.tangent()) for x, m in zip(values, mask, strict=False)]
             outs, out_tangents = rule(values[:n], duals)
             out_mask = nonzero_mask(out_tangents)
             return [*outs, *drop_zeros(out_tangents)]
 
-        values, found = mapper.run(both, [*primals, *drop_zeros(tangents)], [*dims, *select_masked(dims, mask)])
+        values, value_dims = mapper.run(both, [*primals, *drop_zeros(tangents)], [*dims, *select_masked(dims, mask)])
         count = len(out_mask)
-        moved = zip(values[count:], found[count:], strict=True)
+        moved = zip(values[count:], value_dims[count:], strict=True)
         pairs = [next(moved) if m else None for m in out_mask]
-        settled = out.settle(found[:count], [None if pair is None else pair[1] for pair in pairs])
-        outs = list(map(out.move_axis_first, values[:count], found[:count], settled))
+        settled = out.settle(value_dims[:count], [None if pair is None else pair[1] for pair in pairs])
+        outs = list(map(out.move_axis_first, values[:count], value_dims[:count], settled))
         return outs, [
             Zero(x.aval.tangent()) if pair is None else out.move_axis_first(*pair, mapped)
             for x, pair, mapped in zip(outs, pairs, settled, strict=True)
@@ -373,12 +388,12 @@ def batch_jvp_rule(mapper: BatchRunner, rule: JVPRule, dims: BatchDims, out: Out
 
 
 def rebind_jvp_rule(label: str, rule: JVPRule, scope: ClosureScope, count: int) -> JVPRule:
-    """The rule of an operation whose first `count` operands are what its functions closed over."""
+    """Returns the JVP rule of a primitive whose first `count` operands are the values its functions closed over."""
 
     @derive(rule, scope.cache_key, count)
-    def hosted(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+    def rebound(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         if any(nonzero_mask(tangents[:count])):
             raise closed_over_error(label)
         return scope.rebind(rule, primals[:count])(primals[count:], tangents[count:])
 
-    return hosted if count or scope.named_axes else rule
+    return rebound if count or scope.named_axes else rule

@@ -1,7 +1,8 @@
-"""Operations that call a Python function on the host: `pure_callback`, `io_callback`, `debug_callback`, `debug_print`.
+"""Primitives that call a Python function on the host: `pure_callback`, `io_callback`, `debug_callback`, `debug_print`.
 
-The function gets tracefx arrays, which convert to NumPy's, in the structure that the user gave them. It runs outside
-all transformations, with the settings that were in force where the operation was traced, perhaps in another thread.
+The function receives tracefx arrays, which convert to NumPy arrays, in the pytree structure of the user's arguments. It
+runs outside all transformations, with the settings of the point where the primitive was traced, possibly in another
+thread.
 """
 
 from __future__ import annotations
@@ -45,15 +46,16 @@ from tracefx.text.printer import callable_name
 @final
 @frozen(eq=False)
 class FlatCallback(StrictlyEqual):
-    """A user's function of trees, and what it takes to call it with a list of arrays.
+    """A user's function of pytrees, with the structures needed to call it with a list of arrays.
 
-    Equal if it is the same function in the same structures. Without an `out_tree` its result is ignored. Leaves of its
-    arguments that are no arrays are `static`, by their place.
+    Two are equal if they hold the same function with the same structures. With `out_tree` `None` the result is ignored.
+    `static` holds the leaves of the arguments that are not arrays, by index. `x64` is the setting `enable_x64` for the
+    call.
     """
 
     function: Callable[..., object]
     in_tree: TreeDef
-    # The rest is left out of the text of programs, which would say little of it and at length.
+    # The other fields are not printed in jaxprs: their text is long and says little.
     out_tree: TreeDef | None = field(eq=False, repr=False)
     x64: bool = field(eq=False, repr=False)
     static: tuple[tuple[int, object], ...] = field(default=(), eq=False, repr=False)
@@ -61,9 +63,12 @@ class FlatCallback(StrictlyEqual):
     def __call__(
         self, arrays: Sequence[ConcreteArray], results: Sequence[ShapedArray], caller: str
     ) -> list[ConcreteArray]:
-        """What the function gives for these arrays, which must be of these types. `caller` is for errors to tell."""
-        static, given = dict(self.static), iter(arrays)
-        leaves = [static[i] if i in static else next(given) for i in range(self.in_tree.num_leaves)]
+        """Calls the function with arrays, and checks that its results have the avals `results`.
+
+        `caller` is the name of the primitive, for error messages.
+        """
+        static, remaining = dict(self.static), iter(arrays)
+        leaves = [static[i] if i in static else next(remaining) for i in range(self.in_tree.num_leaves)]
         args, kwargs = self.in_tree.unflatten(leaves)
         token = CURRENT.set(ROOT)
         try:
@@ -76,18 +81,18 @@ class FlatCallback(StrictlyEqual):
     def _checked(
         self, tree: object, out_tree: TreeDef, results: Sequence[ShapedArray], caller: str
     ) -> list[ConcreteArray]:
-        where = f"{caller}: what {callable_name(self.function)} gave"
-        leaves, given = trees.flatten(tree)
+        where = f"{caller}: the result of {callable_name(self.function)}"
+        leaves, actual_tree = trees.flatten(tree)
         if len(leaves) != len(results):
-            raise TypeError(f"{where} has the structure {given}, but result_shape_dtypes has {out_tree}")
+            raise TypeError(f"{where} has the structure {actual_tree}, but result_shape_dtypes has {out_tree}")
         arrays = []
         for i, (leaf, aval) in enumerate(zip(leaves, results, strict=True)):
             array = _as_result(leaf, aval)
             if array is None:
                 path, _ = trees.flatten_with_path(out_tree.unflatten(range(len(results))))[0][i]
-                got = np.asarray(leaf)
+                actual = np.asarray(leaf)
                 raise TypeError(
-                    f"{where}{' at ' if path else ''}{keystr(path)} is {got.dtype.name}{list(got.shape)}, but "
+                    f"{where}{' at ' if path else ''}{keystr(path)} is {actual.dtype.name}{list(actual.shape)}, but "
                     f"result_shape_dtypes{keystr(path)} is {aval.dtype.name}{list(aval.shape)}"
                 )
             arrays.append(array)
@@ -109,7 +114,7 @@ class FlatCallback(StrictlyEqual):
 
 
 def _function_identity(f: Callable[..., object]) -> int:
-    """The same for equal functions. A method is made anew each time an object is asked for it."""
+    """Returns a hash that is the same for equal functions; a method is a new object at each access."""
     return hash((id(f.__self__), id(f.__func__))) if isinstance(f, MethodType) else id(f)
 
 
@@ -120,9 +125,9 @@ def _is_same_function(f: Callable[..., object], g: Callable[..., object]) -> boo
 
 
 def _as_result(leaf: object, aval: ShapedArray) -> ConcreteArray | None:
-    """A result as an array of the type it must have; `None` if it has another.
+    """Converts a result to an array with the given aval, or returns `None` if its shape or dtype differs.
 
-    64-bit numbers narrow as they do everywhere when they come in; Python's own take any dtype of their kind.
+    64-bit numbers are narrowed as everywhere at the boundary; Python numbers take any dtype of their kind.
     """
     if type(leaf) is ConcreteArray and (leaf.aval.shape, leaf.aval.dtype) == (aval.shape, aval.dtype):
         return leaf if leaf.aval == aval else ConcreteArray(aval, leaf.numpy())
@@ -139,13 +144,16 @@ def _is_of_kind(leaf: object, aval: ShapedArray) -> bool:
     return type(leaf) is complex and dtypes.is_complex(aval.dtype)
 
 
-# ------------------------------------------------------------------ the operations
+# ------------------------------------------------------------------ the primitives
 
 
 @final
 @frozen
 class CallbackBatch:
-    """The function is called for each element of a batch, which the operands at `batched` differ along."""
+    """One level of `vmap` around a callback: the function is called for each batch element.
+
+    `size` is the size of the batch, `batched` tells which operands are batched.
+    """
 
     size: int
     batched: tuple[bool, ...]
@@ -153,21 +161,21 @@ class CallbackBatch:
 
 @frozen(eq=False)
 class CallbackPrimitive(Primitive, Differentiable, Batchable, Lowerable):
-    """Calls `callback`, once for each element of the batches in `mapped`.
+    """Base of callback primitives: calls `callback` once for each element of the batches in `batches`.
 
-    The first of the batches is the outermost loop, the last one the first axis of the operands and results.
+    The first of the batches is the outermost loop; the last one is the first axis of operands and results.
     """
 
     callback: FlatCallback
     batches: tuple[CallbackBatch, ...] = field(default=(), kw_only=True, metadata={"hide_default": True, "jax": False})
 
     def result_types(self) -> tuple[ShapedArray, ...]:
-        """The types of the results of one call of the function."""
+        """Returns the avals of the results of one call of the function."""
         return ()
 
     @property
     def runs_per_shard(self) -> bool:
-        """Whether each device is to call with its parts."""
+        """Whether each device calls the function with its shards."""
         return False
 
     @override
@@ -182,32 +190,32 @@ class CallbackPrimitive(Primitive, Differentiable, Batchable, Lowerable):
     @override
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
         avals = [x.aval for x in operands]
-        by_parts = self.runs_per_shard and not self.batches  # the elements of a batch are whole
+        per_shard = self.runs_per_shard and not self.batches  # batch elements are not sharded
 
         def call(*arrays: NDArray) -> list[NDArray]:
-            # Of operands that are parts the shapes are others.
-            types = [aval.update(shape=x.shape) for aval, x in zip(avals, arrays, strict=True)] if by_parts else avals
+            # The shapes of shards differ from those of the operands.
+            types = [aval.update(shape=x.shape) for aval, x in zip(avals, arrays, strict=True)] if per_shard else avals
             return [out.numpy() for out in self.run(list(map(ConcreteArray, types, arrays)))]
 
-        does = any(e.observable for e in self.effects)
-        return builder.host_call(call, operands, self.abstract_eval(*avals), does, by_parts)
+        has_side_effect = any(e.observable for e in self.effects)
+        return builder.host_call(call, operands, self.abstract_eval(*avals), has_side_effect, per_shard)
 
     def run(self, args: Sequence[ConcreteArray]) -> Sequence[ConcreteArray]:
-        """Call the function now, for all elements."""
+        """Calls the function now, for all batch elements."""
         if not self.batches:
             return self.callback(args, self.result_types(), self.name)
         results = self.abstract_eval()
         outs = [aligned_empty(a.shape, a.dtype) for a in results]
-        for place in np.ndindex(*[each.size for each in self.batches]):
-            element = [self._element(x, k, place) for k, x in enumerate(args)]
+        for index in np.ndindex(*[each.size for each in self.batches]):
+            element = [self._element(x, k, index) for k, x in enumerate(args)]
             for out, result in zip(outs, self.callback(element, self.result_types(), self.name), strict=True):
-                out[place[::-1]] = result.numpy()
+                out[index[::-1]] = result.numpy()
         for out in outs:
             out.flags.writeable = False
         return list(map(ConcreteArray, results, outs))
 
     def _element(self, x: ConcreteArray, k: int, place: Sequence[int]) -> ConcreteArray:
-        """What the call at `place` gets of operand number `k`."""
+        """Returns operand number `k` for the call at the batch index `place`."""
         index = tuple([i for i, each in zip(place, self.batches, strict=True) if each.batched[k]][::-1])
         aval = ShapedArray(x.aval.shape[len(index) :], x.aval.dtype, x.aval.weak_type)
         return ConcreteArray(aval, np.asarray(x.numpy()[index]))
@@ -222,13 +230,13 @@ class CallbackPrimitive(Primitive, Differentiable, Batchable, Lowerable):
 
 
 def move_batch_axes_first(args: Sequence[Value], dims: Sequence[int | None]) -> list[Value]:
-    """Operands with the batch axis in front where they have it."""
+    """Returns the operands with their batch axes, if any, first."""
     return [a if d is None else move_axis(a, d, 0) for a, d in zip(args, dims, strict=True)]
 
 
 @frozen(eq=False)
 class ValueCallback(CallbackPrimitive, Transposable):
-    """A call whose results programs use, of which nobody knows the derivative."""
+    """A callback whose results programs use, and which has no derivative."""
 
     result_avals: tuple[ShapedArray, ...]
 
@@ -246,9 +254,9 @@ class ValueCallback(CallbackPrimitive, Transposable):
 
     def _refusal(self, done: str) -> ValueError:
         return ValueError(
-            f"{self.name} of {callable_name(self.callback.function)} cannot be {done}: what a Python function on the "
-            "host does has no derivative. Call it in a function with tracefx.custom_jvp or tracefx.custom_vjp, which "
-            "gives the derivative, or on tracefx.lax.stop_gradient(x) if it is to be zero"
+            f"{self.name} of {callable_name(self.callback.function)} cannot be {done}: a Python function on the host "
+            "has no derivative. Call it in a function with tracefx.custom_jvp or tracefx.custom_vjp, which "
+            "defines the derivative, or on tracefx.lax.stop_gradient(x) if the derivative is to be zero"
         )
 
 
@@ -258,7 +266,7 @@ VmapMethod: TypeAlias = OneOf["sequential", "sequential_unrolled", "expand_dims"
 @final
 @frozen(eq=False)
 class PureCallback(ValueCallback):
-    """The results of a function that does nothing else, and so may be called more than once or not at all."""
+    """A callback without side effects, which may therefore be called more than once or not at all."""
 
     name = "pure_callback"
     vmap_method: VmapMethod | None = None
@@ -270,8 +278,8 @@ class PureCallback(ValueCallback):
         method = self.vmap_method
         if method is None:
             raise NotImplementedError(
-                f"vmap of pure_callback of {callable_name(self.callback.function)}: say with vmap_method how the "
-                f"function is to see the batch of {axis.size}: 'sequential' for one call for each element, "
+                f"vmap of pure_callback of {callable_name(self.callback.function)}: set vmap_method to tell how the "
+                f"function handles the batch of {axis.size}: 'sequential' for one call for each element, "
                 "'expand_dims' or 'broadcast_all' for one call with a leading axis"
             )
         if method == "sequential" or method == "sequential_unrolled":
@@ -291,7 +299,7 @@ def _broadcast_batch(x: Value, size: int) -> Value:
 @final
 @frozen(eq=False)
 class IOCallback(ValueCallback):
-    """The results of a function that does something, once for each time the program gets there."""
+    """A callback with side effects, which is called each time the program reaches it."""
 
     name = "io_callback"
     ordered: bool = False
@@ -308,14 +316,14 @@ class IOCallback(ValueCallback):
         if self.ordered:
             raise ValueError(
                 f"vmap of io_callback of {callable_name(self.callback.function)}: the elements of a batch have no "
-                "order, but ordered=True asks for one; leave it out, or loop over the elements with tracefx.lax.map"
+                "order, but ordered=True requires one; omit it, or loop over the elements with tracefx.lax.map"
             )
         return super().batch(axis, args, dims)
 
 
 @frozen(eq=False)
 class DebugPrimitive(CallbackPrimitive):
-    """A call that shows values, and changes nothing of what is computed."""
+    """A callback with a debug effect, which changes no computed value."""
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -325,7 +333,7 @@ class DebugPrimitive(CallbackPrimitive):
 @final
 @frozen(eq=False)
 class DebugCallback(DebugPrimitive):
-    """A call of a function that shows its arguments."""
+    """Calls a function with the values of its operands, for debugging."""
 
     name = "debug_callback"
     effect: DebugEffect
@@ -345,7 +353,7 @@ class DebugCallback(DebugPrimitive):
 @final
 @frozen(eq=False)
 class DebugPrint(DebugPrimitive):
-    """Prints its operands as the format `fmt` says."""
+    """Prints its operands by the format string `fmt`."""
 
     name = "debug_print"
     callback: FlatCallback = field(metadata={"jax": False})

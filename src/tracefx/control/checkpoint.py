@@ -1,4 +1,4 @@
-"""`checkpoint` as an operation: a program whose intermediate values are computed again for the backward pass."""
+"""`checkpoint` as a primitive: a call whose intermediate values are recomputed in the backward pass."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from tracefx.passes.dce import dce, prune
 @final
 @frozen(eq=False)
 class CheckpointPrimitive(CallPrimitive):
-    """A call of `jaxpr`. Of what its backward pass needs, only the operands are kept, and what the policy allows.
+    """The primitive of `checkpoint`: a call of `jaxpr` that saves only its operands and what `policy` allows.
 
-    `differentiated` marks the second half of one that was split, which computes the rest again. With `prevent_cse`
-    the compiler is kept from finding out that it did so before.
+    `differentiated` marks the second half of a split call, which recomputes the other residuals. With `prevent_cse`, an
+    optimization barrier keeps the compiler from merging the recomputation with the first half.
     """
 
     name = "checkpoint"
@@ -53,9 +53,11 @@ class CheckpointPrimitive(CallPrimitive):
         known = [*split.consts, *select_unmasked(args, unknown)]
         outs = recorder.evaluate(self.with_jaxprs(split.known), known)
         n = split.out_unknown.count(False)
-        late = evolve(self, jaxpr=split.late, differentiated=True)
-        later = recorder.record(late, [*[known[i] for i in split.needed], *outs[n:], *select_masked(args, unknown)])
-        return merge_masked(split.out_unknown, later, outs[:n])
+        recompute = evolve(self, jaxpr=split.late, differentiated=True)
+        unknown_outs = recorder.record(
+            recompute, [*[known[i] for i in split.needed], *outs[n:], *select_masked(args, unknown)]
+        )
+        return merge_masked(split.out_unknown, unknown_outs, outs[:n])
 
     @override
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
@@ -67,7 +69,7 @@ class CheckpointPrimitive(CallPrimitive):
 @final
 @frozen(eq=False)
 class CheckpointName(Identity, Primitive, Differentiable, Batchable):
-    """The operand itself, under a name that policies know it by."""
+    """The identity, with a name that checkpoint policies refer to."""
 
     name = "name"
     label: str = field(metadata={"print": "name"})
@@ -83,16 +85,16 @@ class CheckpointName(Identity, Primitive, Differentiable, Batchable):
         return bind(self, *args), dims
 
 
-# ------------------------------------------------------------------ what is kept
+# ------------------------------------------------------------------ splitting
 
 
 @final
 @frozen(eq=False)
 class RematerializedJaxpr:
-    """A program in two halves, the second of which computes again what it needs of the first.
+    """A jaxpr split into two halves, the second of which recomputes values of the first.
 
-    `known` maps `consts` and the known inputs to the known outputs and to what is saved; `late` maps those of its
-    inputs at `needed`, what is saved, and the unknown inputs to the unknown outputs.
+    `known` maps `(consts, known inputs)` to `(known outputs, saved values)`; `late` maps those inputs of `known` at
+    `needed`, the saved values, and the unknown inputs to the unknown outputs.
     """
 
     known: Jaxpr
@@ -103,30 +105,30 @@ class RematerializedJaxpr:
 
 
 def rematerialize_jaxpr(jaxpr: Jaxpr, unknown: Mask, policy: CheckpointPolicy | None) -> RematerializedJaxpr:
-    """Partial evaluation that keeps only what the policy allows."""
+    """Splits a jaxpr by partial evaluation, with only those residuals that the policy allows."""
     return jaxpr.memo.get(("rematerialized", unknown, policy), lambda: _rematerialize_jaxpr(jaxpr, unknown, policy))
 
 
 def _rematerialize_jaxpr(jaxpr: Jaxpr, unknown: Mask, policy: CheckpointPolicy | None) -> RematerializedJaxpr:
     split = unzip_jaxpr(jaxpr, unknown)
     known, n = split.known, split.out_unknown.count(False)
-    fresh = iter(known.outs[n:])
+    new_residuals = iter(known.outs[n:])
     inputs = known.invars[len(split.consts) :]
-    residuals = [next(fresh) if place is None else inputs[place] for place in split.forwarded]
-    choice = plan_remat(known, residuals, policy)
-    needed = [i for i, v in enumerate(known.invars) if v in choice.read]
-    again = Jaxpr((), (*[known.invars[i] for i in needed], *choice.saved), choice.recompute, tuple(residuals))
-    m = len(again.invars)
+    residuals = [next(new_residuals) if index is None else inputs[index] for index in split.forwarded]
+    plan = plan_remat(known, residuals, policy)
+    needed = [i for i, v in enumerate(known.invars) if v in plan.read]
+    recompute = Jaxpr((), (*[known.invars[i] for i in needed], *plan.saved), plan.recompute, tuple(residuals))
+    m = len(recompute.invars)
 
     def run(*args: Value) -> list[Value]:
-        return eval_jaxpr(split.unknown, (), [*eval_jaxpr(again, (), args[:m]), *args[m:]])
+        return eval_jaxpr(split.unknown, (), [*eval_jaxpr(recompute, (), args[:m]), *args[m:]])
 
-    staged, consts = stage(run, [*again.in_avals, *split.unknown.in_avals[len(residuals) :]])
+    staged, consts = stage(run, [*recompute.in_avals, *split.unknown.in_avals[len(residuals) :]])
     assert not consts
-    # What was kept for something that a value kept later made needless is let go.
+    # Drop saved values that later saved values have made unnecessary.
     late, used = prune(staged, keep=m)
-    saved = select_masked(choice.saved, used[len(needed) : m])
-    first = dce(Jaxpr((), known.invars, choice.eqns, (*known.outs[:n], *saved)))
+    saved = select_masked(plan.saved, used[len(needed) : m])
+    forward = dce(Jaxpr((), known.invars, plan.eqns, (*known.outs[:n], *saved)))
     return RematerializedJaxpr(
-        first, late, split.consts, split.out_unknown, tuple(select_masked(needed, used[: len(needed)]))
+        forward, late, split.consts, split.out_unknown, tuple(select_masked(needed, used[: len(needed)]))
     )

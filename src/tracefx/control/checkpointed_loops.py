@@ -1,9 +1,9 @@
-"""Long loops in checkpointed pieces: memory for the backward pass of a few pieces in place of every step.
+"""Splits long loops into checkpointed chunks, so that the backward pass stores the residuals of a few chunks only.
 
-A loop of `n` steps becomes a loop over pieces, each of which keeps only the carry it began with and runs its steps
-again when the backward pass gets to it; pieces may be cut into pieces. With pieces of about the square root of `n`,
-carries and steps kept are about twice that root; with pieces in a tree, as many as it has levels, each of which runs
-forward once more (Griewank and Walther, "Algorithm 799: revolve", 2000, says what the best schedules can do).
+A loop of `n` steps becomes a loop over chunks, each of which saves only its initial carry and recomputes its steps in
+the backward pass; chunks may be split into chunks. With chunks of about `sqrt(n)` steps, about `2 * sqrt(n)` carries
+and steps are stored. With a tree of chunks, as many as the tree has levels, each of which costs one more forward run
+(Griewank and Walther, "Algorithm 799: revolve", 2000, gives the optimal schedules).
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from tracefx.ops.shape.slicing import slice as cut
 from tracefx.ops.structural import reshape
 
 BINOMIAL_BRANCHING: Final = 4
-"""Of the tree that "binomial" makes: of all numbers the one with the least memory for the steps it repeats."""
+"""The branching of the tree that "binomial" builds: the number with the least memory for the steps it recomputes."""
 
 ScanFactory = Callable[[Jaxpr, int], Primitive]
-"""A scan of this body with so many steps; it has the constants, carry and direction of the one that is cut."""
+"""Returns a scan of a body and a number of steps, with the constants, carry and direction of the original scan."""
 
 
 def chunk_lengths(checkpoint: int | str, length: int) -> tuple[int, ...]:
-    """The lengths of the pieces, of pieces of pieces, and so on, each less than the one before."""
+    """Returns the lengths of the chunks, of the chunks within them, and so on, in decreasing order."""
     if isinstance(checkpoint, int):
         return (checkpoint,) if checkpoint < length else ()
-    found = []
+    lengths = []
     while length > BINOMIAL_BRANCHING:
         length = -(-length // BINOMIAL_BRANCHING)
-        found.append(length)
-    return tuple(found)
+        lengths.append(length)
+    return tuple(lengths)
 
 
 def sqrt_chunk_length(length: int) -> int:
-    """The length of pieces with the least memory if they are not cut themselves."""
+    """Returns the chunk length with the least memory for one level of chunks."""
     return max(1, math.isqrt(length))
 
 
@@ -57,9 +57,17 @@ def checkpoint_scan(
     pieces: tuple[int, ...],
     guarded: Callable[[Jaxpr], Jaxpr] | None = None,
 ) -> Jaxpr:
-    """The program of a scan whose steps are in checkpointed pieces of the given lengths.
+    """Returns the jaxpr of a scan whose steps are in checkpointed chunks.
 
-    `guarded` makes of a piece one that may be passed over.
+    Args:
+        body: the body of the scan.
+        loop: builds a scan of a body and a number of steps.
+        num_consts: the number of constants.
+        num_carry: the number of carries.
+        length: the number of steps.
+        reverse: whether the steps run from last to first.
+        pieces: the lengths of the chunks, of chunks within them, and so on.
+        guarded: if given, makes a chunk conditional.
     """
     body, avals = mark_uncollectable(body, IN_CHECKPOINTED_LOOP), body.in_avals
     first = num_consts + num_carry
@@ -68,30 +76,30 @@ def checkpoint_scan(
         if not pieces:
             return list(bind(loop(body, length), *args))
         size = pieces[0]
-        piece = checkpoint_scan(body, loop, num_consts, num_carry, size, reverse, pieces[1:], guarded)
-        checkpointed = _checkpointed(piece if guarded is None else guarded(piece))
-        count, rest = divmod(length, size)
+        chunk = checkpoint_scan(body, loop, num_consts, num_carry, size, reverse, pieces[1:], guarded)
+        checkpointed = _checkpointed(chunk if guarded is None else guarded(chunk))
+        count, remaining = divmod(length, size)
         consts, arrays = args[:num_consts], args[first:]
         carry: Sequence[Value] = args[num_consts:first]
-        # The steps that are left over come last, whichever way the loop runs.
-        start = rest if reverse else 0
-        whole = [_slice_rows(x, start, start + count * size) for x in arrays]
-        grouped = [reshape(x, (count, size, *x.aval.shape[1:])) for x in whole]
+        # The remaining steps run last, in either direction.
+        start = remaining if reverse else 0
+        sliced = [_slice_rows(x, start, start + count * size) for x in arrays]
+        grouped = [reshape(x, (count, size, *x.aval.shape[1:])) for x in sliced]
         outs = bind(loop(checkpointed, count), *consts, *carry, *grouped)
         carry, results = outs[:num_carry], outs[num_carry:]
         joined: Sequence[Value] = [reshape(y, (count * size, *y.aval.shape[2:])) for y in results]
-        if rest:
+        if remaining:
             at = 0 if reverse else count * size
-            shorter = tuple([p for p in pieces if p < rest])
-            last = checkpoint_scan(body, loop, num_consts, num_carry, rest, reverse, shorter, guarded)
+            shorter = tuple([p for p in pieces if p < remaining])
+            last = checkpoint_scan(body, loop, num_consts, num_carry, remaining, reverse, shorter, guarded)
             outs = bind(
                 CheckpointPrimitive(last, prevent_cse=False),
                 *consts,
                 *carry,
-                *[_slice_rows(x, at, at + rest) for x in arrays],
+                *[_slice_rows(x, at, at + remaining) for x in arrays],
             )
-            carry, ends = outs[:num_carry], outs[num_carry:]
-            pairs = [(b, a) if reverse else (a, b) for a, b in zip(joined, ends, strict=True)]
+            carry, last_results = outs[:num_carry], outs[num_carry:]
+            pairs = [(b, a) if reverse else (a, b) for a, b in zip(joined, last_results, strict=True)]
             joined = [concatenate(pair, 0) for pair in pairs]
         return [*carry, *joined]
 
@@ -102,7 +110,7 @@ def checkpoint_scan(
 
 
 def _checkpointed(piece: Jaxpr) -> Jaxpr:
-    """The program of one equation, a checkpoint of `piece`. A loop stands between it and what it repeats."""
+    """Returns a jaxpr of one checkpoint equation; the enclosing loop separates `piece` from its recomputation."""
     jaxpr, _ = stage(lambda *args: bind(CheckpointPrimitive(piece, prevent_cse=False), *args), piece.in_avals)
     return jaxpr
 

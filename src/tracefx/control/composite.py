@@ -1,6 +1,7 @@
-"""`composite` as an operation: a program under a name, for which a compiler may have an operation of its own.
+"""`composite` as a primitive: a jaxpr with a name, for which a compiler may have its own implementation.
 
-Only compiled it is more than its program: differentiated, batched or under any other handler it is a call of it.
+It differs from its jaxpr only in compiled programs: differentiated, batched, or under any other handler it is a call of
+the jaxpr.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tracefx.lowering import Builder, IrValue, Lowerable
 @final
 @frozen
 class ArrayAttribute:
-    """An array that is an attribute."""
+    """An array as an attribute of a composite; hashable."""
 
     dtype: DType
     shape: Shape
@@ -51,7 +52,7 @@ Attributes: TypeAlias = tuple[tuple[str, AttributeValue | tuple[AttributeValue, 
 @final
 @frozen(eq=False)
 class Composite(Primitive, HasSubjaxprs, BodyTransformable, Expandable, Lowerable, HasVaryingRule):
-    """A call of `jaxpr`, which has no constants, that compilers know as `label`, of a version and with attributes."""
+    """A call of `jaxpr`, which has no constants, that compilers know by the name `label`, a version and attributes."""
 
     name = "composite"
     label: str = field(alias="label", metadata={"print": "name"})
@@ -79,6 +80,7 @@ class Composite(Primitive, HasSubjaxprs, BodyTransformable, Expandable, Lowerabl
 
     @property
     def call(self) -> Call:
+        """The plain call of the jaxpr."""
         return Call(self.label, self.jaxpr)
 
     @override

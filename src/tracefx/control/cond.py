@@ -1,4 +1,4 @@
-"""`cond` as an operation: one of several programs, chosen by an index."""
+"""`cond` as a primitive: runs one of several jaxprs, selected by an index."""
 
 from __future__ import annotations
 
@@ -61,9 +61,10 @@ INDEX_AVAL: Final = ShapedArray((), np.dtype(np.int32))
 @final
 @frozen(eq=False)
 class Cond(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
-    """`branches[index](*operands)`: the first operand is the index, `i32[]`, and in range.
+    """The primitive of `cond` and `switch`: `branches[index](*operands)`.
 
-    The branches take the same types and give the same.
+    The first operand is the index, an `i32[]` that must be in range. All branches have the same input and output shapes
+    and dtypes.
     """
 
     name = "cond"
@@ -89,28 +90,28 @@ class Cond(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
                 )
             if branch.out_avals != first.out_avals:
                 raise TypeError(
-                    f"branch {i} of cond gives ({show_avals(branch.out_avals)}), branch 0 "
+                    f"branch {i} of cond returns ({show_avals(branch.out_avals)}), branch 0 returns "
                     f"({show_avals(first.out_avals)})"
                 )
         return first.out_avals
 
     @override
     def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
-        which, *rest = operands
-        ways = [flow.through(branch, rest) for branch in self.branches]
-        return [which.union(*way) for way in zip(*ways, strict=True)]
+        index_axes, *operand_axes = operands
+        out_axes = [flow.through(branch, operand_axes) for branch in self.branches]
+        return [index_axes.union(*axes) for axes in zip(*out_axes, strict=True)]
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
         index, *operands = args
-        place = min(max(int(to_numpy(index)), 0), len(self.branches) - 1)
-        return BACKEND.value.run(self.branches[place], operands, f"branch_{place}")
+        clamped = min(max(int(to_numpy(index)), 0), len(self.branches) - 1)
+        return BACKEND.value.run(self.branches[clamped], operands, f"branch_{clamped}")
 
     @override
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
-        index, *rest = operands
+        index, *branch_operands = operands
         builds = [lambda b, xs, branch=branch: b.inline(branch, xs) for branch in self.branches]
-        return builder.case(index, builds, rest, self.branches[0].out_avals)
+        return builder.case(index, builds, branch_operands, self.branches[0].out_avals)
 
     @override
     def prune(self, used_outs: tuple[bool, ...]) -> tuple[Cond, tuple[bool, ...], tuple[bool, ...]]:
@@ -123,29 +124,31 @@ class Cond(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
         if all(used):
             same = all(a is b for a, b in zip(bodies, self.branches, strict=True))
             return (self if same else Cond(tuple(bodies))), used
-        places = [i for i, use in enumerate(used) if use]
-        return Cond(tuple([rearrange_jaxpr(body, places) for body in bodies])), used
+        indices = [i for i, use in enumerate(used) if use]
+        return Cond(tuple([rearrange_jaxpr(body, indices) for body in bodies])), used
 
-    # -------------------------------------------------------------- under other interpretations
+    # -------------------------------------------------------------- interpreting the branches
 
     @override
     def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
         index = entry.strip_to_plain(args[0], "the predicate of cond")
-        forms = [entry.spec(x) for x in args[1:]]
+        specs = [entry.spec(x) for x in args[1:]]
         names = [f"branch {i} of cond" for i in range(len(self.branches))]
         outs: list[ValueSpec | None] = [None] * len(self.branches[0].outs)
         state: ValueSpec | None = None
-        found: tuple[CollectedSpec, ...] = ()
-        while True:  # what one branch gives all do
+        collected: tuple[CollectedSpec, ...] = ()
+        while True:  # fixed point: all branches must return values of the same specs
             bodies = []
             for branch, what in zip(self.branches, names, strict=True):
-                inside = entry.transform_body(branch, forms, what, outs=outs, state=state, collected=found)
-                outs, state, found = list(inside.outs), inside.state or state, inside.collected
-                bodies.append(inside)
-            if all((b.outs, b.input_state, b.state, b.collected) == (tuple(outs), state, state, found) for b in bodies):
+                body = entry.transform_body(branch, specs, what, outs=outs, state=state, collected=collected)
+                outs, state, collected = list(body.outs), body.state or state, body.collected
+                bodies.append(body)
+            if all(
+                (b.outs, b.input_state, b.state, b.collected) == (tuple(outs), state, state, collected) for b in bodies
+            ):
                 break
         jaxprs, consts = unify_consts([(body.jaxpr, body.consts) for body in bodies])
-        operands = flatten_to_arrays(entry, args[1:], forms)
+        operands = flatten_to_arrays(entry, args[1:], specs)
         return unpack_results(entry, bodies[0], bind(Cond(jaxprs), index, *consts, *entry.state(state), *operands))
 
     # -------------------------------------------------------------- forward mode
@@ -153,15 +156,15 @@ class Cond(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         index, *operands = primals
-        given = nonzero_mask(tangents[1:])
-        op, consts, out_nonzero = self.memo.get(("jvp", given), lambda: self._jvp(given))
-        outs = bind(op, index, *consts, *operands, *drop_zeros(tangents[1:]))
+        nonzero = nonzero_mask(tangents[1:])
+        prim, consts, out_nonzero = self.memo.get(("jvp", nonzero), lambda: self._jvp(nonzero))
+        outs = bind(prim, index, *consts, *operands, *drop_zeros(tangents[1:]))
         n = len(out_nonzero)
         return outs[:n], insert_zeros(outs[n:], out_nonzero, self.branches[0].out_avals)
 
-    def _jvp(self, given: Mask) -> tuple[Cond, Consts, Mask]:
-        out_nonzero = union_masks([jvp_jaxpr(branch, given).out_nonzero for branch in self.branches])
-        derived = [jvp_jaxpr(branch, given, out_nonzero) for branch in self.branches]
+    def _jvp(self, nonzero: Mask) -> tuple[Cond, Consts, Mask]:
+        out_nonzero = union_masks([jvp_jaxpr(branch, nonzero).out_nonzero for branch in self.branches])
+        derived = [jvp_jaxpr(branch, nonzero, out_nonzero) for branch in self.branches]
         bodies, consts = unify_consts([(d.jaxpr, d.consts) for d in derived])
         return Cond(bodies), consts, out_nonzero
 
@@ -175,12 +178,12 @@ class Cond(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
         if index_dim is not None:
             return self._batch_all(axis, index, index_dim, operands, tuple(operand_dims))
         key = ("batch", axis, tuple(operand_dims))
-        op, consts, out_batched = self.memo.get(key, lambda: self._batch(axis, tuple(operand_dims)))
-        return bind(op, index, *consts, *operands), [0 if b else None for b in out_batched]
+        prim, consts, out_batched = self.memo.get(key, lambda: self._batch(axis, tuple(operand_dims)))
+        return bind(prim, index, *consts, *operands), [0 if b else None for b in out_batched]
 
     def _batch(self, axis: MappedAxis, dims: tuple[int | None, ...]) -> tuple[Cond, Consts, Mask]:
-        free = [batch_jaxpr(branch, axis, dims) for branch in self.branches]
-        out_batched = union_masks([tuple([d is not None for d in b.out_dims]) for b in free])
+        unconstrained = [batch_jaxpr(branch, axis, dims) for branch in self.branches]
+        out_batched = union_masks([tuple([d is not None for d in b.out_dims]) for b in unconstrained])
         derived = [batch_jaxpr(branch, axis, dims, out_batched) for branch in self.branches]
         bodies, consts = unify_consts([(d.jaxpr, d.consts) for d in derived])
         return Cond(bodies), consts, out_batched
@@ -188,81 +191,85 @@ class Cond(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
     def _batch_all(
         self, axis: MappedAxis, index: Value, index_dim: int, operands: Sequence[Value], dims: tuple[int | None, ...]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
-        """Every branch is computed, and each element of the batch takes the results of its own."""
-        shown = ", ".join(sorted(map(str, non_debug_effects(self.effects))))
-        if shown:
+        """Batches a `cond` whose index is batched: computes all branches, selects the results per batch element."""
+        effects = ", ".join(sorted(map(str, non_debug_effects(self.effects))))
+        if effects:
             raise ValueError(
-                f"vmap of cond: the index differs along the batch, so that all branches would run, but they have "
-                f"effects ({shown}); take the effect out of the branches, or loop over the batch with lax.map"
+                f"vmap of cond: the index is batched, so that all branches would run, but they have "
+                f"effects ({effects}); move the effects out of the branches, or loop over the batch with lax.map"
             )
-        everything = (True,) * len(self.branches[0].outs)
-        which = batch_first(index, index_dim, axis)
+        all_batched = (True,) * len(self.branches[0].outs)
+        batched_index = batch_first(index, index_dim, axis)
         cases = []
         for i, branch in enumerate(self.branches):
-            taken = eq(which, i)
+            taken = eq(batched_index, i)
             pairs = [
                 _stop_untaken_gradients(x, dim, axis, taken) if used else (x, dim)
                 for x, dim, used in zip(operands, dims, used_inputs(branch), strict=True)
             ]
-            derived = batch_jaxpr(branch, axis, tuple([dim for _, dim in pairs]), everything)
+            derived = batch_jaxpr(branch, axis, tuple([dim for _, dim in pairs]), all_batched)
             body = mark_uncollectable(derived.jaxpr, IN_BATCHED_COND)
             cases.append(bind(Call(f"branch_{i}", body), *derived.consts, *[x for x, _ in pairs]))
         outs = []
         out_dims: list[int | None] = []
         for i, results in enumerate(zip(*cases, strict=True)):
-            place = self._forwarded(i)
-            if place is not None:
-                outs.append(operands[place])
-                out_dims.append(dims[place])
+            operand_index = self._forwarded(i)
+            if operand_index is not None:
+                outs.append(operands[operand_index])
+                out_dims.append(dims[operand_index])
                 continue
             out_dims.append(0)
             rank = results[0].aval.ndim
-            outs.append(select_n(broadcast_in_dim(which, results[0].aval.shape, (0,)) if rank > 1 else which, *results))
+            outs.append(
+                select_n(
+                    broadcast_in_dim(batched_index, results[0].aval.shape, (0,)) if rank > 1 else batched_index,
+                    *results,
+                )
+            )
         return outs, out_dims
 
     def _forwarded(self, i: int) -> int | None:
-        """The operand that every branch returns as output `i`, if there is one."""
-        places = {
-            next((place for place, v in enumerate(branch.invars) if v is branch.outs[i]), None)
-            for branch in self.branches
+        """Returns the index of the operand that every branch returns as output `i`, or `None`."""
+        operand_indices = {
+            next((k for k, v in enumerate(branch.invars) if v is branch.outs[i]), None) for branch in self.branches
         }
-        return places.pop() if len(places) == 1 else None
+        return operand_indices.pop() if len(operand_indices) == 1 else None
 
     # -------------------------------------------------------------- partial evaluation
 
     @override
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
-        if unknown[0]:  # nobody knows which branch, so nothing of any can be done
+        if unknown[0]:  # the branch is unknown, so no part of any branch can be evaluated
             return recorder.record(self, args)
         mask = tuple(unknown[1:])
         halves = self.memo.get(("unzip", mask), lambda: _unzip_branches(self.branches, mask))
         index, *operands = args
-        known, late = select_unmasked(operands, mask), select_masked(operands, mask)
+        known, unknown_operands = select_unmasked(operands, mask), select_masked(operands, mask)
         outs = recorder.evaluate(Cond(halves.known), [index, *halves.consts, *known])
         n = halves.out_unknown.count(False)
         forwarded = [known[i] for i in halves.forwarded]
-        later = recorder.record(Cond(halves.unknown), [index, *forwarded, *outs[n:], *late])
-        return merge_masked(halves.out_unknown, later, outs[:n])
+        unknown_outs = recorder.record(Cond(halves.unknown), [index, *forwarded, *outs[n:], *unknown_operands])
+        return merge_masked(halves.out_unknown, unknown_outs, outs[:n])
 
     @override
     def split_for_remat(self, needed: Mask, policy: CheckpointPolicy) -> RematSplit | None:
-        inside = [split_body_for_remat(branch, needed, policy) for branch in self.branches]
-        if all(each is None for each in inside):
+        splits = [split_body_for_remat(branch, needed, policy) for branch in self.branches]
+        if all(each is None for each in splits):
             return None
         parts = [
             (branch, dce(branch, needed), ()) if each is None else each
-            for branch, each in zip(self.branches, inside, strict=True)
+            for branch, each in zip(self.branches, splits, strict=True)
         ]
         slots = _residual_slots([saved for _, _, saved in parts])
         n, m = len(needed), len(self.branches[0].invars)
         firsts = [_with_slots(first, n, slots) for first, _, _ in parts]
-        agains = []
-        for _, again, saved in parts:
-            taken: list[InputSource] = list(slots)
-            for i, place in enumerate(_slot_indices(saved, slots)):
-                taken[place] = m + i
-            agains.append(rearrange_jaxpr(again, [*range(m), *taken]))
-        return RematSplit(Cond(tuple(firsts)), Cond(tuple(agains)), tuple(slots), needed)
+        recomputes = []
+        for _, recompute, saved in parts:
+            slot_sources: list[InputSource] = list(slots)
+            for i, slot in enumerate(_slot_indices(saved, slots)):
+                slot_sources[slot] = m + i
+            recomputes.append(rearrange_jaxpr(recompute, [*range(m), *slot_sources]))
+        return RematSplit(Cond(tuple(firsts)), Cond(tuple(recomputes)), tuple(slots), needed)
 
     # -------------------------------------------------------------- transposition
 
@@ -273,10 +280,10 @@ class Cond(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
         lin, out_nonzero = linear_mask(operands), nonzero_mask(cts)
         key = ("transpose", lin, out_nonzero)
         op, consts, in_nonzero = self.memo.get(key, lambda: self._transpose(lin, out_nonzero))
-        rest = [a for a in operands if not isinstance(a, UndefinedPrimal)]
-        outs = bind(op, index, *consts, *rest, *drop_zeros(cts))
+        known = [a for a in operands if not isinstance(a, UndefinedPrimal)]
+        outs = bind(op, index, *consts, *known, *drop_zeros(cts))
         avals = select_masked(self.branches[0].in_avals, lin)
-        return [None, *merge_masked(lin, insert_zeros(outs, in_nonzero, avals), [None] * len(rest))]
+        return [None, *merge_masked(lin, insert_zeros(outs, in_nonzero, avals), [None] * len(known))]
 
     def _transpose(self, lin: Mask, out_nonzero: Mask) -> tuple[Cond, Consts, Mask]:
         in_nonzero = union_masks([transpose_jaxpr(branch, lin, out_nonzero).in_nonzero for branch in self.branches])
@@ -286,7 +293,7 @@ class Cond(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
 
 
 def _stop_untaken_gradients(x: Value, dim: int | None, axis: MappedAxis, taken: Value) -> tuple[Value, int | None]:
-    """The operand of a branch, constant for differentiation in the batch elements that do not take the branch.
+    """Stops gradients of an operand of a branch in the batch elements that do not take the branch.
 
     There the derivative of the branch may be infinite, and its product with the zero cotangent NaN. Only tracers can be
     differentiated. An operand that is not batched is broadcast, since its cotangent is the sum over the batch.
@@ -298,37 +305,43 @@ def _stop_untaken_gradients(x: Value, dim: int | None, axis: MappedAxis, taken: 
     return select_n(mask, stop_gradient(batched), batched), 0
 
 
-# ------------------------------------------------------------------ the two halves
+# ------------------------------------------------------------------ known and unknown halves
 
 
 @final
 @frozen(eq=False)
 class _UnzippedBranches:
-    """Branches in two halves: `(consts, known operands) -> (known outputs, residuals)`, and
-    `(forwarded operands, residuals, unknown operands) -> unknown outputs`."""
+    """Branches split into known and unknown halves.
+
+    `known` maps `(consts, known operands)` to `(known outputs, residuals)`; `unknown` maps `(forwarded operands,
+    residuals, unknown operands)` to unknown outputs.
+    """
 
     known: tuple[Jaxpr, ...]
     unknown: tuple[Jaxpr, ...]
     consts: Consts
     out_unknown: Mask
     forwarded: tuple[int, ...]
-    """The places of the known operands that any branch hands to its unknown half as they are."""
+    """The indices of the known operands that are residuals of any branch."""
 
 
 def _unzip_branches(branches: tuple[Jaxpr, ...], unknown: Mask) -> _UnzippedBranches:
     out_unknown = union_masks([unzip_jaxpr(branch, unknown).out_unknown for branch in branches])
     halves = [unzip_jaxpr(branch, unknown, out_unknown) for branch in branches]
-    forwarded = sorted({place for h in halves for place in h.forwarded if place is not None})
+    forwarded = sorted({index for h in halves for index in h.forwarded if index is not None})
     n = out_unknown.count(False)
     slots = _residual_slots([h.known.out_avals[n:] for h in halves])
-    knowns = [(_with_slots(h.known, n, slots), h.consts) for h in halves]
-    bodies, consts = unify_consts(knowns)
-    late = tuple([_align_unknown_half(h, n, slots, forwarded, branches[0].in_avals, unknown) for h in halves])
-    return _UnzippedBranches(bodies, late, consts, out_unknown, tuple(forwarded))
+    known_halves = [(_with_slots(h.known, n, slots), h.consts) for h in halves]
+    bodies, consts = unify_consts(known_halves)
+    unknown_halves = tuple([_align_unknown_half(h, n, slots, forwarded, branches[0].in_avals, unknown) for h in halves])
+    return _UnzippedBranches(bodies, unknown_halves, consts, out_unknown, tuple(forwarded))
 
 
 def _residual_slots(residuals: Sequence[Sequence[ShapedArray]]) -> list[ShapedArray]:
-    """Room for what any branch keeps. Only one of them runs, so values of one type can take the same place in all."""
+    """Returns slots for the residuals of all branches.
+
+    Only one branch runs, so residuals of different branches with the same shape and dtype share a slot.
+    """
     counts: Counter[ShapedArray] = Counter()
     for avals in residuals:
         counts |= Counter(avals)
@@ -336,27 +349,27 @@ def _residual_slots(residuals: Sequence[Sequence[ShapedArray]]) -> list[ShapedAr
 
 
 def _slot_indices(avals: Sequence[ShapedArray], slots: Sequence[ShapedArray]) -> list[int]:
-    """For each residual, its slot."""
+    """Returns the slot of each residual."""
     free = list(range(len(slots)))
-    places = []
+    slot_indices = []
     for aval in avals:
-        place = next(i for i in free if slots[i] == aval)
-        free.remove(place)
-        places.append(place)
-    return places
+        index = next(i for i in free if slots[i] == aval)
+        free.remove(index)
+        slot_indices.append(index)
+    return slot_indices
 
 
 def _with_slots(jaxpr: Jaxpr, n: int, slots: Sequence[ShapedArray]) -> Jaxpr:
-    """The program, whose outputs after the first `n` go to slots: with zeros in those it doesn't need."""
-    places = _slot_indices(jaxpr.out_avals[n:], slots)
-    if places == list(range(len(slots))):
+    """Returns the jaxpr with its residuals, the outputs after the first `n`, in slots; unused slots are zeros."""
+    slot_indices = _slot_indices(jaxpr.out_avals[n:], slots)
+    if slot_indices == list(range(len(slots))):
         return jaxpr
 
     def run(*args: Value) -> list[Value]:
         outs = eval_jaxpr(jaxpr, (), args)
         residuals: list[Value | None] = [None] * len(slots)
-        for place, x in zip(places, outs[n:], strict=True):
-            residuals[place] = x
+        for slot, x in zip(slot_indices, outs[n:], strict=True):
+            residuals[slot] = x
         filler = [constant_like_aval(a, 0) if x is None else x for x, a in zip(residuals, slots, strict=True)]
         return [*outs[:n], *filler]
 
@@ -373,18 +386,18 @@ def _align_unknown_half(
     operands: Sequence[ShapedArray],
     unknown: Mask,
 ) -> Jaxpr:
-    """The unknown half, with an input for every forwarded operand and every slot."""
-    places = _slot_indices(halves.known.out_avals[n:], slots)
+    """Returns the unknown half with an input for every forwarded operand and every slot."""
+    slot_indices = _slot_indices(halves.known.out_avals[n:], slots)
     known = select_unmasked(operands, unknown)
-    ours: dict[int, int] = {}  # which input of the half takes a forwarded operand
-    at_slot: dict[int, int] = {}
-    fresh = iter(places)
-    for i, place in enumerate(halves.forwarded):
-        if place is None:
-            at_slot[next(fresh)] = i
+    input_of_operand: dict[int, int] = {}  # from forwarded operands to inputs of the half
+    input_of_slot: dict[int, int] = {}
+    remaining = iter(slot_indices)
+    for i, operand in enumerate(halves.forwarded):
+        if operand is None:
+            input_of_slot[next(remaining)] = i
         else:
-            ours[place] = i
-    inputs: list[InputSource] = [ours.get(place, known[place]) for place in forwarded]
-    inputs += [at_slot.get(k, aval) for k, aval in enumerate(slots)]
+            input_of_operand[operand] = i
+    inputs: list[InputSource] = [input_of_operand.get(operand, known[operand]) for operand in forwarded]
+    inputs += [input_of_slot.get(k, aval) for k, aval in enumerate(slots)]
     inputs += range(len(halves.forwarded), len(halves.unknown.invars))
     return rearrange_jaxpr(halves.unknown, inputs)

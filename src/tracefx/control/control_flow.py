@@ -1,4 +1,4 @@
-"""What operations that carry programs share: their bases, and programs fitted to the places they stand in."""
+"""The base class of control-flow primitives, masks, and helpers that rearrange jaxprs."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from tracefx.core.primitive import Batchable, Differentiable, Primitive, Tangent
 from tracefx.core.values import Value
 from tracefx.interpreters.jaxpr_transforms import Consts, Mask
 from tracefx.lowering import Lowerable
-from tracefx.passes.dce import Prunable, renumber
+from tracefx.passes.dce import Prunable
+from tracefx.passes.rebuilding import renumber
 
 X = TypeVar("X")
 InputSource: TypeAlias = int | ShapedArray
-"""An input of a program by its place, or the type of one that it doesn't read."""
+"""An input of a rearranged jaxpr: the index of an original input, or the shape and dtype of a new, unused one."""
 
 
 @frozen(eq=False)
 class ControlFlowPrimitive(
     Primitive, HasSubjaxprs, Prunable, BodyTransformable, Differentiable, Transposable, Batchable, Lowerable
 ):
-    """An operation that carries programs. What is derived from it is kept in its `memo`, and dies with it."""
+    """Base class of control-flow primitives. Transformed versions are cached in `memo`."""
 
     memo: Memo = field(factory=Memo, init=False, eq=False, repr=False)
 
@@ -42,78 +43,94 @@ class ControlFlowPrimitive(
 
 
 def select_masked(xs: Iterable[X], mask: Iterable[bool]) -> list[X]:
+    """Returns the elements where the mask is true."""
     return [x for x, use in zip(xs, mask, strict=True) if use]
 
 
 def select_unmasked(xs: Iterable[X], mask: Iterable[bool]) -> list[X]:
+    """Returns the elements where the mask is false."""
     return [x for x, use in zip(xs, mask, strict=True) if not use]
 
 
 def union_masks(masks: Iterable[Mask]) -> Mask:
+    """Returns the elementwise disjunction of masks."""
     return tuple(map(any, zip(*masks, strict=True)))
 
 
 def nonzero_mask(tangents: Iterable[Tangent]) -> Mask:
+    """Tells for each tangent whether it is not a `Zero`."""
     return tuple([not isinstance(t, Zero) for t in tangents])
 
 
 def drop_zeros(tangents: Iterable[Tangent]) -> list[Value]:
-    """Those that are no zeros."""
+    """Returns the tangents that are not `Zero`."""
     return [t for t in tangents if not isinstance(t, Zero)]
 
 
 def linear_mask(args: Iterable[Value | UndefinedPrimal]) -> Mask:
+    """Tells for each operand of a transpose rule whether it is an `UndefinedPrimal`."""
     return tuple([isinstance(a, UndefinedPrimal) for a in args])
 
 
 def known_values(args: Iterable[Value | UndefinedPrimal], late: Iterable[bool] | None = None) -> list[Value]:
-    """The values outside the mask, among which no `UndefinedPrimal` is."""
+    """Returns the operands outside the mask `late` that are not `UndefinedPrimal`."""
     values = args if late is None else select_unmasked(args, late)
     return [x for x in values if not isinstance(x, UndefinedPrimal)]
 
 
 def insert_zeros(values: Sequence[Value], mask: Sequence[bool], avals: Sequence[ShapedArray]) -> list[Tangent]:
-    """The values at the places of the mask, zeros of the tangents' types at the others."""
-    given = iter(values)
-    return [next(given) if use else Zero(a.tangent()) for use, a in zip(mask, avals, strict=True)]
+    """Returns one tangent per mask entry: the next of `values` where true, a `Zero` for the aval where false."""
+    remaining = iter(values)
+    return [next(remaining) if use else Zero(a.tangent()) for use, a in zip(mask, avals, strict=True)]
 
 
-def merge_masked(mask: Sequence[bool], ours: Sequence[X], rest: Sequence[X]) -> list[X]:
-    """`ours` at the places of the mask, `rest` at the others."""
-    a, b = iter(ours), iter(rest)
+def merge_masked(mask: Sequence[bool], selected: Sequence[X], others: Sequence[X]) -> list[X]:
+    """Merges two lists: the next of `selected` where the mask is true, the next of `others` where it is false."""
+    a, b = iter(selected), iter(others)
     return [next(a) if use else next(b) for use in mask]
 
 
-# ------------------------------------------------------------------ programs in their places
+# ------------------------------------------------------------------ jaxprs
 
 
 def single_eqn_jaxpr(prim: Primitive, avals: Sequence[ShapedArray]) -> Jaxpr:
-    """The program of one equation."""
+    """Returns the jaxpr of one equation that applies a primitive."""
     inputs = tuple([Var(i, aval) for i, aval in enumerate(avals)])
     outs = tuple([Var(len(avals) + i, aval) for i, aval in enumerate(prim.abstract_eval(*avals))])
     return Jaxpr((), inputs, (Eqn(prim, inputs, outs),), outs)
 
 
 def used_inputs(jaxpr: Jaxpr) -> Mask:
-    """Which inputs a program uses."""
+    """Tells for each input of a jaxpr whether an equation or an output uses it."""
     used = {a.index for eqn in jaxpr.eqns for a in eqn.inputs if isinstance(a, Var)}
     used |= {a.index for a in jaxpr.outs if isinstance(a, Var)}
     return tuple([v.index in used for v in jaxpr.invars])
 
 
 def rearrange_jaxpr(jaxpr: Jaxpr, inputs: Sequence[InputSource], outs: Sequence[int] | None = None) -> Jaxpr:
-    """The program with its inputs and outputs in another order.
+    """Returns the jaxpr with its inputs and outputs selected and reordered.
 
-    Inputs that are left out must be unused; those given by a type alone are new, and nobody reads them.
+    Args:
+        jaxpr: a closed jaxpr.
+        inputs: for each new input, the index of the original one, or the shape and dtype of an additional, unused
+            input. Original inputs that are left out must be unused.
+        outs: the indices of the original outputs; all of them by default.
     """
-    fresh = itertools.count(jaxpr.var_count)
-    invars = [jaxpr.invars[i] if isinstance(i, int) else Var(next(fresh), i) for i in inputs]
+    new_indices = itertools.count(jaxpr.var_count)
+    invars = [jaxpr.invars[i] if isinstance(i, int) else Var(next(new_indices), i) for i in inputs]
     results = jaxpr.outs if outs is None else tuple([jaxpr.outs[i] for i in outs])
     return renumber(Jaxpr((), tuple(invars), jaxpr.eqns, results))
 
 
 def unify_consts(derived: Sequence[tuple[Jaxpr, Consts]]) -> tuple[tuple[Jaxpr, ...], Consts]:
-    """Programs that take the constants of all of them first, and those constants."""
+    """Gives several jaxprs the same leading inputs: the constants of all of them.
+
+    Args:
+        derived: jaxprs with the constants that are their first inputs.
+
+    Returns:
+        The jaxprs, each with the constants of all first, and these constants.
+    """
     avals = [[c.aval for c in consts] for _, consts in derived]
     total = tuple([c for _, consts in derived for c in consts])
     bodies = []

@@ -1,7 +1,7 @@
-"""Functions with a rule of their own for a whole batch, as operations.
+"""`custom_vmap` as a primitive: functions with a user-defined batching rule.
 
-A derivative of such a function has a rule derived from the function's: the derivative, or its transpose, of the rule
-for the batch. So `vmap` of a gradient is the gradient of what the rule computes, as it is of `vmap`'s result.
+The derivative of such a function has a batching rule too: the derivative, or the transpose, of the user-defined rule.
+So `vmap` of a gradient is the gradient of what the rule computes, like the gradient of `vmap`.
 """
 
 from __future__ import annotations
@@ -48,13 +48,16 @@ from tracefx.ops.structural import batch_first, instantiate, reduce_sum
 from tracefx.passes.dce import dce
 
 BatchRule: TypeAlias = Callable[[MappedAxis, Mask, Sequence[Value]], tuple[Sequence[Value], Mask]]
-"""The axis, which operands have it, and the operands, having it first: to the outputs, and which of them have it."""
+"""A function from `(axis, batched, args)` to `(outputs, out_batched)`.
+
+`batched` and `out_batched` tell which operands and outputs are batched; these have the batch axis first.
+"""
 
 
 @final
 @frozen(eq=False)
 class CustomVmapCall(CustomRuleCall):
-    """A call of `fun`, which `rule` does for a whole batch."""
+    """A call of `fun`, which `rule` batches."""
 
     name = "custom_vmap_call"
     rule: BatchRule
@@ -66,12 +69,12 @@ class CustomVmapCall(CustomRuleCall):
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         outs = bind(self, *primals)
-        moved = _inexact_mask(outs)
-        if not any(moved):
+        out_nonzero = _inexact_mask(outs)
+        if not any(out_nonzero):
             return outs, [Zero(o.aval.tangent()) for o in outs]
         mask = nonzero_mask(tangents)
         prim = CustomVmapCall(self.label, _jvp_function(self.fun, mask), _jvp_batch_rule(self.rule, mask))
-        return outs, insert_zeros(bind(prim, *primals, *drop_zeros(tangents)), moved, [o.aval for o in outs])
+        return outs, insert_zeros(bind(prim, *primals, *drop_zeros(tangents)), out_nonzero, [o.aval for o in outs])
 
     @override
     def batch_callables(
@@ -99,7 +102,7 @@ class CustomVmapCall(CustomRuleCall):
 @final
 @frozen(eq=False)
 class CustomVmap(CustomRuleProgram):
-    """A call of `jaxpr`, which `rule` does for a whole batch."""
+    """A call of `jaxpr`, which `rule` batches."""
 
     name = "custom_vmap_call"
     label: str = field(metadata={"print": "name", "erased": True, "jax": False})
@@ -111,32 +114,32 @@ class CustomVmap(CustomRuleProgram):
         return evolve(self, jaxpr=jaxpr, rule=_skip_operands(consts, wrap_in_handler(enter, self.rule)))
 
     @override
-    def with_extra_outputs(self, among: ExtraOutputs) -> CustomVmap:
-        return evolve(self, jaxpr=among.jaxpr, rule=_with_extra_outputs(self.rule, among))
+    def with_extra_outputs(self, extra: ExtraOutputs) -> CustomVmap:
+        return evolve(self, jaxpr=extra.jaxpr, rule=_with_extra_outputs(self.rule, extra))
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         outs = bind(self, *primals)
-        moved = _inexact_mask(outs)
-        if not any(moved):
+        out_nonzero = _inexact_mask(outs)
+        if not any(out_nonzero):
             return outs, [Zero(o.aval.tangent()) for o in outs]
         mask, n = nonzero_mask(tangents), len(outs)
-        derived = jvp_jaxpr(self.jaxpr, mask, moved)
+        derived = jvp_jaxpr(self.jaxpr, mask, out_nonzero)
         pushed = dce(derived.jaxpr, (False,) * n + (True,) * sum(derived.out_nonzero))
         rule = _skip_operands(len(derived.consts), _jvp_batch_rule(self.rule, mask))
-        found = bind(CustomVmap(self.label, pushed, rule), *derived.consts, *primals, *drop_zeros(tangents))
-        return outs, insert_zeros(found, moved, self.jaxpr.out_avals)
+        out_tangents = bind(CustomVmap(self.label, pushed, rule), *derived.consts, *primals, *drop_zeros(tangents))
+        return outs, insert_zeros(out_tangents, out_nonzero, self.jaxpr.out_avals)
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        mask, given = linear_mask(args), nonzero_mask(cts)
+        mask, ct_nonzero = linear_mask(args), nonzero_mask(cts)
         derived, consts = self.jaxpr.memo.get(
-            ("transpose of a batch", mask, given), lambda: _transpose_jaxpr(self.jaxpr, mask, given)
+            ("transpose of a batch", mask, ct_nonzero), lambda: _transpose_jaxpr(self.jaxpr, mask, ct_nonzero)
         )
-        rule = _skip_operands(len(consts), _transpose_batch_rule(self.rule, mask, given, self.jaxpr))
+        rule = _skip_operands(len(consts), _transpose_batch_rule(self.rule, mask, ct_nonzero, self.jaxpr))
         known = [a for a in args if not isinstance(a, UndefinedPrimal)]
-        found = bind(CustomVmap(self.label, derived, rule), *consts, *known, *drop_zeros(cts))
-        return merge_masked(mask, found, [None] * len(known))
+        in_cts = bind(CustomVmap(self.label, derived, rule), *consts, *known, *drop_zeros(cts))
+        return merge_masked(mask, in_cts, [None] * len(known))
 
     @override
     def batch(
@@ -157,51 +160,51 @@ def _apply_batch_rule(
     return outs, [0 if b else None for b in batched]
 
 
-# ------------------------------------------------------------------ rules elsewhere
+# ------------------------------------------------------------------ derived rules
 
 
 def _rebind_batch_rule(label: str, rule: BatchRule, scope: ClosureScope, count: int) -> BatchRule:
-    """The rule of an operation whose first `count` operands are what its functions closed over."""
+    """Returns the rule of a primitive whose first `count` operands are the values its functions closed over."""
 
     @derive(rule, scope.cache_key, count)
-    def hosted(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[Sequence[Value], Mask]:
+    def rebound(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[Sequence[Value], Mask]:
         if any(batched[:count]):
             raise ClosedOverTracerError(
-                f"{label} closes over a value that differs along a mapped axis, but its rule for the batch knows its "
-                "arguments alone: make the value an argument"
+                f"{label} closes over a batched value, but its batching rule covers only its arguments: make the value "
+                "an argument"
             )
         return scope.rebind(rule, args[:count])(axis, batched[count:], args[count:])
 
-    return hosted if count or scope.named_axes else rule
+    return rebound if count or scope.named_axes else rule
 
 
 def _skip_operands(count: int, rule: BatchRule) -> BatchRule:
     return _rebind_batch_rule("", rule, EMPTY_CLOSURE, count)
 
 
-def _with_extra_outputs(rule: BatchRule, among: ExtraOutputs) -> BatchRule:
-    """The rule, and for all else the program for the batch."""
+def _with_extra_outputs(rule: BatchRule, extra: ExtraOutputs) -> BatchRule:
+    """Extends the rule to additional outputs by batching the jaxpr."""
 
-    @derive(rule, among)
-    def all_of_it(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[list[Value], Mask]:
-        n = among.operands
-        derived = batch_jaxpr(among.jaxpr, axis, tuple([0 if b else None for b in batched]))
-        found = eval_jaxpr(derived.jaxpr, (), [*derived.consts, *args])
-        outs = [x if d is None else batch_first(x, d, axis) for x, d in zip(found, derived.out_dims, strict=True)]
+    @derive(rule, extra)
+    def extended(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[list[Value], Mask]:
+        n = extra.operands
+        derived = batch_jaxpr(extra.jaxpr, axis, tuple([0 if b else None for b in batched]))
+        results = eval_jaxpr(derived.jaxpr, (), [*derived.consts, *args])
+        outs = [x if d is None else batch_first(x, d, axis) for x, d in zip(results, derived.out_dims, strict=True)]
         mask = [d is not None for d in derived.out_dims]
         if not any(batched[n:]):
             return outs, tuple(mask)
-        ours, our_mask = rule(axis, batched[n:], args[n:])
-        return among.merge(outs, ours), tuple(among.merge(mask, our_mask))
+        rule_outs, rule_mask = rule(axis, batched[n:], args[n:])
+        return extra.merge(outs, rule_outs), tuple(extra.merge(mask, rule_mask))
 
-    return all_of_it
+    return extended
 
 
 def _batch_batch_rule(mapper: BatchRunner, rule: BatchRule, out: OutDims) -> BatchRule:
-    """The rule for another axis than the mapper's, which no operand has, though the function may close over it."""
+    """Batches a rule along another axis, that of `mapper`, which no operand has but the function may close over."""
 
     @derive(rule, "beside", mapper.axis, out.cache_key)
-    def beside(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[list[Value], Mask]:
+    def batched_rule(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[list[Value], Mask]:
         out_batched: Mask = ()
 
         def run(*values: Value) -> Sequence[Value]:
@@ -210,21 +213,21 @@ def _batch_batch_rule(mapper: BatchRunner, rule: BatchRule, out: OutDims) -> Bat
             return outs
 
         outs, dims = mapper.run(run, args, [None] * len(args))
-        placed = list(map(out.move_axis_first, outs, dims, out.settle(dims)))
-        # The mapper's axis stands first in an output that has it, before the one that is mapped now.
+        moved = list(map(out.move_axis_first, outs, dims, out.settle(dims)))
+        # An output that has the axis of `mapper` has it first, before the axis that is batched now.
         return [
             batch_first(x, 1, axis) if b and d is not None else x
-            for x, b, d in zip(placed, out_batched, out.of(outs), strict=True)
+            for x, b, d in zip(moved, out_batched, out.of(outs), strict=True)
         ], out_batched
 
-    return beside
+    return batched_rule
 
 
-# ------------------------------------------------------------------ rules of derivatives
+# ------------------------------------------------------------------ batching rules of derivatives
 
 
 def _jvp_function(fun: FlatFunction, mask: Mask) -> FlatFunction:
-    """Primals, and tangents of those in the mask, to the tangents of the outputs that can have one."""
+    """Returns a function of primals and of the tangents in the mask that computes the inexact output tangents."""
 
     @derive(fun, "derivative", mask)
     def pushed(*values: Value) -> list[Value]:
@@ -236,8 +239,8 @@ def _jvp_function(fun: FlatFunction, mask: Mask) -> FlatFunction:
 def _run_jvp(fun: FlatFunction, mask: Mask, values: Sequence[Value]) -> list[Value]:
     n = len(mask)
     handler = JVP(CURRENT.get())
-    given = iter(values[n:])
-    duals = [handler.wrap(x, next(given)) if m else x for x, m in zip(values, mask, strict=False)]
+    tangents = iter(values[n:])
+    duals = [handler.wrap(x, next(tangents)) if m else x for x, m in zip(values, mask, strict=False)]
     token = CURRENT.set(handler)
     try:
         outs = fun(*duals)
@@ -252,46 +255,46 @@ def _jvp_batch_rule(rule: BatchRule, mask: Mask) -> BatchRule:
 
     @derive(rule, "derivative", mask)
     def pushed(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[list[Value], Mask]:
-        of_tangents = merge_masked(mask, batched[n:], [False] * mask.count(False))
-        joint = tuple([p or t for p, t in zip(batched[:n], of_tangents, strict=True)])
+        tangent_batched = merge_masked(mask, batched[n:], [False] * mask.count(False))
+        joint = tuple([p or t for p, t in zip(batched[:n], tangent_batched, strict=True)])
         full = [
-            batch_first(x, 0 if has else None, axis) if must else x
-            for x, has, must in zip(args, batched, [*joint, *select_masked(joint, mask)], strict=True)
+            batch_first(x, 0 if is_batched else None, axis) if forced else x
+            for x, is_batched, forced in zip(args, batched, [*joint, *select_masked(joint, mask)], strict=True)
         ]
         out_batched: Mask = ()
 
         def outs(*primals: Value) -> Sequence[Value]:
             nonlocal out_batched
-            found, of_outs = rule(axis, joint, primals)
-            out_batched = tuple(select_masked(of_outs, _inexact_mask(found)))
-            return found
+            results, outs_batched = rule(axis, joint, primals)
+            out_batched = tuple(select_masked(outs_batched, _inexact_mask(results)))
+            return results
 
         return _run_jvp(outs, mask, full), out_batched
 
     return pushed
 
 
-def _transpose_jaxpr(jaxpr: Jaxpr, mask: Mask, given: Mask) -> tuple[Jaxpr, tuple[Value, ...]]:
-    """The program backwards. What is known in it is computed first: it may be a derivative not yet taken apart."""
+def _transpose_jaxpr(jaxpr: Jaxpr, mask: Mask, ct_nonzero: Mask) -> tuple[Jaxpr, tuple[Value, ...]]:
+    """Transposes a jaxpr after evaluating its known part, since it may be a derivative that has not been linearized."""
     avals, n = select_masked(jaxpr.in_avals, mask), mask.count(False)
 
     def back(*values: Value) -> list[Value]:
         def forwards(*linear_args: Value) -> list[Value]:
             return eval_jaxpr(jaxpr, (), merge_masked(mask, linear_args, values[:n]))
 
-        cts = insert_zeros(values[n:], given, jaxpr.out_avals)
+        cts = insert_zeros(values[n:], ct_nonzero, jaxpr.out_avals)
         return list(map(instantiate, transpose_function(forwards, avals, lambda: cts)))
 
     known = select_masked(jaxpr.in_avals, [not m for m in mask])
-    result, consts = stage(back, [*known, *[a.tangent() for a in select_masked(jaxpr.out_avals, given)]])
+    result, consts = stage(back, [*known, *[a.tangent() for a in select_masked(jaxpr.out_avals, ct_nonzero)]])
     return result.closed(), tuple(consts)
 
 
-def _transpose_batch_rule(rule: BatchRule, mask: Mask, given: Mask, jaxpr: Jaxpr) -> BatchRule:
-    """The rule of a map's transpose: operands outside the mask, and cotangents of outputs that have one."""
+def _transpose_batch_rule(rule: BatchRule, mask: Mask, ct_nonzero: Mask, jaxpr: Jaxpr) -> BatchRule:
+    """Returns the batching rule of the transpose: of operands outside the mask, and of nonzero output cotangents."""
     avals, count = jaxpr.in_avals, mask.count(False)
 
-    @derive(rule, "transpose", mask, given, avals)
+    @derive(rule, "transpose", mask, ct_nonzero, avals)
     def pulled(axis: MappedAxis, batched: Mask, args: Sequence[Value]) -> tuple[list[Value], Mask]:
         known, cts = args[:count], args[count:]
         joint = merge_masked(mask, [True] * sum(mask), batched[:count])
@@ -308,9 +311,9 @@ def _transpose_batch_rule(rule: BatchRule, mask: Mask, given: Mask, jaxpr: Jaxpr
             whole = [batch_first(ct, 0 if b else None, axis) for ct, b in zip(cts, batched[count:], strict=True)]
             summed = [
                 ct if has else reduce_sum(ct, (0,))
-                for ct, has in zip(whole, select_masked(out_batched, given), strict=True)
+                for ct, has in zip(whole, select_masked(out_batched, ct_nonzero), strict=True)
             ]
-            return insert_zeros(summed, given, out_avals)
+            return insert_zeros(summed, ct_nonzero, out_avals)
 
         found = transpose_function(outs, [a.with_axis(axis.size, 0) for a in select_masked(avals, mask)], out_cts)
         return list(map(instantiate, found)), (True,) * len(found)

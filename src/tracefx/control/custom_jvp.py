@@ -1,4 +1,4 @@
-"""Functions with a derivative of their own, as operations."""
+"""`custom_jvp` as a primitive: functions with a user-defined JVP rule."""
 
 from __future__ import annotations
 
@@ -71,7 +71,10 @@ class CustomJVPCall(CustomRuleCall):
 @final
 @frozen(eq=False)
 class CustomJVP(CustomRuleProgram, Prunable, HasJaxParams):
-    """A call of `jaxpr`, which `rule` differentiates. The first `num_consts` operands have no derivative."""
+    """A call of `jaxpr`, which `rule` differentiates.
+
+    The first `num_consts` operands are closed-over values, which are not differentiable.
+    """
 
     name = "custom_jvp_call"
     rule: JVPRule = field(metadata={"print": "jvp", "erased": True})
@@ -85,7 +88,7 @@ class CustomJVP(CustomRuleProgram, Prunable, HasJaxParams):
 
     @override
     def prune(self, used_outs: tuple[bool, ...]) -> tuple[CustomJVP, tuple[bool, ...], tuple[bool, ...]]:
-        """The operands stay: the rule may use what the function does not."""
+        """Removes unused outputs. All operands remain, since the rule may use operands that the function does not."""
         jaxpr = dce(self.jaxpr, used_outs)
         if jaxpr is self.jaxpr:
             return self, (True,) * len(jaxpr.invars), used_outs
@@ -98,8 +101,8 @@ class CustomJVP(CustomRuleProgram, Prunable, HasJaxParams):
         return evolve(self, jaxpr=jaxpr, rule=rule, num_consts=consts + self.num_consts)
 
     @override
-    def with_extra_outputs(self, among: ExtraOutputs) -> CustomJVP:
-        return evolve(self, jaxpr=among.jaxpr, rule=_with_extra_outputs(self.rule, among))
+    def with_extra_outputs(self, extra: ExtraOutputs) -> CustomJVP:
+        return evolve(self, jaxpr=extra.jaxpr, rule=_with_extra_outputs(self.rule, extra))
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -124,34 +127,36 @@ class CustomJVP(CustomRuleProgram, Prunable, HasJaxParams):
 
 
 def _select_outputs(rule: JVPRule, used: tuple[bool, ...]) -> JVPRule:
-    """The rule for those of the outputs that are used."""
+    """Returns the rule restricted to the outputs in the mask `used`."""
 
     @derive(rule, "selected", used)
-    def some(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+    def selected(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         outs, out_tangents = rule(primals, tangents)
         return select_masked(outs, used), select_masked(out_tangents, used)
 
-    return some
+    return selected
 
 
-def _with_extra_outputs(rule: JVPRule, among: ExtraOutputs) -> JVPRule:
-    """The rule, and for all else the derivative of the program."""
+def _with_extra_outputs(rule: JVPRule, extra: ExtraOutputs) -> JVPRule:
+    """Extends the rule to additional outputs by the JVP of the jaxpr."""
 
-    @derive(rule, among)
-    def all_of_it(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[list[Value], list[Tangent]]:
-        jaxpr, n = among.jaxpr, among.operands
+    @derive(rule, extra)
+    def extended(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[list[Value], list[Tangent]]:
+        jaxpr, n = extra.jaxpr, extra.operands
         derived = jvp_jaxpr(jaxpr, nonzero_mask(tangents))
-        found = eval_jaxpr(derived.jaxpr, (), [*derived.consts, *primals, *drop_zeros(tangents)])
-        outs = found[: len(jaxpr.outs)]
-        moved = insert_zeros(found[len(jaxpr.outs) :], derived.out_nonzero, jaxpr.out_avals)
-        _, ours = (
-            rule(primals[n:], tangents[n:]) if any(nonzero_mask(tangents[n:])) else ((), among.rule_outputs(moved))
+        results = eval_jaxpr(derived.jaxpr, (), [*derived.consts, *primals, *drop_zeros(tangents)])
+        outs = results[: len(jaxpr.outs)]
+        jaxpr_tangents = insert_zeros(results[len(jaxpr.outs) :], derived.out_nonzero, jaxpr.out_avals)
+        _, rule_tangents = (
+            rule(primals[n:], tangents[n:])
+            if any(nonzero_mask(tangents[n:]))
+            else ((), extra.rule_outputs(jaxpr_tangents))
         )
-        return outs, among.merge(moved, ours)
+        return outs, extra.merge(jaxpr_tangents, rule_tangents)
 
-    return all_of_it
+    return extended
 
 
 def num_consts_param(num_consts: int) -> dict[str, object]:
-    """JAX shows how many values were closed over if there are any."""
+    """Returns the parameter `num_consts`, which JAX prints only if it is not zero."""
     return {"num_consts": num_consts} if num_consts else {}

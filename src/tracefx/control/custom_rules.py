@@ -1,4 +1,4 @@
-"""What operations with rules of the user's own share: one that holds a function, and one that holds its program."""
+"""Base classes of primitives with user-defined rules: one that holds a function, and one that holds its jaxpr."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ X = TypeVar("X")
 
 @frozen(eq=False)
 class CustomRuleCall(Primitive, Expandable, Differentiable, HasCallables):
-    """A call of `fun`, which runs as it is where nobody asks for a rule. Recorded, it becomes a `CustomRuleProgram`."""
+    """A call of `fun`, which runs as it is where no transformation uses the rule. Staged as a `CustomRuleProgram`."""
 
     label: str
     fun: FlatFunction
@@ -52,29 +52,31 @@ class CustomRuleCall(Primitive, Expandable, Differentiable, HasCallables):
 @final
 @frozen
 class ExtraOutputs:
-    """A program that computes, among other things, what a rule is for.
+    """A jaxpr whose outputs include those that a user-defined rule covers.
 
-    The rule's operands are the last; its outputs are `count`, from the place `first` on. What is beside them has the
-    derivatives, and the batches, that the program itself has.
+    The last operands are those of the rule. The outputs that the rule covers are `count` outputs starting at index
+    `first`; for the others, derivatives and batching follow from the jaxpr itself.
     """
 
     jaxpr: Jaxpr
     operands: int
-    """How many operands come before the rule's."""
+    """The number of operands before those of the rule."""
     first: int
     count: int
 
     @classmethod
-    def of(cls, inside: TransformedBody) -> ExtraOutputs:
-        taken = 0 if inside.input_state is None else len(inside.input_state.avals)
-        given = 0 if inside.state is None else len(inside.state.avals)
-        return cls(inside.jaxpr, len(inside.consts) + taken, given, len(inside.outs))
+    def of(cls, body: TransformedBody) -> ExtraOutputs:
+        """Describes an interpreted body, whose state and collected values the rule does not cover."""
+        state_in = 0 if body.input_state is None else len(body.input_state.avals)
+        state_out = 0 if body.state is None else len(body.state.avals)
+        return cls(body.jaxpr, len(body.consts) + state_in, state_out, len(body.outs))
 
     def merge(self, everything: Sequence[X], ours: Sequence[X]) -> list[X]:
-        """All outputs, those of the rule by the rule."""
+        """Returns all outputs, where those that the rule covers are replaced by `ours`."""
         return [*everything[: self.first], *ours, *everything[self.first + self.count :]]
 
     def rule_outputs(self, everything: Sequence[X]) -> Sequence[X]:
+        """Returns the outputs that the rule covers."""
         return everything[self.first : self.first + self.count]
 
 
@@ -90,7 +92,7 @@ class CustomRuleProgram(
     Lowerable,
     HasVaryingRule,
 ):
-    """A call of `jaxpr`, which stands for what it computes where nobody asks for a rule."""
+    """A call of `jaxpr`, which is evaluated where no transformation uses the rule."""
 
     label: str = field(metadata={"print": "name", "erased": True})
     jaxpr: Jaxpr = field(metadata={"print": "call_jaxpr"})
@@ -129,28 +131,31 @@ class CustomRuleProgram(
 
     @abstractmethod
     def with_program(self, jaxpr: Jaxpr, consts: int, enter: Callable[[Handler], Handler]) -> Self:
-        """The same with another program, that takes more constants first; rules run under `enter` of their handler."""
+        """Returns the primitive with another jaxpr, which takes `consts` additional constants first.
+
+        Its rules run under `enter(handler)`, where `handler` is the current handler.
+        """
         raise NotImplementedError
 
     @abstractmethod
-    def with_extra_outputs(self, among: ExtraOutputs) -> Self:
-        """The same with a program that takes and gives more, for which the rule says nothing."""
+    def with_extra_outputs(self, extra: ExtraOutputs) -> Self:
+        """Returns the primitive with a jaxpr that has additional operands and outputs that the rule does not cover."""
         raise NotImplementedError
 
     @override
     def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
-        """The rule stays, unless it would have to know of values that it never heard of."""
-        forms = [entry.spec(x) for x in args]
-        if any(form.tree is not None for form in forms):
+        """Keeps the rule, unless operands or outputs are own values of the handler, which the rule cannot handle."""
+        specs = [entry.spec(x) for x in args]
+        if any(spec.tree is not None for spec in specs):
             return entry.run(self.jaxpr, args)
-        inside = entry.transform_body(self.jaxpr, forms, self.label, outs=list(map(array_spec, self.jaxpr.out_avals)))
-        if any(form.tree is not None for form in inside.outs):
+        body = entry.transform_body(self.jaxpr, specs, self.label, outs=list(map(array_spec, self.jaxpr.out_avals)))
+        if any(spec.tree is not None for spec in body.outs):
             return entry.run(self.jaxpr, args)
-        if inside.state is None and not inside.collected:
-            prim = self.with_program(inside.jaxpr, len(inside.consts), entry.with_inner)
+        if body.state is None and not body.collected:
+            prim = self.with_program(body.jaxpr, len(body.consts), entry.with_inner)
         else:
-            prim = self.with_extra_outputs(ExtraOutputs.of(inside))
-        return unpack_results(entry, inside, bind(prim, *inside.consts, *entry.state(inside.input_state), *args))
+            prim = self.with_extra_outputs(ExtraOutputs.of(body))
+        return unpack_results(entry, body, bind(prim, *body.consts, *entry.state(body.input_state), *args))
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:

@@ -1,4 +1,4 @@
-"""Functions with a backward pass of their own, as operations."""
+"""`custom_vjp` as a primitive: functions with a user-defined backward pass."""
 
 from __future__ import annotations
 
@@ -68,29 +68,29 @@ from tracefx.passes.dce import Prunable, dce
 from tracefx.text.printer import HasJaxParams
 
 BackwardRule: TypeAlias = Callable[[Sequence[Value], Sequence[Tangent]], Sequence[Tangent]]
-"""Residuals and the cotangents of the outputs to the cotangents of the operands."""
+"""A function from `(residuals, output cotangents)` to operand cotangents."""
 
 
 @final
 @frozen(eq=False)
 class ForwardResult:
-    """What the forward pass gives: outputs, what to keep for the backward pass, and the backward pass."""
+    """The result of a forward pass: outputs, residuals, and the backward pass."""
 
     outs: Sequence[Value]
     residuals: Sequence[Value]
     pullback: BackwardRule
     axes: tuple[str, ...] = ()
-    """The axes of a mesh along which the backward pass takes and gives shares of cotangents."""
+    """The mesh axes along which the backward pass takes and returns unreduced cotangents (one summand per device)."""
 
 
 ForwardRule: TypeAlias = Callable[[Sequence[Value], Mask], ForwardResult]
-"""The forward pass, which is told which operands are differentiated."""
+"""A forward pass, a function of the operands and a mask of those that are differentiated."""
 
 
 @final
 @frozen(eq=False)
 class CustomVJPCall(CustomRuleCall):
-    """A call of `fun`, which `fwd` differentiates. `bwd` is the user's backward pass, to be shown."""
+    """A call of `fun`, which `fwd` differentiates. `bwd` is the user's backward pass, for printing."""
 
     name = "custom_vjp_call"
     fwd: ForwardRule
@@ -126,7 +126,10 @@ class CustomVJPCall(CustomRuleCall):
 @final
 @frozen(eq=False)
 class CustomVJP(CustomRuleProgram, Prunable, HasJaxParams):
-    """A call of `jaxpr`, which `fwd` differentiates. The first `num_consts` operands have no derivative."""
+    """A call of `jaxpr`, which `fwd` differentiates.
+
+    The first `num_consts` operands are closed-over values, which are not differentiable.
+    """
 
     name = "custom_vjp_call"
     fwd: ForwardRule = field(metadata={"erased": True})
@@ -141,7 +144,7 @@ class CustomVJP(CustomRuleProgram, Prunable, HasJaxParams):
 
     @override
     def prune(self, used_outs: tuple[bool, ...]) -> tuple[CustomVJP, tuple[bool, ...], tuple[bool, ...]]:
-        """The operands stay: the forward pass may use what the function does not."""
+        """Removes unused outputs, but no operands, since the forward pass may use some that the function does not."""
         jaxpr = dce(self.jaxpr, used_outs)
         if jaxpr is self.jaxpr:
             return self, (True,) * len(jaxpr.invars), used_outs
@@ -154,8 +157,8 @@ class CustomVJP(CustomRuleProgram, Prunable, HasJaxParams):
         return evolve(self, jaxpr=jaxpr, fwd=fwd, num_consts=consts + self.num_consts)
 
     @override
-    def with_extra_outputs(self, among: ExtraOutputs) -> CustomVJP:
-        return evolve(self, jaxpr=among.jaxpr, fwd=_with_extra_outputs(self.fwd, among))
+    def with_extra_outputs(self, extra: ExtraOutputs) -> CustomVJP:
+        return evolve(self, jaxpr=extra.jaxpr, fwd=_with_extra_outputs(self.fwd, extra))
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -195,98 +198,104 @@ def _wrap_forward_in_handler(enter: Callable[[Handler], Handler], fwd: ForwardRu
 
 
 def _rebind_forward(label: str, fwd: ForwardRule, scope: ClosureScope, count: int) -> ForwardRule:
-    """The forward pass of an operation whose first `count` operands are what its functions closed over."""
+    """Returns the forward pass of a primitive whose first `count` operands are the values its functions closed over."""
 
     @derive(fwd, scope.cache_key, count)
-    def hosted(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
+    def rebound(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
         if any(perturbed[:count]):
             raise closed_over_error(label)
         consts = primals[:count]
         forward = scope.rebind(fwd, consts)(primals[count:], perturbed[count:])
-        kept = list(consts) if scope.bind_static else []
+        closed_over = list(consts) if scope.bind_static else []
 
         @derive(forward.pullback, scope.cache_key, tuple([c.aval for c in consts]))
         def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
-            k = len(kept)
-            found = scope.rebind(forward.pullback, residuals[:k])(residuals[k:], cts)
-            return [*[Zero(c.aval.tangent()) for c in consts], *found]
+            k = len(closed_over)
+            in_cts = scope.rebind(forward.pullback, residuals[:k])(residuals[k:], cts)
+            return [*[Zero(c.aval.tangent()) for c in consts], *in_cts]
 
-        return ForwardResult(forward.outs, [*kept, *forward.residuals], pull, forward.axes)
+        return ForwardResult(forward.outs, [*closed_over, *forward.residuals], pull, forward.axes)
 
-    return hosted if count or scope.named_axes else fwd
+    return rebound if count or scope.named_axes else fwd
 
 
 def _select_outputs(fwd: ForwardRule, used: tuple[bool, ...]) -> ForwardRule:
-    """The forward pass for those of the outputs that are used."""
+    """Returns the forward pass restricted to the outputs in the mask `used`."""
 
     @derive(fwd, "selected", used)
-    def some(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
+    def selected(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
         forward = fwd(primals, perturbed)
         avals = [o.aval for o in forward.outs]
 
         @derive(forward.pullback, "selected", used)
         def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> Sequence[Tangent]:
-            given = iter(cts)
+            remaining = iter(cts)
             return forward.pullback(
-                residuals, [next(given) if u else Zero(a.tangent()) for u, a in zip(used, avals, strict=True)]
+                residuals, [next(remaining) if u else Zero(a.tangent()) for u, a in zip(used, avals, strict=True)]
             )
 
         return ForwardResult(select_masked(forward.outs, used), forward.residuals, pull, forward.axes)
 
-    return some
+    return selected
 
 
-def _with_extra_outputs(fwd: ForwardRule, among: ExtraOutputs) -> ForwardRule:
-    """The forward pass, and for all else the program and its derivative."""
+def _with_extra_outputs(fwd: ForwardRule, extra: ExtraOutputs) -> ForwardRule:
+    """Extends the forward pass to additional outputs by the jaxpr and its JVP."""
 
-    @derive(fwd, among)
-    def all_of_it(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
-        n = among.operands
-        outs = eval_jaxpr(among.jaxpr, (), primals)
-        forward, kept = fwd(primals[n:], perturbed[n:]), len(primals)
+    @derive(fwd, extra)
+    def extended(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
+        n = extra.operands
+        outs = eval_jaxpr(extra.jaxpr, (), primals)
+        forward, num_primals = fwd(primals[n:], perturbed[n:]), len(primals)
 
-        @derive(forward.pullback, among, perturbed)
+        @derive(forward.pullback, extra, perturbed)
         def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
-            at = residuals[:kept]
-            found = [
-                *[Zero(x.aval.tangent()) for x in at[:n]],
-                *forward.pullback(residuals[kept:], among.rule_outputs(cts)),
+            saved_primals = residuals[:num_primals]
+            rule_cts = [
+                *[Zero(x.aval.tangent()) for x in saved_primals[:n]],
+                *forward.pullback(residuals[num_primals:], extra.rule_outputs(cts)),
             ]
-            rest = among.merge(cts, [Zero(ct.aval) for ct in among.rule_outputs(cts)])
-            if not any(nonzero_mask(rest)):
-                return found
-            derived = jvp_jaxpr(among.jaxpr, perturbed)
+            other_cts = extra.merge(cts, [Zero(ct.aval) for ct in extra.rule_outputs(cts)])
+            if not any(nonzero_mask(other_cts)):
+                return rule_cts
+            derived = jvp_jaxpr(extra.jaxpr, perturbed)
 
             def forwards(*tangents: Value) -> list[Value]:
-                both = eval_jaxpr(derived.jaxpr, (), [*derived.consts, *at, *tangents])
-                return both[len(among.jaxpr.outs) :]
+                both = eval_jaxpr(derived.jaxpr, (), [*derived.consts, *saved_primals, *tangents])
+                return both[len(extra.jaxpr.outs) :]
 
-            avals = [x.aval.tangent() for x in select_masked(at, perturbed)]
-            pulled = transpose_function(forwards, avals, lambda: select_masked(rest, derived.out_nonzero))
-            more = merge_masked(perturbed, pulled, [Zero(x.aval.tangent()) for x in select_unmasked(at, perturbed)])
-            return [add_tangents(x, y) for x, y in zip(found, more, strict=True)]
+            avals = [x.aval.tangent() for x in select_masked(saved_primals, perturbed)]
+            nonzero_cts = transpose_function(forwards, avals, lambda: select_masked(other_cts, derived.out_nonzero))
+            jaxpr_cts = merge_masked(
+                perturbed, nonzero_cts, [Zero(x.aval.tangent()) for x in select_unmasked(saved_primals, perturbed)]
+            )
+            return [add_tangents(x, y) for x, y in zip(rule_cts, jaxpr_cts, strict=True)]
 
         return ForwardResult(outs, [*primals, *forward.residuals], pull, forward.axes)
 
-    return all_of_it
+    return extended
 
 
 def _batch_forward(mapper: BatchRunner, fwd: ForwardRule, dims: BatchDims, out: OutDims) -> ForwardRule:
+    """Returns the forward pass for a whole batch, with batched outputs as `out` determines."""
+
     @derive(fwd, "mapped", mapper.axis, tuple(dims), out.cache_key)
     def batched(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
-        made: list[ForwardResult] = []
+        results: list[ForwardResult] = []
 
         def both(*values: Value) -> list[Value]:
             forward = fwd(values, perturbed)
-            made.append(forward)
+            results.append(forward)
             return [*forward.outs, *forward.residuals]
 
-        values, found = mapper.run(both, primals, dims)
-        (forward,) = made
+        values, value_dims = mapper.run(both, primals, dims)
+        (forward,) = results
         n = len(forward.outs)
-        settled = out.settle(found[:n])
-        outs = list(map(out.move_axis_first, values[:n], found[:n], settled))
-        pull = _batch_pullback(mapper, forward.pullback, found[n:], [o.aval for o in forward.outs], out.of(outs), dims)
+        settled = out.settle(value_dims[:n])
+        outs = list(map(out.move_axis_first, values[:n], value_dims[:n], settled))
+        pull = _batch_pullback(
+            mapper, forward.pullback, value_dims[n:], [o.aval for o in forward.outs], out.of(outs), dims
+        )
         return ForwardResult(outs, values[n:], pull, forward.axes)
 
     return batched
@@ -300,41 +309,47 @@ def _batch_pullback(
     out_dims: BatchDims,
     in_dims: BatchDims,
 ) -> BackwardRule:
-    """The backward pass of a whole batch. An operand alike for all of it has the sum of their cotangents.
+    """Returns the backward pass for a whole batch; cotangents of operands that are not batched are summed.
 
-    `dims` are those of the residuals, `out_avals` the types of one example's outputs.
+    Args:
+        mapper: runs functions once for the batch.
+        pull: the backward pass of one batch element.
+        dims: the batch axis of each residual.
+        out_avals: the avals of the outputs of one batch element.
+        out_dims: the batch axis of each output.
+        in_dims: the batch axis of each operand.
     """
     mapped = any(d is not None for d in out_dims)
 
     @derive(pull, mapper.axis, tuple(dims), tuple(out_avals), tuple(out_dims), tuple(in_dims))
     def batched(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
         n, mask = len(residuals), nonzero_mask(cts)
-        found_mask: Mask = ()
-        zeros: list[ShapedArray] = []
+        in_nonzero: Mask = ()
+        in_avals: list[ShapedArray] = []
 
         def back(*values: Value) -> list[Value]:
-            nonlocal found_mask, zeros
-            found = pull(values[:n], insert_zeros(values[n:], mask, out_avals))
-            found_mask, zeros = nonzero_mask(found), [ct.aval for ct in found]
-            return drop_zeros(found)
+            nonlocal in_nonzero, in_avals
+            in_cts = pull(values[:n], insert_zeros(values[n:], mask, out_avals))
+            in_nonzero, in_avals = nonzero_mask(in_cts), [ct.aval for ct in in_cts]
+            return drop_zeros(in_cts)
 
-        results, found_dims = mapper.run(back, [*residuals, *drop_zeros(cts)], [*dims, *select_masked(out_dims, mask)])
-        pairs = zip(results, found_dims, strict=True)
+        results, result_dims = mapper.run(back, [*residuals, *drop_zeros(cts)], [*dims, *select_masked(out_dims, mask)])
+        pairs = zip(results, result_dims, strict=True)
         size = mapper.axis.size
         return [
             (
                 _move_or_sum_axis(mapper.axis, *next(pairs), dim, mapped)
-                if live
+                if nonzero
                 else Zero(_batched_aval(aval, size, dim))
             )
-            for live, aval, dim in zip(found_mask, zeros, in_dims, strict=True)
+            for nonzero, aval, dim in zip(in_nonzero, in_avals, in_dims, strict=True)
         ]
 
     return batched
 
 
 def _move_or_sum_axis(axis: MappedAxis, ct: Value, dim: int | None, target: int | None, mapped: bool) -> Value:
-    """A cotangent with its batch axis at `target`, or summed along it."""
+    """Moves the batch axis of a cotangent to `target`, or sums along it if that is `None`."""
     if target is not None:
         return move_axis(batch_first(ct, dim, axis), 0, target)
     if dim is None and not mapped:
@@ -346,11 +361,11 @@ def _batched_aval(aval: ShapedArray, size: int, dim: int | None) -> ShapedArray:
     return aval if dim is None else aval.with_axis(size, dim)
 
 
-# ------------------------------------------------------------------ the linear part
+# ------------------------------------------------------------------ the linear map of tangents
 
 
 def bind_custom_linear(label: str, forward: ForwardResult, tangents: Sequence[Tangent]) -> list[Tangent]:
-    """The tangents of the outputs: a linear map that is known by its transpose, and bound without being computed."""
+    """Returns the output tangents: a linear map that is known by its transpose, and bound without being computed."""
     avals = [o.aval.tangent() for o in forward.outs]
     prim = CustomLinear(
         label, forward.pullback, len(forward.residuals), nonzero_mask(tangents), tuple(avals), axes=forward.axes
@@ -362,12 +377,13 @@ def bind_custom_linear(label: str, forward: ForwardResult, tangents: Sequence[Ta
 
 @frozen(eq=False)
 class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCallables):
-    """The linear map whose transpose is `pull`, a backward pass, at `residuals`, the first operands.
+    """The linear map whose transpose is the backward pass `pullback`.
 
-    The other operands are the tangents of those operands of the function that are marked in `nonzero`, the outputs
-    the tangents of its outputs, without those that have none. Transposed, which is all that reverse mode asks, it
-    calls the backward pass, linear or not. Computed forwards, it calls `push`, a function of all operands, or, where
-    there is none, transposes the backward pass, which must be linear.
+    The first operands are `residuals` residuals; the others are the tangents of those operands of the function that are
+    in the mask `in_nonzero`. The outputs are the tangents of the function's outputs, without those that have none.
+
+    Reverse mode only transposes it, which calls the backward pass, linear or not. Forward mode evaluates it: by `push`,
+    a function of all operands, or without one by transposing the backward pass, which must then be linear.
     """
 
     name = "custom_lin"
@@ -378,12 +394,12 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
     out_avals: tuple[ShapedArray, ...]
     push: FlatFunction | None = field(default=None, metadata={"hide_default": True})
     axes: tuple[str, ...] = field(default=(), metadata={"hide_default": True})
-    """Those of `ForwardResult`."""
+    """The `axes` of `ForwardResult`."""
 
     @property
     @override
     def effects(self) -> Effects:
-        # So that who runs a program with it backwards runs it on shares.
+        # So that transposing a jaxpr with this primitive uses unreduced cotangents.
         return frozenset([NamedAxisEffect(name) for name in self.axes])
 
     @property
@@ -397,7 +413,7 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
 
     @override
     def stage_callables(self, recording: Handler, args: Sequence[Value]) -> tuple[StagedLinear, Sequence[Value]]:
-        """What the backward pass closes over become residuals, if it can run when the trace is over."""
+        """Makes tracers that the backward pass closes over residuals, if it can be traced now."""
         prim = StagedLinear(
             self.label, self.pullback, self.residuals, self.in_nonzero, self.out_avals, self.push, self.axes
         )
@@ -411,18 +427,18 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
         avals = [x.aval for x in args[:n]] + select_masked(self.out_avals, self.out_nonzero)
         try:
             _, consts = stage(pulled, avals, recording, along=[frozenset()] * len(avals))
-        except ConcretizationError:  # it depends on values, and may yet be given them
+        except ConcretizationError:  # it needs concrete values, which it may get when it runs
             return prim, args
-        held = tuple([c for c in consts if isinstance(c, Tracer)])
-        if not held:
+        closed_over = tuple([c for c in consts if isinstance(c, Tracer)])
+        if not closed_over:
             return prim, args
-        scope, pull = ClosureScope(held, recording.axes, recording.checked), self.pullback
+        scope, pull = ClosureScope(closed_over, recording.axes, recording.checked), self.pullback
 
         @derive(pull, scope.cache_key)
-        def hosted(residuals: Sequence[Value], cts: Sequence[Tangent]) -> Sequence[Tangent]:
-            return scope.rebind(pull, residuals[: len(held)])(residuals[len(held) :], cts)
+        def rebound(residuals: Sequence[Value], cts: Sequence[Tangent]) -> Sequence[Tangent]:
+            return scope.rebind(pull, residuals[: len(closed_over)])(residuals[len(closed_over) :], cts)
 
-        return evolve(prim, pullback=hosted, residuals=n + len(held)), [*held, *args]
+        return evolve(prim, pullback=rebound, residuals=n + len(closed_over)), [*closed_over, *args]
 
     @override
     def wrap_callables(self, enter: Callable[[Handler], Handler]) -> CustomLinear:
@@ -430,9 +446,11 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
         return evolve(self, pullback=wrap_in_handler(enter, self.pullback), push=push)
 
     def cotangents(self, residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
-        """Cotangents of the tangents that are operands, from those of the outputs."""
-        given = iter(cts)
-        full = [next(given) if live else Zero(a) for live, a in zip(self.out_nonzero, self.out_avals, strict=True)]
+        """Returns the cotangents of the tangent operands."""
+        remaining = iter(cts)
+        full = [
+            next(remaining) if nonzero else Zero(a) for nonzero, a in zip(self.out_nonzero, self.out_avals, strict=True)
+        ]
         return select_masked(self.pullback(residuals, full), self.in_nonzero)
 
     @override
@@ -441,16 +459,18 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
         residuals = [x for x in args[:n] if not isinstance(x, UndefinedPrimal)]
         if len(residuals) < n:
             raise not_linear_error(self)
-        found = self.cotangents(residuals, cts) if self.push is None else self.bind_transposed(residuals, cts, args[n:])
+        in_cts = (
+            self.cotangents(residuals, cts) if self.push is None else self.bind_transposed(residuals, cts, args[n:])
+        )
         return [
             *[None] * n,
-            *[ct if isinstance(x, UndefinedPrimal) else None for ct, x in zip(found, args[n:], strict=True)],
+            *[ct if isinstance(x, UndefinedPrimal) else None for ct, x in zip(in_cts, args[n:], strict=True)],
         ]
 
     def bind_transposed(
         self, residuals: Sequence[Value], cts: Sequence[Tangent], operands: Sequence[Value | UndefinedPrimal]
     ) -> Sequence[Value]:
-        """The transpose, as an operation whose transpose is this one."""
+        """Binds the transpose as a `CustomLinear` whose own transpose is this map."""
         push, pull = self.push, self.pullback
         assert push is not None
         mask, n, out_avals = nonzero_mask(cts), len(residuals), self.out_avals
@@ -483,34 +503,37 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
         except ConcretizationError as error:
             raise self.not_transposable("depends on the values of its cotangents") from error
         if _adds_a_constant(jaxpr, consts):
-            raise self.not_transposable("adds to its cotangents what doesn't depend on them")
+            raise self.not_transposable("adds a constant to its cotangents")
         try:
-            found = backward_pass(jaxpr, consts, [UndefinedPrimal(a) for a in avals], tangents)
+            out_tangents = backward_pass(jaxpr, consts, [UndefinedPrimal(a) for a in avals], tangents)
         except (MissingRuleError, TypeError) as error:
             raise self.not_transposable("is not linear in its cotangents") from error
-        except ValueError as error:  # of a loop that has no bound
+        except ValueError as error:  # a loop without a bound
             raise self.not_transposable("cannot be transposed") from error
-        return [instantiate(match_aval(Zero(a) if t is None else t, a)) for t, a in zip(found, avals, strict=True)]
+        return [
+            instantiate(match_aval(Zero(a) if t is None else t, a)) for t, a in zip(out_tangents, avals, strict=True)
+        ]
 
     def not_transposable(self, why: str) -> NotLinearError:
+        """Returns the error for a backward pass that has no transpose."""
         return NotLinearError(
             f"forward-mode differentiation of {self.label} transposes its backward pass, which {why}. Reverse mode "
-            "(grad, vjp, jacrev) calls the backward pass as it is, and so does forward mode around reverse mode if the "
-            f"forward pass computes its output without calling {self.label}; or give {self.label} a derivative with "
+            "(grad, vjp, jacrev) calls the backward pass without transposing it, and so does forward mode around "
+            f"reverse mode if the forward pass does not call {self.label}; or give {self.label} a derivative with "
             "custom_jvp"
         )
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        """By the operands the map itself, which stays lazy; by the residuals what differentiating it gives."""
+        """Applies the map to tangents of its tangent operands, and differentiates it with respect to its residuals."""
         n = self.residuals
-        moved: Sequence[Tangent] = [Zero(a.tangent()) for a in select_masked(self.out_avals, self.out_nonzero)]
+        map_tangents: Sequence[Tangent] = [Zero(a.tangent()) for a in select_masked(self.out_avals, self.out_nonzero)]
         mask = iter(nonzero_mask(tangents[n:]))
         moving = tuple([m and next(mask) for m in self.in_nonzero])
         if any(moving):
-            moved = self.bind_nonzero(moving, primals[:n], tangents[n:])
+            map_tangents = self.bind_nonzero(moving, primals[:n], tangents[n:])
         if not any(nonzero_mask(tangents[:n])):
-            return bind(self, *primals), moved
+            return bind(self, *primals), map_tangents
         handler = JVP(CURRENT.get())
         duals = [*map(handler.wrap, primals[:n], tangents[:n]), *primals[n:]]
         token = CURRENT.set(handler)
@@ -518,11 +541,11 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
             pairs = list(map(handler.unwrap, self.expand(*duals)))
         finally:
             CURRENT.reset(token)
-        return [p for p, _ in pairs], [add_tangents(t, m) for (_, t), m in zip(pairs, moved, strict=True)]
+        return [p for p, _ in pairs], [add_tangents(t, m) for (_, t), m in zip(pairs, map_tangents, strict=True)]
 
     def bind_nonzero(self, moving: Mask, residuals: Sequence[Value], tangents: Sequence[Tangent]) -> Sequence[Value]:
-        """The map on tangents of its operands, of which some may be zeros."""
-        if self.push is not None:  # which takes all operands
+        """Applies the map to tangents of its operands, some of which may be `Zero`."""
+        if self.push is not None:  # `push` takes all operands
             return bind(self, *residuals, *map(instantiate, tangents))
         return bind(evolve(self, in_nonzero=moving), *residuals, *drop_zeros(tangents))
 
@@ -531,8 +554,8 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
         self, mapper: BatchRunner, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
         n, size = self.residuals, mapper.axis.size
-        given = iter(dims[n:])
-        in_dims = [next(given) if m else None for m in self.in_nonzero]
+        remaining = iter(dims[n:])
+        in_dims = [next(remaining) if m else None for m in self.in_nonzero]
         out_dims = [0] * len(self.out_avals)
         pull = _batch_pullback(mapper, self.pullback, dims[:n], self.out_avals, out_dims, in_dims)
         outs = tuple([a.with_axis(size, 0) for a in self.out_avals])
@@ -543,7 +566,7 @@ class CustomLinear(Primitive, Expandable, Differentiable, Transposable, HasCalla
 
 @final
 class StagedLinear(CustomLinear):
-    """The map in a program."""
+    """A `CustomLinear` in a jaxpr."""
 
     __slots__ = ()
 
@@ -553,12 +576,12 @@ class StagedLinear(CustomLinear):
 
 
 def _adds_a_constant(jaxpr: Jaxpr, consts: Sequence[Value]) -> bool:
-    """Whether a program that should be linear adds something that no input reaches, and that is known not to be 0."""
-    held = dict(zip(jaxpr.constvars, consts, strict=True))
-    known = [
-        x if isinstance(x, Literal) else held.get(x)
+    """Whether a supposedly linear jaxpr adds or subtracts a constant that is known not to be zero."""
+    const_values = dict(zip(jaxpr.constvars, consts, strict=True))
+    operands = [
+        x if isinstance(x, Literal) else const_values.get(x)
         for eqn in jaxpr.eqns
         if eqn.prim.name in ("add", "sub")
         for x in eqn.inputs
     ]
-    return any(isinstance(x, ConcreteArray | Literal) and bool(to_numpy(x).any()) for x in known)
+    return any(isinstance(x, ConcreteArray | Literal) and bool(to_numpy(x).any()) for x in operands)

@@ -1,4 +1,4 @@
-"""Rules of the user's for backward passes, between devices: they are given true cotangents, and give true ones."""
+"""User-defined derivative rules inside `shard_map`: backward rules take and return reduced cotangents."""
 
 from __future__ import annotations
 
@@ -16,61 +16,69 @@ from tracefx.ops.collectives.pvary import varying
 
 
 def wrap_vjp_for_shard_map(label: str, fwd: ForwardRule, operands: Sequence[Value]) -> ForwardRule:
-    """The forward pass of a function that is called here, with a backward pass that takes and gives shares.
+    """Wraps a forward pass so that its backward pass takes and returns unreduced cotangents, as `shard_map` does.
 
-    The rules run wherever the program is transformed, where nobody knows any more along which axes values differ: so
-    they are told. ValueError from the backward pass for a cotangent that differs where its operand is the same.
+    The user's backward rule takes and returns reduced cotangents. Rules may run where the jaxpr is transformed later,
+    and varying axes are no longer tracked there, so the wrapper stores the varying axes of the operands.
+
+    Returns:
+        The wrapped forward pass, or `fwd` itself if no mesh axes are checked. Its backward pass raises `ValueError` for
+        a cotangent that varies along an axis along which the operand is replicated.
     """
     checked = tuple(current().checked.items())
     if not checked:
         return fwd
-    ins = tuple(map(varies, operands))
+    operand_axes = tuple(map(varies, operands))
 
-    @derive(fwd, "between devices", checked, ins)
-    def whole(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
-        forward = fwd(list(map(varying, primals, ins)), perturbed)
-        outs, kept = tuple(map(varies, forward.outs)), tuple(map(varies, forward.residuals))
+    @derive(fwd, "between devices", checked, operand_axes)
+    def wrapped(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
+        forward = fwd(list(map(varying, primals, operand_axes)), perturbed)
+        out_axes, residual_axes = tuple(map(varies, forward.outs)), tuple(map(varies, forward.residuals))
 
-        @derive(forward.pullback, "between devices", checked, ins, outs, kept)
+        @derive(forward.pullback, "between devices", checked, operand_axes, out_axes, residual_axes)
         def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
             axes = [(name, size) for name, size in checked if name in current().checked]
-            unknown = [name for name, _ in axes if name not in _tracked_axes()]
-            found = forward.pullback(
-                list(map(varying, residuals, kept)),
+            untracked = [name for name, _ in axes if name not in _tracked_axes()]
+            in_cts = forward.pullback(
+                list(map(varying, residuals, residual_axes)),
                 [
-                    ct if isinstance(ct, Zero) else varying(from_unreduced(varying(ct, unknown), known, axes), known)
-                    for ct, known in zip(cts, outs, strict=True)
+                    ct if isinstance(ct, Zero) else varying(from_unreduced(varying(ct, untracked), known, axes), known)
+                    for ct, known in zip(cts, out_axes, strict=True)
                 ],
             )
-            for i, (ct, known) in enumerate(zip(found, ins, strict=True)):
+            for i, (ct, known) in enumerate(zip(in_cts, operand_axes, strict=True)):
                 _check_cotangent_axes(label, i, ct, known)
             return [
                 ct if isinstance(ct, Zero) else to_unreduced(ct, known, axes)
-                for ct, known in zip(found, ins, strict=True)
+                for ct, known in zip(in_cts, operand_axes, strict=True)
             ]
 
         return ForwardResult(forward.outs, forward.residuals, pull, tuple([name for name, _ in checked]))
 
-    return whole
+    return wrapped
 
 
 def wrap_jvp_for_shard_map(rule: JVPRule, operands: Sequence[Value]) -> JVPRule:
-    """A forward rule for a function that is called here, which is told along which axes its operands differ."""
+    """Wraps a JVP rule so that it knows the varying axes of the operands, where mesh axes are checked."""
     if not current().checked:
         return rule
-    ins = tuple(map(varies, operands))
+    operand_axes = tuple(map(varies, operands))
 
-    @derive(rule, "between devices", ins)
-    def telling(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        moved = [t if isinstance(t, Zero) else varying(t, known) for t, known in zip(tangents, ins, strict=True)]
-        return rule(list(map(varying, primals, ins)), moved)
+    @derive(rule, "between devices", operand_axes)
+    def wrapped(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
+        varying_tangents = [
+            t if isinstance(t, Zero) else varying(t, known) for t, known in zip(tangents, operand_axes, strict=True)
+        ]
+        return rule(list(map(varying, primals, operand_axes)), varying_tangents)
 
-    return telling
+    return wrapped
 
 
 def _tracked_axes() -> Mapping[str, int]:
-    """The checked axes along which it is noted of a cotangent here where it differs: in a program that is derived from
-    one traced before nothing is."""
+    """Returns the checked axes along which varying cotangents are tracked here.
+
+    In a jaxpr that is derived from one traced before, none are.
+    """
     handler = current()
     while isinstance(handler, ClosureRebinder):
         handler = handler.inner
@@ -82,7 +90,7 @@ def _check_cotangent_axes(label: str, i: int, ct: Tangent, known: Axes) -> None:
     if more:
         names = ", ".join(map(repr, more))
         raise ValueError(
-            f"the backward rule of {label} gives a cotangent of operand {i} that varies along {names}, "
-            f"{ct.aval.varying(known.union(more))}, but the operand is the same there on all devices, so its cotangent "
-            f"is too: sum it by psum along {names}"
+            f"the backward rule of {label} returns a cotangent of operand {i} that varies along {names}, "
+            f"{ct.aval.varying(known.union(more))}, but the operand is replicated there, so its cotangent must be "
+            f"too: sum it with psum along {names}"
         )

@@ -1,4 +1,4 @@
-"""`dce_sink`: a use of a value that is none, so that computing it is not left out."""
+"""`dce_sink`: marks a value as used, so that dead-code elimination keeps its computation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _USED: Final[Effects] = frozenset({DebugEffect()})
 @final
 @frozen(eq=False)
 class DceSink(Primitive, Differentiable, Batchable, Lowerable):
-    """Takes one operand, and gives nothing. With `prevent_mlir_dce` XLA doesn't leave the operand out either."""
+    """Takes one operand and has no outputs. With `prevent_mlir_dce`, XLA keeps the operand too."""
 
     name = "dce_sink"
     prevent_mlir_dce: bool
@@ -59,9 +59,11 @@ class DceSink(Primitive, Differentiable, Batchable, Lowerable):
 
 
 def dce_sink(val: PyTree, *, prevent_mlir_dce: bool = False) -> None:
-    """Lets the arrays of a tree count as used, so that no pass leaves out what computes them.
+    """Marks the arrays of a pytree as used, so that no pass removes their computation.
 
-    With `prevent_mlir_dce` they are computed by the compiled program, too.
+    Args:
+        val: a pytree of arrays.
+        prevent_mlir_dce: whether the compiled program must compute them too; false by default.
 
     >>> dce_sink((1.0, 2.0))
     """

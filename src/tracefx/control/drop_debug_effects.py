@@ -1,4 +1,4 @@
-"""Programs without what shows known values: they are computed again, and have been shown."""
+"""Removes debug effects from a recomputed jaxpr: they ran in the forward pass."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from attrs import evolve
 
 from tracefx.core.effects import DebugEffect
 from tracefx.core.jaxpr import HasSubjaxprs, Jaxpr
-from tracefx.passes.dce import dce, renumber
+from tracefx.passes.dce import dce
+from tracefx.passes.rebuilding import renumber
 
 
 def drop_debug_effects(jaxpr: Jaxpr, unknown: tuple[bool, ...]) -> Jaxpr:
-    """The program without what shows known values, for computing again what has been shown.
+    """Returns the jaxpr without debug effects on known values, which ran when the jaxpr was first evaluated.
 
-    `unknown` says which inputs were unknown when that was.
+    `unknown` tells which inputs were unknown then; debug effects that depend on these are kept.
     """
     return jaxpr.memo.get(("silenced", unknown), lambda: _drop_debug_effects(jaxpr, unknown))
 
@@ -20,15 +21,15 @@ def drop_debug_effects(jaxpr: Jaxpr, unknown: tuple[bool, ...]) -> Jaxpr:
 def _drop_debug_effects(jaxpr: Jaxpr, unknown: tuple[bool, ...]) -> Jaxpr:
     if not any(isinstance(effect, DebugEffect) for effect in jaxpr.effects):
         return jaxpr
-    late = {v for v, u in zip(jaxpr.invars, unknown, strict=True) if u}
+    unknown_vars = {v for v, u in zip(jaxpr.invars, unknown, strict=True) if u}
     eqns = []
     for eqn in jaxpr.eqns:
-        prim, is_late = eqn.prim, not late.isdisjoint(eqn.inputs)
-        if is_late:
-            late.update(eqn.outs)
-        if isinstance(prim, HasSubjaxprs):  # whose inputs nobody can tell to be known or not
+        prim, is_unknown = eqn.prim, not unknown_vars.isdisjoint(eqn.inputs)
+        if is_unknown:
+            unknown_vars.update(eqn.outs)
+        if isinstance(prim, HasSubjaxprs):  # treat all inputs of sub-jaxprs as known
             bodies = [drop_debug_effects(body, (False,) * len(body.invars)) for body in prim.jaxprs()]
             eqns.append(evolve(eqn, prim=prim.with_jaxprs(*bodies)))
-        elif is_late or not any(isinstance(effect, DebugEffect) for effect in prim.effects):
+        elif is_unknown or not any(isinstance(effect, DebugEffect) for effect in prim.effects):
             eqns.append(eqn)
     return dce(renumber(evolve(jaxpr, eqns=tuple(eqns))))

@@ -1,7 +1,7 @@
-"""Reductions by any associative function, which they carry as a program: `reduce` and `reduce_window`.
+"""Reductions by any associative function, given as a jaxpr: `reduce` and `reduce_window`.
 
-Compiled, they are XLA's own. Differentiated, and under handlers of all kinds, they are what the function makes of pairs
-of neighbours, again and again.
+They compile to XLA's own reductions. Differentiated, or under other handlers, they expand into a tree of applications
+of the function to pairs of neighbours.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ from tracefx.text.printer import HasJaxParams
 
 @frozen(eq=False)
 class ReductionPrimitive(Primitive, HasSubjaxprs, BodyTransformable, Expandable, Batchable, Lowerable, HasJaxParams):
-    """Folds arrays together, from one start for each, which is an operand too; they are the last ones.
+    """Base of reductions of several arrays together.
 
-    `jaxpr` takes an element of each array that was folded, and one of each that is next.
+    The operands are the arrays, then one scalar initial value for each. `jaxpr` takes one accumulated element for each
+    array, then one next element for each.
     """
 
     jaxpr: Jaxpr
@@ -60,17 +61,17 @@ class ReductionPrimitive(Primitive, HasSubjaxprs, BodyTransformable, Expandable,
 
     @abstractmethod
     def result_shape(self, x: ShapedArray) -> Shape:
-        """The shape of the results; raises where the operation is not for arrays of this type."""
+        """Returns the shape of the results; raises for arrays that the reduction does not apply to."""
         raise NotImplementedError
 
     @abstractmethod
     def as_rows(self, x: Value, start: Value) -> Array:
-        """What is folded together, along an axis in front; the others are those of the results, made one."""
+        """Returns an array of shape `[reduced elements, result elements]`."""
         raise NotImplementedError
 
     @abstractmethod
     def with_leading_axis(self) -> Self:
-        """The same operation on arrays that have one more axis, in front."""
+        """Returns the same reduction of arrays that have one more leading axis."""
         raise NotImplementedError
 
     @override
@@ -90,8 +91,8 @@ class ReductionPrimitive(Primitive, HasSubjaxprs, BodyTransformable, Expandable,
         body = self.jaxpr
         if [a.dtype for a in body.in_avals] != 2 * [x.dtype for x in arrays]:
             raise TypeError(
-                f"{self.name}: a function of ({show_avals(body.in_avals)}) doesn't take elements of "
-                f"{show_avals(arrays)}, twice"
+                f"{self.name}: the function takes ({show_avals(body.in_avals)}), but must take two elements of each of "
+                f"{show_avals(arrays)}"
             )
         shape = self.result_shape(arrays[0])
         return [ShapedArray(shape, x.dtype, x.weak_type and s.weak_type) for x, s in zip(arrays, starts, strict=True)]
@@ -105,7 +106,7 @@ class ReductionPrimitive(Primitive, HasSubjaxprs, BodyTransformable, Expandable,
         return self.reduce_pairwise((), args)
 
     def reduce_pairwise(self, consts: Sequence[Value], args: Sequence[Value]) -> list[Array]:
-        """The results, by a program that takes `consts` first: numbers that the function closed over."""
+        """Computes the results by a tree of applications of the function; `consts` are its first operands."""
         n = len(args) // 2
         arrays, starts = args[:n], args[n:]
         shape = self.result_shape(arrays[0].aval)
@@ -117,10 +118,10 @@ class ReductionPrimitive(Primitive, HasSubjaxprs, BodyTransformable, Expandable,
             half = count // 2
             pairs = [_alternate_rows(x, first, half) for first in (0, 1) for x in rows]
             merged = self._apply_pairwise(consts, pairs, half * size)
-            left = [slice_axis(x, 2 * half, count, 0) for x in rows]
+            unpaired = [slice_axis(x, 2 * half, count, 0) for x in rows]
             rows = [reshape(x, (half, size)) for x in merged]
             if count % 2:
-                rows = [concatenate([x, last], 0) for x, last in zip(rows, left, strict=True)]
+                rows = [concatenate([x, last], 0) for x, last in zip(rows, unpaired, strict=True)]
             count -= half
         outs = [broadcast_to(start, (size,)) for start in starts]
         if count:
@@ -128,7 +129,7 @@ class ReductionPrimitive(Primitive, HasSubjaxprs, BodyTransformable, Expandable,
         return [convert(reshape(x, shape), x.aval.dtype, w) for x, w in zip(outs, weak, strict=True)]
 
     def _apply_pairwise(self, consts: Sequence[Value], pairs: Sequence[Array], size: int) -> list[Array]:
-        """The function of each of `size` pairs."""
+        """Applies the function to each of `size` pairs."""
         n = len(self.jaxpr.outs)
         dims = (*[None for _ in consts], *[0 for _ in pairs])
         derived = batch_jaxpr(self.jaxpr, MappedAxis(size), dims, (True,) * n)
@@ -153,15 +154,16 @@ class ReductionPrimitive(Primitive, HasSubjaxprs, BodyTransformable, Expandable,
         return Call(self.name, program.closed()).transform_bodies(entry, [*consts, *args])
 
     def region(self) -> Region:
+        """Returns the jaxpr as an MLIR region."""
         return Region(self.jaxpr.in_avals, lambda b, args: b.inline(self.jaxpr, args))
 
 
 class ReductionError(TypeError, ValueError):
-    """Arrays, or where folding them starts, that do not fit: JAX raises either, by the function."""
+    """Arrays or initial values do not fit. JAX raises either of its base classes, depending on the function."""
 
 
 def _alternate_rows(x: Array, first: int, count: int) -> Array:
-    """`count` rows, from `first` on, in one axis."""
+    """Returns every second row from `first` on, `count` rows in all, flattened."""
     rows = slice(x, (first, 0), (first + 2 * count - 1, x.shape[1]), (2, 1))
     return reshape(rows, (count * x.shape[1],))
 
@@ -169,7 +171,7 @@ def _alternate_rows(x: Array, first: int, count: int) -> Array:
 @final
 @frozen(eq=False)
 class Reduce(ReductionPrimitive):
-    """Folds the axes `dimensions` of arrays."""
+    """Reduces the axes `dimensions` of arrays."""
 
     name = "reduce"
     dimensions: tuple[int, ...]
@@ -186,9 +188,9 @@ class Reduce(ReductionPrimitive):
     @override
     def as_rows(self, x: Value, start: Value) -> Array:
         shape = self.result_shape(x.aval)
-        kept = [i for i in range(x.aval.ndim) if i not in self.dimensions]
+        result_axes = [i for i in range(x.aval.ndim) if i not in self.dimensions]
         count = math.prod([x.aval.shape[i] for i in self.dimensions])
-        return reshape(transpose(x, [*self.dimensions, *kept]), (count, math.prod(shape)))
+        return reshape(transpose(x, [*self.dimensions, *result_axes]), (count, math.prod(shape)))
 
     @override
     def with_leading_axis(self) -> Reduce:
@@ -210,7 +212,7 @@ class Reduce(ReductionPrimitive):
 @final
 @frozen(eq=False)
 class ReduceWindow(ReductionPrimitive):
-    """Folds windows that move over arrays."""
+    """Reduces sliding windows of arrays."""
 
     name = "reduce_window"
     window_dimensions: Shape
@@ -226,7 +228,7 @@ class ReduceWindow(ReductionPrimitive):
         )
 
     @staticmethod
-    def over(jaxpr: Jaxpr, windows: SlidingWindows) -> ReduceWindow:
+    def from_windows(jaxpr: Jaxpr, windows: SlidingWindows) -> ReduceWindow:
         w = windows
         return ReduceWindow(jaxpr, w.dimensions, w.strides, w.padding, w.base_dilation, w.window_dilation)
 
@@ -253,24 +255,24 @@ class ReduceWindow(ReductionPrimitive):
         count = windows.count(x.aval.shape)
         if 0 in count:
             return broadcast_to(start, (windows.size, 0))
-        seen = pad(x, start, windows.padding_config)
+        expanded = pad(x, start, windows.padding_config)
         ndim = len(count)
-        for axis, n in enumerate(windows.dimensions):  # for each place within the windows, in an axis at the end
+        for axis, n in enumerate(windows.dimensions):  # appends an axis for the positions within a window
             parts = []
-            for place in range(n):
-                offset = (0,) * axis + (place,) + (0,) * (ndim - axis - 1)
+            for position in range(n):
+                offset = (0,) * axis + (position,) + (0,) * (ndim - axis - 1)
                 begin, end, step = list(windows.strided_slices(count, offset))[axis]
-                shape = seen.shape
+                shape = expanded.shape
                 begins, ends, steps = [0] * len(shape), list(shape), [1] * len(shape)
                 begins[axis], ends[axis], steps[axis] = begin, end, step
-                parts.append(slice(seen, begins, ends, steps))
-            seen = move_axis(stack(parts, 0), 0, len(parts[0].shape))
+                parts.append(slice(expanded, begins, ends, steps))
+            expanded = move_axis(stack(parts, 0), 0, len(parts[0].shape))
         order = [*range(ndim, 2 * ndim), *range(ndim)]
-        return reshape(transpose(seen, order), (windows.size, math.prod(count)))
+        return reshape(transpose(expanded, order), (windows.size, math.prod(count)))
 
     @override
     def with_leading_axis(self) -> ReduceWindow:
-        return self.over(self.jaxpr, self.windows.with_axis(0))
+        return self.from_windows(self.jaxpr, self.windows.with_axis(0))
 
     @override
     def lower_with_avals(

@@ -1,7 +1,7 @@
-"""`custom_linear_solve` as an operation: the solution of a linear equation, differentiated as one.
+"""`custom_linear_solve` as a primitive: the solution of a linear equation, differentiated implicitly.
 
-Where `A x = b`, a change of `A` and `b` changes the solution by that of `A dx = db - dA x`, and a cotangent of the
-solution is pulled back by the solution of the transposed equation: how the solution is found is never differentiated.
+The tangent `dx` of the solution of `A x = b` solves `A dx = db - dA x`, and the cotangent of `b` solves the transposed
+equation with the cotangent of `x` on its right-hand side. The solver itself is never differentiated.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ _HIDDEN: Final = {"hide_default": True, "erased": True, "jax": False}
 @final
 @frozen(eq=False)
 class LinearSolve(ControlFlowPrimitive, HasVaryingRule):
-    """The `x` for which `matvec(consts, x)` is `b`: `solve(consts, b)`, which may give more after it.
+    """The primitive of `custom_linear_solve`: the `x` for which `matvec(consts, x)` is `b`.
 
-    The operands are the constants, which all programs take, and `b`. `vecmat` and `transpose_solve` are the same for
-    the transposed equation; without them there is no reverse mode.
+    `solve(consts, b)` returns `x`, and possibly auxiliary outputs after it. The operands are the constants, which all
+    jaxprs take, and `b`. `vecmat` and `transpose_solve` are the counterparts for the transposed equation; without them
+    the primitive has no reverse mode.
     """
 
     name = "custom_linear_solve"
@@ -57,8 +58,9 @@ class LinearSolve(ControlFlowPrimitive, HasVaryingRule):
     vecmat: Jaxpr | None
     transpose_solve: Jaxpr | None
     axes: tuple[tuple[str, int], ...] = field(default=(), metadata=_HIDDEN)
-    """The checked axes of a mesh, with their sizes, and along which of them each part of `b`, and of `x`, differs."""
+    """The checked mesh axes, with their sizes."""
     along: tuple[tuple[str, ...], ...] = field(default=(), metadata=_HIDDEN)
+    """The mesh axes along which each part of `b`, and of `x`, varies."""
 
     @override
     def jaxprs(self) -> tuple[Jaxpr, ...]:
@@ -90,33 +92,35 @@ class LinearSolve(ControlFlowPrimitive, HasVaryingRule):
 
     @override
     def prune(self, used_outs: tuple[bool, ...]) -> tuple[LinearSolve, tuple[bool, ...], tuple[bool, ...]]:
-        """All of the solution is one thing: it is found whole or not at all."""
+        """Keeps all outputs: the solution is computed as a whole."""
         return self, (True,) * len(self.solve.invars), (True,) * len(used_outs)
 
-    # -------------------------------------------------------------- under other interpretations
+    # -------------------------------------------------------------- interpreting the jaxprs
 
     @override
     def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
-        """The equation stays one, unless the handler would have to solve it for values of its own.
+        """Keeps the equation, unless the handler has own values, which the solver would have to handle.
 
-        What the handler finds out is of the way to the solution, which runs beside it without derivatives.
+        State and collected values come from a separate run of the solver, which has no derivatives.
         """
-        forms = [entry.spec(x) for x in args]
-        if any(form.tree is not None for form in forms):
+        specs = [entry.spec(x) for x in args]
+        if any(spec.tree is not None for spec in specs):
             return entry.run(self.solve, args)
-        bodies = [entry.transform_body(body, forms, self.name) for body in self.jaxprs()]
+        bodies = [entry.transform_body(body, specs, self.name) for body in self.jaxprs()]
         if any(o.tree is not None for body in bodies for o in body.outs):
             return entry.run(self.solve, args)
-        inside, finds = bodies[1], any(b.state is not None or b.collected for b in bodies)
-        if finds and any(body.jaxpr.effects for body in bodies):  # which must not happen twice
+        solve_body, has_extra = bodies[1], any(b.state is not None or b.collected for b in bodies)
+        if has_extra and any(body.jaxpr.effects for body in bodies):  # effects must not run twice
             return entry.run(self.solve, args)
         jaxprs, consts = unify_consts([_drop_collected(entry, body) for body in bodies])
         op = evolve(self.with_jaxprs(*jaxprs), num_consts=self.num_consts + len(consts))
         outs = bind(op, *consts, *args)
-        if inside.state is not None or inside.collected:
-            still = [stop_gradient(x) for x in args]
-            way = bind(Call(self.name, inside.jaxpr), *inside.consts, *entry.state(inside.input_state), *still)
-            unpack_results(entry, inside, way)
+        if solve_body.state is not None or solve_body.collected:
+            stopped = [stop_gradient(x) for x in args]
+            results = bind(
+                Call(self.name, solve_body.jaxpr), *solve_body.consts, *entry.state(solve_body.input_state), *stopped
+            )
+            unpack_results(entry, solve_body, results)
         return outs
 
     # -------------------------------------------------------------- differentiation
@@ -127,9 +131,9 @@ class LinearSolve(ControlFlowPrimitive, HasVaryingRule):
         outs = bind(self, *primals)
         consts, size = primals[:n], len(primals) - n
         rhs: list[Tangent] = list(tangents[n:])
-        given = (*nonzero_mask(tangents[:n]), *(False,) * size)
-        if any(given):
-            derived = jvp_jaxpr(self.matvec, given)
+        nonzero = (*nonzero_mask(tangents[:n]), *(False,) * size)
+        if any(nonzero):
+            derived = jvp_jaxpr(self.matvec, nonzero)
             op = Call("matvec", derived.jaxpr)
             moved = bind(op, *derived.consts, *consts, *outs[:size], *drop_zeros(tangents[:n]))[size:]
             changes = insert_zeros(moved, derived.out_nonzero, self.matvec.out_avals)
@@ -137,14 +141,14 @@ class LinearSolve(ControlFlowPrimitive, HasVaryingRule):
         if all(isinstance(t, Zero) for t in rhs):
             return outs, [Zero(o.aval.tangent()) for o in outs]
         operands = [match_aval(instantiate(t), p.aval) for t, p in zip(rhs, primals[n:], strict=True)]
-        solved = bind(self, *consts, *operands)  # type: ignore[arg-type]  # none of them is a zero
+        solved = bind(self, *consts, *operands)  # type: ignore[arg-type]  # none of them is a `Zero`
         return outs, [*solved[:size], *[Zero(o.aval.tangent()) for o in outs[size:]]]
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         n = self.num_consts
         if any(linear_mask(args[:n])):
-            raise TypeError("custom_linear_solve is linear in its right-hand side alone, not in what matvec depends on")
+            raise TypeError("custom_linear_solve is linear only in its right-hand side, not in what matvec depends on")
         if self.vecmat is None or self.transpose_solve is None:
             raise TypeError(
                 "reverse-mode differentiation of custom_linear_solve needs transpose_solve, to solve the transposed "
@@ -152,12 +156,12 @@ class LinearSolve(ControlFlowPrimitive, HasVaryingRule):
             )
         size = len(args) - n
         op = LinearSolve(n, self.vecmat, self.transpose_solve, self.matvec, self.solve, self.axes, self.along)
-        # The equation is one of true cotangents: a solver that asks how far it is must see all of them.
+        # The transposed equation holds for reduced cotangents: an iterative solver needs these to test convergence.
         along = [frozenset(names) for names in self.along] or [NOWHERE] * size
-        given = [from_unreduced(instantiate(ct), known, self.axes) for ct, known in zip(cts, along, strict=False)]
-        outs = bind(op, *[a for a in args[:n] if not isinstance(a, UndefinedPrimal)], *given)
-        shares = [to_unreduced(out, known, self.axes) for out, known in zip(outs, along, strict=False)]
-        pulled = zip(shares, args[n:], strict=True)
+        rhs = [from_unreduced(instantiate(ct), known, self.axes) for ct, known in zip(cts, along, strict=False)]
+        outs = bind(op, *[a for a in args[:n] if not isinstance(a, UndefinedPrimal)], *rhs)
+        unreduced = [to_unreduced(out, known, self.axes) for out, known in zip(outs, along, strict=False)]
+        pulled = zip(unreduced, args[n:], strict=True)
         return [*(None,) * n, *[ct if isinstance(a, UndefinedPrimal) else None for ct, a in pulled]]
 
     # -------------------------------------------------------------- batching
@@ -180,7 +184,7 @@ class LinearSolve(ControlFlowPrimitive, HasVaryingRule):
         n = self.num_consts
         consts, batched = dims[:n], tuple([d is not None for d in dims[n:]])
         size = len(batched)
-        while True:  # a part of b and the same part of x differ along the batch together
+        while True:  # fixed point: a part of b is batched if the same part of x is, and vice versa
             places = (*consts, *[0 if b else None for b in batched])
             bodies = [
                 batch_jaxpr(body, axis, places, batched + (False,) * (len(body.outs) - size)) for body in self.jaxprs()
@@ -200,7 +204,7 @@ def _sub_tangents(x: Tangent, y: Tangent) -> Tangent:
 
 
 def _drop_collected(entry: BodyInterpreter, body: TransformedBody) -> tuple[Jaxpr, Consts]:
-    """The program with nothing that the handler finds out, which takes the state as it is here."""
-    given = 0 if body.state is None else len(body.state.avals)
-    used = [given <= i < given + len(body.outs) for i in range(len(body.jaxpr.outs))]
+    """Returns the jaxpr without state and collected outputs, and its constants, which include the current state."""
+    num_state = 0 if body.state is None else len(body.state.avals)
+    used = [num_state <= i < num_state + len(body.outs) for i in range(len(body.jaxpr.outs))]
     return dce(body.jaxpr, used), (*body.consts, *entry.state(body.input_state))

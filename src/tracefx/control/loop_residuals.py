@@ -1,8 +1,8 @@
-"""Which residuals a loop keeps for its second half, and which are cheaper to compute again than to store.
+"""Selects the residuals that a loop stores for its unknown half, and those that are cheaper to recompute.
 
-A loop stores a residual once for every step, and the second half reads it back: more work than a multiplication. So
-what elementwise arithmetic makes of other residuals is not stored. Of a gate `1 / (1 + exp(-x))` only the exponential
-is left, and of a hyperbolic tangent its value.
+A loop stores a residual once per step, and the unknown half reads it back, which costs more than a multiplication. So
+residuals that are elementwise arithmetic of other residuals are not stored. For a gate `1 / (1 + exp(-x))` only the
+exponential is stored, and for a hyperbolic tangent its value.
 """
 
 from __future__ import annotations
@@ -51,73 +51,73 @@ CHEAP_PRIMITIVES: Final[tuple[type[Primitive], ...]] = (
     Reshape,
     Plantable,
 )
-"""What a fused loop over elements does for nothing."""
+"""Primitives that cost nothing within a fused elementwise kernel."""
 
-MAX_RECOMPUTED_EQNS: Final = 16  # for one residual: more are no longer cheaper than storing it
+MAX_RECOMPUTED_EQNS: Final = 16  # per residual: more cost as much as storing it
 
 
 def drop_cheap_residuals(split: UnzippedJaxpr, free: Set[int], results: Set[Atom]) -> UnzippedJaxpr:
-    """The halves without the residuals that arithmetic makes of the others.
+    """Returns the split without residuals that cheap arithmetic recomputes from the others.
 
-    The known inputs at `free`, and the known half's outputs `results`, cost nothing to hand over.
+    Passing the known inputs at `free` and the outputs `results` of the known half to the unknown half costs nothing.
     """
     known, n = split.known, split.out_unknown.count(False)
     inputs = known.invars[len(split.consts) :]
-    fresh = iter(known.outs[n:])
-    residuals = [next(fresh) if place is None else inputs[place] for place in split.forwarded]
-    at_hand = {*residuals, *results, *[inputs[i] for i in free]}
-    makers = {v: eqn for eqn in known.eqns if isinstance(eqn.prim, CHEAP_PRIMITIVES) for v in eqn.outs}
-    again: dict[int, Eqn] = {}
+    new_residuals = iter(known.outs[n:])
+    residuals = [next(new_residuals) if index is None else inputs[index] for index in split.forwarded]
+    available = {*residuals, *results, *[inputs[i] for i in free]}
+    producers = {v: eqn for eqn in known.eqns if isinstance(eqn.prim, CHEAP_PRIMITIVES) for v in eqn.outs}
+    recomputed: dict[int, Eqn] = {}
     dropped: set[Atom] = set()
     order = {v: i for i, eqn in enumerate(known.eqns) for v in eqn.outs}
-    for v in sorted([r for r in residuals if r in makers and r not in results], key=lambda v: -order[v]):  # type: ignore[index]  # makers has equations' outputs alone
-        at_hand.discard(v)
-        steps = _recomputation(v, at_hand, makers)
-        maker = makers[v]  # type: ignore[index]  # as above
-        if steps is None and isinstance(maker.prim, Plantable):
-            # What got a name is kept in place of itself under the name, so that others can be made of it too.
-            steps = {id(maker): maker}
-            at_hand.update(maker.inputs)
+    for v in sorted([r for r in residuals if r in producers and r not in results], key=lambda v: -order[v]):  # type: ignore[index]  # the keys of `producers` are variables
+        available.discard(v)
+        steps = _recomputation(v, available, producers)
+        producer = producers[v]  # type: ignore[index]  # as above
+        if steps is None and isinstance(producer.prim, Plantable):
+            # Store the operand instead of the named value, so that other residuals can be recomputed from it too.
+            steps = {id(producer): producer}
+            available.update(producer.inputs)
         if steps is None:
-            at_hand.add(v)
+            available.add(v)
         else:
             dropped.add(v)
-            again.update(steps)
+            recomputed.update(steps)
     if not dropped:
         return split
-    read = {a for eqn in again.values() for a in eqn.inputs if isinstance(a, Var)}
-    made = {v for eqn in again.values() for v in eqn.outs}
-    left = [r for r in residuals if r not in dropped]
-    more: list[Var] = sorted(read - made - set(left), key=lambda v: v.index)
-    left += more
-    places = {v: i for i, v in enumerate(inputs)}
-    eqns = [eqn for eqn in known.eqns if id(eqn) in again]
-    program = Jaxpr((), tuple([v for v in left if isinstance(v, Var)]), tuple(eqns), tuple(residuals))
-    m = len(left)
+    read = {a for eqn in recomputed.values() for a in eqn.inputs if isinstance(a, Var)}
+    recomputed_vars = {v for eqn in recomputed.values() for v in eqn.outs}
+    stored = [r for r in residuals if r not in dropped]
+    additional: list[Var] = sorted(read - recomputed_vars - set(stored), key=lambda v: v.index)
+    stored += additional
+    input_index = {v: i for i, v in enumerate(inputs)}
+    eqns = [eqn for eqn in known.eqns if id(eqn) in recomputed]
+    program = Jaxpr((), tuple([v for v in stored if isinstance(v, Var)]), tuple(eqns), tuple(residuals))
+    m = len(stored)
 
     def run(*args: Value) -> list[Value]:
         return eval_jaxpr(split.unknown, (), [*eval_jaxpr(program, (), args[:m]), *args[m:]])
 
-    late, consts = stage(run, [*[v.aval for v in left], *split.unknown.in_avals[len(residuals) :]])
+    unknown_half, consts = stage(run, [*[v.aval for v in stored], *split.unknown.in_avals[len(residuals) :]])
     assert not consts
-    forwarded = tuple([places.get(v) if isinstance(v, Var) else None for v in left])
-    kept = [v for v, place in zip(left, forwarded, strict=True) if place is None]
-    first = Jaxpr((), known.invars, known.eqns, (*known.outs[:n], *kept))
-    return UnzippedJaxpr(first, late, split.consts, split.out_unknown, forwarded)
+    forwarded = tuple([input_index.get(v) if isinstance(v, Var) else None for v in stored])
+    new_stored = [v for v, index in zip(stored, forwarded, strict=True) if index is None]
+    known_half = Jaxpr((), known.invars, known.eqns, (*known.outs[:n], *new_stored))
+    return UnzippedJaxpr(known_half, unknown_half, split.consts, split.out_unknown, forwarded)
 
 
-def _recomputation(atom: Atom, at_hand: Set[Atom], makers: dict[Var, Eqn]) -> dict[int, Eqn] | None:
-    """The equations that compute a value from what is at hand; `None` if a little arithmetic doesn't."""
-    found: dict[int, Eqn] = {}
+def _recomputation(atom: Atom, available: Set[Atom], producers: dict[Var, Eqn]) -> dict[int, Eqn] | None:
+    """Returns the equations that recompute a value from available ones, or `None` if they are too many or not cheap."""
+    eqns: dict[int, Eqn] = {}
     todo: list[Atom] = [atom]
     while todo:
         a = todo.pop()
-        if isinstance(a, Literal) or a in at_hand:
+        if isinstance(a, Literal) or a in available:
             continue
-        eqn = makers.get(a)
-        if eqn is None or len(found) > MAX_RECOMPUTED_EQNS:
+        eqn = producers.get(a)
+        if eqn is None or len(eqns) > MAX_RECOMPUTED_EQNS:
             return None
-        if id(eqn) not in found:
-            found[id(eqn)] = eqn
+        if id(eqn) not in eqns:
+            eqns[id(eqn)] = eqn
             todo += eqn.inputs
-    return found
+    return eqns

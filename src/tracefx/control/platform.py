@@ -1,4 +1,4 @@
-"""Which platform a program runs on, as an operation: known when it is compiled, and not before."""
+"""The platform that a program runs on as a primitive: its value is known when the program is compiled."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from tracefx.lowering import Builder, IrValue, Lowerable
 @final
 @frozen(eq=False)
 class PlatformIndex(Primitive, Lowerable):
-    """The place of the platform among `platforms`; that of the default, which comes last, for every other one."""
+    """Returns the index of the platform in `platforms`, or `len(platforms)` for others if there is a default."""
 
     name = "platform_index"
     platforms: tuple[str, ...]
     has_default: bool
 
     def platform_index(self, platform: str) -> int:
+        """Returns the index for a platform; raises `NotImplementedError` if it has none and there is no default."""
         if platform in self.platforms:
             return self.platforms.index(platform)
         if self.has_default:

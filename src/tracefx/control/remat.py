@@ -1,4 +1,4 @@
-"""What a checkpoint keeps of a program for its backward pass: what its policy allows, in bodies too."""
+"""Rematerialization: selects the values that `checkpoint` saves, as its policy allows, in sub-jaxprs too."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from tracefx.core.avals import ShapedArray
 from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.primitive import Primitive
 from tracefx.interpreters.jaxpr_transforms import Mask
-from tracefx.passes.dce import renumber
+from tracefx.passes.rebuilding import renumber
 
 CheckpointPolicy: TypeAlias = Callable[..., bool]
-"""Says of an operation, and the types of its operands, whether its results are kept: `policy(prim, *avals)`."""
+"""A function `policy(prim, *avals)` of a primitive and its operand avals: whether its results are saved."""
 
 
 @final
 @frozen(eq=False)
 class RematSplit:
-    """An operation with a body, done twice: what is kept of the inside is computed once.
+    """A primitive with a body, split into a forward primitive and a recomputation.
 
-    `first` has `saved` as further outputs, and `again` takes them as further operands; it gives the outputs at `gives`.
+    `forward` returns `saved` as additional outputs. `recompute` takes these as additional operands, and returns the
+    outputs in `out_mask`.
     """
 
     forward: Primitive
@@ -35,23 +36,23 @@ class RematSplit:
 
 
 class Rematerializable:
-    """A capability: of what the operation computes inside, a part can be kept and the rest done again."""
+    """A capability: part of the values computed in the primitive's body can be saved, and the others recomputed."""
 
     __slots__ = ()
 
     @abstractmethod
     def split_for_remat(self, needed: Mask, policy: CheckpointPolicy) -> RematSplit | None:
-        """The operation for the outputs that are needed; `None` if nothing inside may be kept."""
+        """Splits the primitive for the outputs in the mask `needed`; `None` if the policy saves nothing inside."""
         raise NotImplementedError
 
 
 @final
 @frozen(eq=False)
 class RematPlan:
-    """A program with more outputs, and how to get what is needed from these.
+    """A jaxpr with additional outputs, and how to compute the needed values from these.
 
-    `eqns` are the program's, some of them with more outputs; `saved` is what is kept, `again` computes the rest, and
-    `read` is all that either of them takes.
+    `eqns` are those of the jaxpr, some with additional outputs; `saved` are the saved variables; `recompute` are the
+    equations that compute the other needed values; `read` are all atoms that either uses.
     """
 
     eqns: tuple[Eqn, ...]
@@ -61,41 +62,41 @@ class RematPlan:
 
 
 def plan_remat(program: Jaxpr, needed: Sequence[Atom], policy: CheckpointPolicy | None) -> RematPlan:
-    """Go back from what is needed, and stop where the policy lets a value be kept."""
+    """Plans the recomputation of `needed`: walks the equations backwards, and stops at values that the policy saves."""
     read: set[Atom] = set(needed)
     saved: list[Var] = []
-    again: list[Eqn] = []
+    recompute: list[Eqn] = []
     eqns: list[Eqn] = []
     indices = itertools.count(program.var_count)
 
-    def fresh(aval: ShapedArray) -> Var:
+    def new_var(aval: ShapedArray) -> Var:
         return Var(next(indices), aval)
 
     for eqn in reversed(program.eqns):
-        asked = [v in read for v in eqn.outs]
+        needed_outs = [v in read for v in eqn.outs]
         eqns.append(eqn)
-        if not any(asked):
+        if not any(needed_outs):
             continue
-        # What an operation with effects gave is saved, whatever the policy: it must not happen twice.
-        once = any(effect.observable for effect in eqn.prim.effects)
-        kept = [use and (once or is_saveable(policy, eqn, i)) for i, use in enumerate(asked)]
-        saved += select_masked(eqn.outs, kept)
-        left = tuple([use and not keep for use, keep in zip(asked, kept, strict=True)])
-        if not any(left):
+        # Results of primitives with observable effects are always saved: the effects must not run twice.
+        observable = any(effect.observable for effect in eqn.prim.effects)
+        saved_outs = [use and (observable or is_saveable(policy, eqn, i)) for i, use in enumerate(needed_outs)]
+        saved += select_masked(eqn.outs, saved_outs)
+        recomputed_outs = tuple([use and not keep for use, keep in zip(needed_outs, saved_outs, strict=True)])
+        if not any(recomputed_outs):
             continue
-        inside = _split_for_remat(eqn.prim, left, policy)
-        if inside is None:
-            outs = tuple([v if use else fresh(v.aval) for v, use in zip(eqn.outs, left, strict=True)])
-            again.append(Eqn(eqn.prim, eqn.inputs, outs, eqn.source))
+        split = _split_for_remat(eqn.prim, recomputed_outs, policy)
+        if split is None:
+            outs = tuple([v if use else new_var(v.aval) for v, use in zip(eqn.outs, recomputed_outs, strict=True)])
+            recompute.append(Eqn(eqn.prim, eqn.inputs, outs, eqn.source))
         else:
-            more = tuple(map(fresh, inside.saved))
-            eqns[-1] = Eqn(inside.forward, eqn.inputs, (*eqn.outs, *more), eqn.source)
-            given = select_masked(zip(eqn.outs, left, strict=True), inside.out_mask)
-            outs = tuple([v if use else fresh(v.aval) for v, use in given])
-            again.append(Eqn(inside.recompute, (*eqn.inputs, *more), outs, eqn.source))
-            saved += more
+            saved_inside = tuple(map(new_var, split.saved))
+            eqns[-1] = Eqn(split.forward, eqn.inputs, (*eqn.outs, *saved_inside), eqn.source)
+            split_outs = select_masked(zip(eqn.outs, recomputed_outs, strict=True), split.out_mask)
+            outs = tuple([v if use else new_var(v.aval) for v, use in split_outs])
+            recompute.append(Eqn(split.recompute, (*eqn.inputs, *saved_inside), outs, eqn.source))
+            saved += saved_inside
         read.update(eqn.inputs)
-    return RematPlan(tuple(reversed(eqns)), tuple(saved), tuple(reversed(again)), frozenset(read))
+    return RematPlan(tuple(reversed(eqns)), tuple(saved), tuple(reversed(recompute)), frozenset(read))
 
 
 def _split_for_remat(prim: Primitive, needed: Mask, policy: CheckpointPolicy | None) -> RematSplit | None:
@@ -105,18 +106,23 @@ def _split_for_remat(prim: Primitive, needed: Mask, policy: CheckpointPolicy | N
 def split_body_for_remat(
     body: Jaxpr, needed: Mask, policy: CheckpointPolicy
 ) -> tuple[Jaxpr, Jaxpr, tuple[ShapedArray, ...]] | None:
-    """The body with what is kept as further outputs, and the one that takes this and gives the outputs needed."""
+    """Splits the body of a primitive for the outputs in the mask `needed`.
+
+    Returns:
+        The body with the saved values as additional outputs; the recomputation, which takes these as additional inputs
+        and returns the needed outputs; and the avals of the saved values. `None` if nothing is saved.
+    """
     outs = select_masked(body.outs, needed)
-    choice = plan_remat(body, outs, policy)
-    if not choice.saved:
+    plan = plan_remat(body, outs, policy)
+    if not plan.saved:
         return None
-    first = evolve(body, eqns=choice.eqns, outs=(*body.outs, *choice.saved))
-    again = Jaxpr((), (*body.invars, *choice.saved), choice.recompute, tuple(outs))
-    return renumber(first), renumber(again), tuple([v.aval for v in choice.saved])
+    forward = evolve(body, eqns=plan.eqns, outs=(*body.outs, *plan.saved))
+    recompute = Jaxpr((), (*body.invars, *plan.saved), plan.recompute, tuple(outs))
+    return renumber(forward), renumber(recompute), tuple([v.aval for v in plan.saved])
 
 
 def is_saveable(policy: CheckpointPolicy | None, eqn: Eqn, place: int) -> bool:
-    """Whether the policy lets an output of an equation be kept; what comes out of a body is judged in there."""
+    """Whether the policy saves output `place` of an equation; outputs of a body are judged by the equations inside."""
     if policy is None:
         return False
     prim = eqn.prim
@@ -124,13 +130,13 @@ def is_saveable(policy: CheckpointPolicy | None, eqn: Eqn, place: int) -> bool:
         return True
     if not isinstance(prim, HasSubjaxprs):
         return False
-    makers = []
+    producers = []
     for body in prim.jaxprs():
         if len(body.outs) != len(eqn.outs):
             return False
         out = body.outs[place]
-        found = [(e, i) for e in body.eqns for i, v in enumerate(e.outs) if v is out]
-        makers += found
-        if not found:
+        matching = [(e, i) for e in body.eqns for i, v in enumerate(e.outs) if v is out]
+        producers += matching
+        if not matching:
             return False
-    return all(is_saveable(policy, e, i) for e, i in makers)
+    return all(is_saveable(policy, e, i) for e, i in producers)

@@ -1,4 +1,4 @@
-"""`scan` as an operation: a program applied step by step, with a carry and slices of arrays."""
+"""`scan` as a primitive: applies a jaxpr step by step, with a carry and slices of arrays."""
 
 from __future__ import annotations
 
@@ -57,10 +57,11 @@ COUNTER_AVAL: Final = ShapedArray((), np.dtype(np.int32))
 @final
 @frozen(eq=False)
 class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
-    """`length` steps of `jaxpr`: `(constants, carry, slices) -> (carry, slices of the results)`.
+    """The primitive of `scan`: applies `jaxpr` in `length` steps.
 
-    The operands are the constants, the first carry, and arrays whose slices along the first axis the steps take, last
-    to first if `reverse`. `unroll` steps stand in one round of the compiled loop.
+    `jaxpr` maps `(consts, carry, slices)` to `(carry, result slices)`. The operands are the constants, the initial
+    carry, and arrays, of which each step takes one slice along the first axis; last to first if `reverse`. Each
+    iteration of the compiled loop runs `unroll` steps.
     """
 
     name = "scan"
@@ -71,7 +72,7 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
     reverse: bool
     unroll: int
     checkpoint: int | str | None = field(default=None, metadata={"hide_default": True, "jax": False})
-    """The length of pieces whose steps the backward pass repeats, or `"binomial"` for pieces in a tree."""
+    """The number of steps in a checkpointed chunk, or `"binomial"` for a tree of chunks; `None` for no checkpoints."""
 
     @override
     def jaxprs(self) -> tuple[Jaxpr, ...]:
@@ -82,11 +83,12 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
         return evolve(self, jaxpr=jaxprs[0])
 
     def split_operands(self, xs: Sequence[X]) -> tuple[Sequence[X], Sequence[X], Sequence[X]]:
-        """What belongs to the constants, the carry, and the arrays that are sliced."""
+        """Splits a list into the entries of the constants, of the carry, and of the sliced arrays."""
         n, m = self.num_consts, self.num_consts + self.num_carry
         return xs[:n], xs[n:m], xs[m:]
 
     def stacked(self, avals: Sequence[ShapedArray]) -> list[ShapedArray]:
+        """Returns the avals with a leading axis of steps."""
         return [a.with_axis(self.length, 0) for a in avals]
 
     @override
@@ -98,7 +100,7 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
         outs = self.jaxpr.out_avals
         if outs[: self.num_carry] != tuple(carry):
             raise TypeError(
-                f"the body of scan takes the carry ({show_avals(carry)}) and gives "
+                f"the body of scan takes the carry ({show_avals(carry)}) and returns "
                 f"({show_avals(outs[: self.num_carry])})"
             )
         return [*carry, *self.stacked(outs[self.num_carry :])]
@@ -106,7 +108,7 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
     @override
     def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
         consts, carry, slices = self.split_operands(operands)
-        while True:  # a carry varies from the first step on if it does after any
+        while True:  # fixed point: a carry varies from the first step on if it varies after any step
             outs = flow.through(self.jaxpr, [*consts, *carry, *slices])
             wider = [a | b for a, b in zip(carry, outs, strict=False)]
             if wider == list(carry):
@@ -115,10 +117,10 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        program = self.memo.get("alone", lambda: single_eqn_jaxpr(self, [a.aval for a in args]))
-        return BACKEND.value.run(program, args, self.name)
+        jaxpr = self.memo.get("alone", lambda: single_eqn_jaxpr(self, [a.aval for a in args]))
+        return BACKEND.value.run(jaxpr, args, self.name)
 
-    # -------------------------------------------------------------- what nobody uses
+    # -------------------------------------------------------------- dead code
 
     @override
     def prune(self, used_outs: tuple[bool, ...]) -> tuple[Scan, tuple[bool, ...], tuple[bool, ...]]:
@@ -127,7 +129,7 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
     def _pruned(self, used_outs: Mask) -> tuple[Scan, Mask, Mask]:
         n = self.num_carry
         carry, results = used_outs[:n], used_outs[n:]
-        while True:  # a carry is used if the next step's use of it is
+        while True:  # fixed point: a carry is used if an output of the next step that depends on it is used
             body = dce(self.jaxpr, carry + results)
             used = used_inputs(body)
             _, used_carry, _ = self.split_operands(used)
@@ -136,14 +138,14 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
                 break
             carry = more
         consts, _, slices = self.split_operands(used)
-        left = (*consts, *carry, *slices)
-        if all(left) and all(carry + results):
-            return (self if body is self.jaxpr else evolve(self, jaxpr=body)), left, carry + results
-        places = [i for i, use in enumerate(left) if use]
-        pruned = evolve(self, jaxpr=rearrange_jaxpr(body, places), num_carry=sum(carry), num_consts=sum(consts))
-        return pruned, left, carry + results
+        used_operands = (*consts, *carry, *slices)
+        if all(used_operands) and all(carry + results):
+            return (self if body is self.jaxpr else evolve(self, jaxpr=body)), used_operands, carry + results
+        indices = [i for i, use in enumerate(used_operands) if use]
+        pruned = evolve(self, jaxpr=rearrange_jaxpr(body, indices), num_carry=sum(carry), num_consts=sum(consts))
+        return pruned, used_operands, carry + results
 
-    # -------------------------------------------------------------- under other interpretations
+    # -------------------------------------------------------------- interpreting the body
 
     @override
     def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
@@ -151,24 +153,27 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
         (const_args, carry_args, array_args), what = self.split_operands(args), "a step of scan"
         consts, carry = [entry.spec(x) for x in const_args], [entry.spec(x) for x in carry_args]
         arrays = [entry.spec(x) for x in array_args]
-        slices, free = [form.step() for form in arrays], [None] * (len(self.jaxpr.outs) - n)
+        slices, free = [spec.step() for spec in arrays], [None] * (len(self.jaxpr.outs) - n)
         state: ValueSpec | None = None
-        while True:  # what a carry is after any step it is from the first on
-            inside = entry.transform_body(
-                self.jaxpr, [*consts, *carry, *slices], what, outs=[*carry, *free], state=state
-            )
-            if list(inside.outs[:n]) == carry and inside.state == state:
+        while True:  # fixed point: a carry has the same spec before and after each step
+            body = entry.transform_body(self.jaxpr, [*consts, *carry, *slices], what, outs=[*carry, *free], state=state)
+            if list(body.outs[:n]) == carry and body.state == state:
                 break
-            carry, state = list(inside.outs[:n]), inside.state
-        first, last = len(inside.consts), len(inside.jaxpr.invars)
-        kept = 0 if state is None else len(state.avals)
-        fixed = first + kept + count(consts)
-        places = [*range(first), *range(first + kept, fixed), *range(first, first + kept), *range(fixed, last)]
+            carry, state = list(body.outs[:n]), body.state
+        first, last = len(body.consts), len(body.jaxpr.invars)
+        num_state = 0 if state is None else len(state.avals)
+        fixed = first + num_state + count(consts)
+        indices = [
+            *range(first),
+            *range(first + num_state, fixed),
+            *range(first, first + num_state),
+            *range(fixed, last),
+        ]
         op = evolve(
             self,
-            jaxpr=rearrange_jaxpr(inside.jaxpr, places) if kept else inside.jaxpr,
-            num_consts=fixed - kept,
-            num_carry=kept + count(carry),
+            jaxpr=rearrange_jaxpr(body.jaxpr, indices) if num_state else body.jaxpr,
+            num_consts=fixed - num_state,
+            num_carry=num_state + count(carry),
         )
         initial = entry.state(state)
         operands = [
@@ -176,54 +181,56 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
             *initial,
             *flatten_to_arrays(entry, carry_args, carry),
         ]
-        outs = bind(op, *inside.consts, *operands, *flatten_to_arrays(entry, array_args, arrays))
-        results = [*carry, *[form.stacked(self.length) for form in inside.outs[n:]]]
-        gathered = [CollectedSpec(each.name, each.spec.stacked(self.length)) for each in inside.collected]
-        return unpack_results(entry, evolve(inside, outs=tuple(results), collected=tuple(gathered)), outs)
+        outs = bind(op, *body.consts, *operands, *flatten_to_arrays(entry, array_args, arrays))
+        results = [*carry, *[spec.stacked(self.length) for spec in body.outs[n:]]]
+        collected = [CollectedSpec(each.name, each.spec.stacked(self.length)) for each in body.collected]
+        return unpack_results(entry, evolve(body, outs=tuple(results), collected=tuple(collected)), outs)
 
     # -------------------------------------------------------------- forward mode
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        given = nonzero_mask(tangents)
-        op, extra, out_nonzero = self.memo.get(("jvp", given), lambda: self._jvp(given))
-        n, moving = self.num_carry, out_nonzero[: self.num_carry]
+        nonzero = nonzero_mask(tangents)
+        prim, extra, out_nonzero = self.memo.get(("jvp", nonzero), lambda: self._jvp(nonzero))
+        n, carry_nonzero = self.num_carry, out_nonzero[: self.num_carry]
         consts, carry, arrays = self.split_operands(primals)
         d_consts, d_carry, d_arrays = self.split_operands(tangents)
-        d_moving = [instantiate(t) for t in select_masked(d_carry, moving)]
-        outs = bind(op, *extra, *consts, *drop_zeros(d_consts), *carry, *d_moving, *arrays, *drop_zeros(d_arrays))
-        first, last = n + sum(moving), n + sum(moving) + len(self.jaxpr.outs) - n
+        carry_tangents = [instantiate(t) for t in select_masked(d_carry, carry_nonzero)]
+        outs = bind(
+            prim, *extra, *consts, *drop_zeros(d_consts), *carry, *carry_tangents, *arrays, *drop_zeros(d_arrays)
+        )
+        first, last = n + sum(carry_nonzero), n + sum(carry_nonzero) + len(self.jaxpr.outs) - n
         results = [*outs[:n], *outs[first:last]]
         return results, insert_zeros([*outs[n:first], *outs[last:]], out_nonzero, [r.aval for r in results])
 
-    def _jvp(self, given: Mask) -> tuple[Scan, Consts, Mask]:
+    def _jvp(self, nonzero: Mask) -> tuple[Scan, Consts, Mask]:
         n = self.num_carry
-        consts, carry, slices = map(tuple, self.split_operands(given))
+        consts, carry, slices = map(tuple, self.split_operands(nonzero))
         results = (False,) * (len(self.jaxpr.outs) - n)
-        while True:  # a carry has a tangent from the first step on if it has one after any
+        while True:  # fixed point: a carry has a tangent from the first step on if it has one after any step
             derived = jvp_jaxpr(self.jaxpr, consts + carry + slices, carry + results)
             if derived.out_nonzero[:n] == carry:
                 break
             carry = derived.out_nonzero[:n]
-        places = iter(range(len(derived.jaxpr.invars)))
+        indices = iter(range(len(derived.jaxpr.invars)))
 
         def take(count: int) -> list[int]:
-            return [next(places) for _ in range(count)]
+            return [next(indices) for _ in range(count)]
 
         extra, primals = take(len(derived.consts)), [take(len(p)) for p in (consts, carry, slices)]
         tangents = [take(sum(p)) for p in (consts, carry, slices)]
         inputs = extra + primals[0] + tangents[0] + primals[1] + tangents[1] + primals[2] + tangents[2]
-        total, moving = len(self.jaxpr.outs), sum(carry)
+        total, num_carry_tangents = len(self.jaxpr.outs), sum(carry)
         outs = [
             *range(n),
-            *range(total, total + moving),
+            *range(total, total + num_carry_tangents),
             *range(n, total),
-            *range(total + moving, len(derived.jaxpr.outs)),
+            *range(total + num_carry_tangents, len(derived.jaxpr.outs)),
         ]
         op = evolve(
             self,
             jaxpr=rearrange_jaxpr(derived.jaxpr, inputs, outs),
-            num_carry=n + moving,
+            num_carry=n + num_carry_tangents,
             num_consts=len(extra) + len(primals[0]) + len(tangents[0]),
         )
         return op, derived.consts, derived.out_nonzero
@@ -236,26 +243,26 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
         consts, carry, arrays = self.split_operands(args)
         const_dims, carry_dims, array_dims = self.split_operands(dims)
-        # The first axis of an array is the loop's; a batch axis there moves behind it.
+        # The first axis of an array is the axis of steps; a batch axis there moves behind it.
         arrays = [move_axis(x, 0, 1) if d == 0 else x for x, d in zip(arrays, array_dims, strict=True)]
         inner = (*const_dims, *carry_dims, *[None if d is None else max(d - 1, 0) for d in array_dims])
-        op, extra, out_dims = self.memo.get(("batch", axis, inner), lambda: self._batch(axis, inner))
+        prim, extra, out_dims = self.memo.get(("batch", axis, inner), lambda: self._batch(axis, inner))
         n = self.num_carry
         carry = [
             x if out is None else batch_first(x, d, axis)
             for x, d, out in zip(carry, carry_dims, out_dims[:n], strict=True)
         ]
-        outs = bind(op, *extra, *consts, *carry, *arrays)
+        outs = bind(prim, *extra, *consts, *carry, *arrays)
         return outs, [*out_dims[:n], *[None if d is None else d + 1 for d in out_dims[n:]]]
 
     def _batch(self, axis: MappedAxis, dims: tuple[int | None, ...]) -> tuple[Scan, Consts, tuple[int | None, ...]]:
         n = self.num_carry
-        consts, given, slices = map(tuple, self.split_operands(dims))
-        carry = tuple([d is not None for d in given])
+        consts, carry_dims, slices = map(tuple, self.split_operands(dims))
+        carry = tuple([d is not None for d in carry_dims])
         results = (False,) * (len(self.jaxpr.outs) - n)
-        while True:  # a carry differs along the batch from the first step on if it does after any
-            places = tuple([0 if b else None for b in carry])
-            derived = batch_jaxpr(self.jaxpr, axis, consts + places + slices, carry + results)
+        while True:  # fixed point: a carry is batched from the first step on if it is batched after any step
+            dims_of_carry = tuple([0 if b else None for b in carry])
+            derived = batch_jaxpr(self.jaxpr, axis, consts + dims_of_carry + slices, carry + results)
             more = tuple([d is not None for d in derived.out_dims[:n]])
             if more == carry:
                 break
@@ -270,11 +277,11 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
         if self.checkpoint is not None:
             return Call(self.name, self.checkpointed_jaxpr()).partial_eval(recorder, unknown, args)
         split = self._unzip(tuple(unknown))
-        outs, late, operands = self._run_known(split, tuple(unknown), args, recorder.evaluate)
-        return merge_masked(split.out_unknown, recorder.record(late, known_values(operands)), outs)
+        outs, unknown_scan, operands = self._run_known(split, tuple(unknown), args, recorder.evaluate)
+        return merge_masked(split.out_unknown, recorder.record(unknown_scan, known_values(operands)), outs)
 
     def checkpointed_jaxpr(self) -> Jaxpr:
-        """The loop as a program of checkpointed pieces, as reverse mode runs it."""
+        """Returns the loop as a jaxpr of checkpointed chunks, which reverse mode differentiates."""
         return self.memo.get("pieces", self._checkpointed_jaxpr)
 
     def _checkpointed_jaxpr(self) -> Jaxpr:
@@ -282,8 +289,8 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
             return evolve(self, jaxpr=body, length=length, checkpoint=None)
 
         assert self.checkpoint is not None
-        pieces = chunk_lengths(self.checkpoint, self.length)
-        return checkpoint_scan(self.jaxpr, loop, self.num_consts, self.num_carry, self.length, self.reverse, pieces)
+        chunks = chunk_lengths(self.checkpoint, self.length)
+        return checkpoint_scan(self.jaxpr, loop, self.num_consts, self.num_carry, self.length, self.reverse, chunks)
 
     def _unzip(self, unknown: Mask) -> UnzippedScan:
         key = ("unzip", unknown)
@@ -296,7 +303,11 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
         args: Sequence[Value | UndefinedPrimal],
         evaluate: Callable[[Primitive, Sequence[Value]], Sequence[Value]],
     ) -> tuple[Sequence[Value], Scan, Sequence[Value | UndefinedPrimal]]:
-        """Run the known half: its outputs, and what is left to do with which operands."""
+        """Runs the known half.
+
+        Returns:
+            Its outputs, the scan of the unknown half, and the operands of that scan.
+        """
         (consts, carry, arrays), (late_consts, _, late_arrays) = self.split_operands(args), self.split_operands(unknown)
         known_consts = [*split.consts, *known_values(consts, late_consts)]
         known_carry, known_arrays = known_values(carry, split.carry_unknown), known_values(arrays, late_arrays)
@@ -307,22 +318,30 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
         if split.invariant.outs:
             shared = evaluate(Call("invariant", split.invariant), [known_consts[i] for i in split.invariant_inputs])
         n = split.out_unknown.count(False)
-        results, kept = outs[len(known_carry) : n], outs[n:]
+        results, residuals = outs[len(known_carry) : n], outs[n:]
         known_consts = known_consts[len(split.consts) :]
-        given = [*[known_consts[i] for i in split.late_consts], *shared, *select_masked(consts, late_consts)]
+        const_args = [
+            *[known_consts[i] for i in split.late_consts],
+            *shared,
+            *select_masked(consts, late_consts),
+        ]
         moving = select_masked(carry, split.carry_unknown)
         sliced = [known_arrays[i] for i in split.late_slices] + [results[i] for i in split.late_results]
-        late = evolve(self, jaxpr=split.late, num_consts=len(given), num_carry=len(moving))
-        return outs[:n], late, [*given, *moving, *sliced, *kept, *select_masked(arrays, late_arrays)]
+        late = evolve(self, jaxpr=split.late, num_consts=len(const_args), num_carry=len(moving))
+        return (
+            outs[:n],
+            late,
+            [*const_args, *moving, *sliced, *residuals, *select_masked(arrays, late_arrays)],
+        )
 
     @override
     def split_for_remat(self, needed: Mask, policy: CheckpointPolicy) -> RematSplit | None:
-        wanted = (*(True,) * self.num_carry, *needed[self.num_carry :])  # all that a step may need of the one before
-        inside = split_body_for_remat(self.jaxpr, wanted, policy)
-        if inside is None:
+        wanted = (*(True,) * self.num_carry, *needed[self.num_carry :])  # the next step may need the whole carry
+        split = split_body_for_remat(self.jaxpr, wanted, policy)
+        if split is None:
             return None
-        first, again, saved = inside
-        return RematSplit(evolve(self, jaxpr=first), evolve(self, jaxpr=again), tuple(self.stacked(saved)), wanted)
+        first, recompute, saved = split
+        return RematSplit(evolve(self, jaxpr=first), evolve(self, jaxpr=recompute), tuple(self.stacked(saved)), wanted)
 
     # -------------------------------------------------------------- transposition
 
@@ -332,20 +351,22 @@ class Scan(ControlFlowPrimitive, Rematerializable, HasVaryingRule):
         split = self._unzip(lin)
         if all(split.carry_unknown):
             return self._transposed(cts, args, lin)
-        # What the carry does beside the linear map is done first, forwards.
+        # The known part of the carry is computed first, forwards.
         _, late, operands = self._run_known(split, lin, args, lambda op, xs: bind(op, *xs))
-        pulled = late.transpose(select_masked(cts, split.out_unknown), *operands)
-        results = iter([ct for ct, x in zip(pulled, operands, strict=True) if isinstance(x, UndefinedPrimal)])
+        in_cts = late.transpose(select_masked(cts, split.out_unknown), *operands)
+        results = iter([ct for ct, x in zip(in_cts, operands, strict=True) if isinstance(x, UndefinedPrimal)])
         return [next(results) if isinstance(a, UndefinedPrimal) else None for a in args]
 
     def _transposed(
         self, cts: Sequence[Tangent], args: Sequence[Value | UndefinedPrimal], lin: Mask
     ) -> Sequence[Tangent | None]:
-        n, given = self.num_carry, nonzero_mask(cts)
+        n, ct_nonzero = self.num_carry, nonzero_mask(cts)
         lin_consts, lin_carry, lin_arrays = self.split_operands(lin)
         mask = (*lin_consts, *(True,) * n, *lin_arrays)
-        key = ("transpose", mask, given)
-        plan = self.memo.get(key, lambda: plan_scan_transpose(self.jaxpr, self.num_consts, n, mask, given, self.length))
+        key = ("transpose", mask, ct_nonzero)
+        plan = self.memo.get(
+            key, lambda: plan_scan_transpose(self.jaxpr, self.num_consts, n, mask, ct_nonzero, self.length)
+        )
         consts, _, arrays = self.split_operands(args)
         known_consts = [x for x in consts if not isinstance(x, UndefinedPrimal)]
         known_arrays = [x for x in arrays if not isinstance(x, UndefinedPrimal)]
@@ -441,13 +462,13 @@ def _start_indices(builder: Builder, x: IrValue, i: IrValue) -> list[IrValue]:
 
 
 def _read_row(builder: Builder, x: IrValue, i: IrValue) -> IrValue:
-    """The slice at `i` of an array."""
+    """Returns the slice of an array at index `i` of the first axis."""
     shape = x.aval.shape
     (row,) = DynamicSlice((1, *shape[1:])).lower(builder, x, *_start_indices(builder, x, i))
     return Reshape(shape[1:]).lower(builder, row)[0]
 
 
 def _write_row(builder: Builder, x: IrValue, y: IrValue, i: IrValue) -> IrValue:
-    """The array with a slice written at `i`."""
+    """Returns the array with its slice at index `i` of the first axis replaced by `y`."""
     (row,) = Reshape((1, *y.aval.shape)).lower(builder, y)
     return DynamicUpdateSlice().lower(builder, x, row, *_start_indices(builder, x, i))[0]

@@ -1,8 +1,8 @@
-"""The two halves of a scan: what its known operands say, and what is left for the rest.
+"""Partial evaluation of scans: splits a scan into a known and an unknown half.
 
-A scan that differentiation split would keep, step by step, all that its second half asks for. Here nothing is kept
-that need not be: what is the same in every step is computed once, before the loop; what a step hands over of its
-slices is taken from the arrays they are slices of; and a result of the first half serves the second as it is.
+Plain partial evaluation of the body would store every residual for every step. This module avoids storage where it can:
+loop-invariant residuals are computed once, before the loop; residuals that are slices of operands are passed as the
+whole arrays; and residuals that are results of the known half are used as they are.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from tracefx.passes.dce import dce, prune
 @final
 @frozen(eq=False)
 class UnzippedScan:
-    """How a scan is split, its operands being constants, carries and slices, some known.
+    """A plan for splitting a scan, some of whose constants, carries and slices are known.
 
-    The body `known` takes `consts`, the known constants, carries and slices, and gives the known carries, the known
-    slices' results, then what is kept of each step. The program `invariant` computes from `consts` and the known
-    constants, those at `invariant_inputs`, what all steps share. The body `late` takes
+    The body `known` maps `(consts, known constants, known carries, known slices)` to `(known carries, known result
+    slices, stored residuals)`. The jaxpr `invariant` computes the loop-invariant residuals from those of `(consts,
+    known constants)` that are at `invariant_inputs`. The body `late` takes
 
     - as constants: the known constants at `late_consts`, the outputs of `invariant`, the unknown constants;
-    - as slices: the known slices at `late_slices`, the known slices' results at `late_results`, what was kept, the
-      unknown slices;
+    - the unknown carries;
+    - as slices: the known slices at `late_slices`, the known result slices at `late_results`, the stored residuals, the
+      unknown slices.
 
-    and the unknown carries between the two.
+    `kept` is the number of stored residuals.
     """
 
     known: Jaxpr
@@ -51,19 +52,19 @@ class UnzippedScan:
 
 
 def unzip_scan(body: Jaxpr, num_consts: int, num_carry: int, unknown: Mask) -> UnzippedScan:
-    """Split a scan's body, `unknown` saying which of its operands are."""
+    """Splits the body of a scan, where `unknown` tells which of its inputs are unknown."""
     consts, carry, slices = (
         unknown[:num_consts],
         unknown[num_consts : num_consts + num_carry],
         unknown[num_consts + num_carry :],
     )
     free_outs = (False,) * (len(body.outs) - num_carry)
-    while True:  # a carry is unknown from the first step on if it is after any
+    while True:  # fixed point: a carry is unknown from the first step on if it is unknown after any step
         split = unzip_jaxpr(body, consts + carry + slices, carry + free_outs)
         if split.out_unknown[:num_carry] == carry:
             break
         carry = split.out_unknown[:num_carry]
-    # Constants and slices are there in the second half as they are, and so are the results.
+    # The unknown half can use the known constants, slices and results without storing them.
     n_consts, n_carry = consts.count(False), carry.count(False)
     free = {*range(n_consts), *range(n_consts + n_carry, n_consts + n_carry + slices.count(False))}
     results = split.known.outs[n_carry : split.out_unknown.count(False)]
@@ -71,22 +72,22 @@ def unzip_scan(body: Jaxpr, num_consts: int, num_carry: int, unknown: Mask) -> U
 
 
 def _plan_residuals(split: UnzippedJaxpr, consts: Mask, carry: Mask, slices: Mask) -> UnzippedScan:
-    """Where the second half finds each of the residuals: in arrays that are there, in what is shared, or kept."""
+    """Plans where the unknown half gets each residual from: an operand or result array, `invariant`, or storage."""
     n_extra, n_consts, n_carry = len(split.consts), consts.count(False), carry.count(False)
-    n_known = split.out_unknown.count(False)  # outputs of the known half that are not kept for the other
+    n_known = split.out_unknown.count(False)  # outputs of the known half that are not residuals
     shared = _loop_invariant_outputs(split.known, n_extra + n_consts, n_known)
     results = {atom: i for i, atom in enumerate(split.known.outs[n_carry:n_known])}
 
-    late_consts: list[tuple[int, int]] = []  # (where from, which residual)
+    late_consts: list[tuple[int, int]] = []  # (index of the source, index of the residual)
     late_slices: list[tuple[int, int]] = []
     late_results: list[tuple[int, int]] = []
     invariants: list[tuple[int, int]] = []
     carries_kept: list[tuple[int, int]] = []
     outs_kept: list[tuple[int, int]] = []
-    fresh = iter(range(n_known, len(split.known.outs)))
-    for residual, place in enumerate(split.forwarded):
-        if place is None:
-            out = next(fresh)
+    new_outs = iter(range(n_known, len(split.known.outs)))
+    for residual, source in enumerate(split.forwarded):
+        if source is None:
+            out = next(new_outs)
             same = results.get(split.known.outs[out])
             if shared[out]:
                 invariants.append((out, residual))
@@ -94,17 +95,19 @@ def _plan_residuals(split: UnzippedJaxpr, consts: Mask, carry: Mask, slices: Mas
                 late_results.append((same, residual))
             else:
                 outs_kept.append((out, residual))
-        elif place < n_consts:
-            late_consts.append((place, residual))
-        elif place < n_consts + n_carry:
-            carries_kept.append((place, residual))
+        elif source < n_consts:
+            late_consts.append((source, residual))
+        elif source < n_consts + n_carry:
+            carries_kept.append((source, residual))
         else:
-            late_slices.append((place - n_consts - n_carry, residual))
+            late_slices.append((source - n_consts - n_carry, residual))
 
     known = split.known
-    kept = carries_kept + outs_kept
-    given = [known.invars[n_extra + place] for place, _ in carries_kept] + [known.outs[out] for out, _ in outs_kept]
-    first = Jaxpr((), known.invars, known.eqns, (*known.outs[:n_known], *given))
+    stored = carries_kept + outs_kept
+    stored_residuals = [known.invars[n_extra + source] for source, _ in carries_kept] + [
+        known.outs[out] for out, _ in outs_kept
+    ]
+    first = Jaxpr((), known.invars, known.eqns, (*known.outs[:n_known], *stored_residuals))
     mask = tuple([any(out == i for out, _ in invariants) for i in range(len(known.outs))])
     invariant, used = prune(_without_effects(known), mask)
 
@@ -113,7 +116,7 @@ def _plan_residuals(split: UnzippedJaxpr, consts: Mask, carry: Mask, slices: Mas
     inputs: list[InputSource] = [r for _, r in late_consts + invariants]
     inputs += range(n_residuals, n_residuals + n_late_consts)
     inputs += carries
-    inputs += [r for _, r in late_slices + late_results + kept]
+    inputs += [r for _, r in late_slices + late_results + stored]
     inputs += range(carries.stop, len(split.unknown.invars))
     return UnzippedScan(
         dce(first),
@@ -123,34 +126,34 @@ def _plan_residuals(split: UnzippedJaxpr, consts: Mask, carry: Mask, slices: Mas
         split.consts,
         carry,
         split.out_unknown,
-        tuple([place for place, _ in late_consts]),
-        tuple([place for place, _ in late_slices]),
-        tuple([place for place, _ in late_results]),
-        len(kept),
+        tuple([source for source, _ in late_consts]),
+        tuple([source for source, _ in late_slices]),
+        tuple([source for source, _ in late_results]),
+        len(stored),
     )
 
 
 def _loop_invariant_outputs(known: Jaxpr, n_consts: int, n_known: int) -> Sequence[bool]:
-    """Which outputs for the other half are the same in every step."""
-    steps = (False,) * n_consts + (True,) * (len(known.invars) - n_consts)
-    out_unknown = unzip_jaxpr(known, steps).out_unknown
-    done = _effectful_outputs(known)
-    return [i >= n_known and not varies and known.outs[i] not in done for i, varies in enumerate(out_unknown)]
+    """Tells which outputs are residuals that are the same in every step."""
+    changing = (False,) * n_consts + (True,) * (len(known.invars) - n_consts)
+    out_unknown = unzip_jaxpr(known, changing).out_unknown
+    effectful = _effectful_outputs(known)
+    return [i >= n_known and not varies and known.outs[i] not in effectful for i, varies in enumerate(out_unknown)]
 
 
 def _effectful_outputs(known: Jaxpr) -> set[Var]:
-    """What comes of effects, which may give something else in every step."""
-    done: set[Var] = set()
+    """Returns the variables that depend on effects, which may differ in every step."""
+    effectful: set[Var] = set()
     if non_debug_effects(known.effects):
         for eqn in known.eqns:
-            if non_debug_effects(eqn.prim.effects) or not done.isdisjoint(eqn.inputs):
-                done.update(eqn.outs)
-    return done
+            if non_debug_effects(eqn.prim.effects) or not effectful.isdisjoint(eqn.inputs):
+                effectful.update(eqn.outs)
+    return effectful
 
 
 def _without_effects(known: Jaxpr) -> Jaxpr:
-    """The program without its effects, which happen in every step; without what comes of them, therefore."""
-    quiet = drop_debug_effects(known, (False,) * len(known.invars))
-    if not non_debug_effects(quiet.effects):
-        return quiet
-    return evolve(quiet, eqns=tuple([eqn for eqn in quiet.eqns if not non_debug_effects(eqn.prim.effects)]))
+    """Returns the jaxpr without effects, which run in every step, and without the equations that have them."""
+    silent = drop_debug_effects(known, (False,) * len(known.invars))
+    if not non_debug_effects(silent.effects):
+        return silent
+    return evolve(silent, eqns=tuple([eqn for eqn in silent.eqns if not non_debug_effects(eqn.prim.effects)]))

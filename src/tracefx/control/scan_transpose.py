@@ -1,9 +1,9 @@
-"""A scan backwards: the step that turns cotangents of results into cotangents of operands.
+"""Transposition of scans: the step that maps cotangents of results to cotangents of operands.
 
-The cotangent of a constant is a sum over all steps. Where each term is a contraction (a weight's is, of what came in
-and what came back), the sum is one larger contraction over the steps too: it is taken after the loop, from what the
-steps saw, stacked, instead of reading and writing the whole sum in every step. So is the sum that such contractions
-are parts of, where steps use slices of a weight.
+The cotangent of a constant is a sum over all steps. Where each term is a contraction (for a weight: of a layer's input
+and the cotangent of its output), the sum is one larger contraction that contracts the steps too. It is computed after
+the loop, from the stacked operands of the steps, which avoids reading and writing the whole sum in every step. The same
+holds for sums that contain such contractions, where steps use slices of a weight.
 """
 
 from __future__ import annotations
@@ -35,14 +35,16 @@ from tracefx.passes.dce import dce
 @final
 @frozen(eq=False)
 class ScanTranspose:
-    """The plan of a transposed scan, whose operands are constants, carries and slices, some of them linear.
+    """The plan of a transposed scan, some of whose constants and slices are linear, and all of whose carries.
 
-    `step` takes as constants `consts` and the constants that are known; as carries the sums, of types `sums`, and the
-    cotangents of the carries at `carry_nonzero`; as slices the known slices and the cotangents of the results that
-    have one. It gives the carries, then cotangents of the linear slices at `slices_nonzero`, then what is stacked.
+    `step` takes as constants `consts` and the known constants; as carries the sums, of shapes and dtypes `sums`, and
+    the cotangents of the carries at `carry_nonzero`; as slices the known slices and the nonzero cotangents of the
+    results. It returns the carries, then the cotangents of the linear slices at `slices_nonzero`, then slices to be
+    stacked.
 
-    Of the linear constants, those at `consts_nonzero` have a cotangent: among these, `summed` says which are sums of
-    the loop; the others are the results of `tail`, which takes the slices' arrays at `stacked_inputs` and the stacks.
+    `consts_nonzero` tells which linear constants have a nonzero cotangent. Of these, `summed` tells which are
+    accumulated in the loop; the others are the results of `tail`, which takes the sliced arrays at `stacked_inputs` and
+    the stacks.
     """
 
     step: Jaxpr
@@ -59,11 +61,14 @@ class ScanTranspose:
 def plan_scan_transpose(
     body: Jaxpr, num_consts: int, num_carry: int, linear: Mask, out_nonzero: Mask, length: int
 ) -> ScanTranspose:
-    """Plan the transpose of a scan that is linear in all of its carry, and in what `linear` says beside it."""
+    """Plans the transpose of a scan.
+
+    The scan must be linear in all of its carries, and in the constants and slices that `linear` marks.
+    """
     n_consts = sum(linear[:num_consts])
     n_slices = sum(linear[num_consts + num_carry :])
     carry, results = out_nonzero[:num_carry], out_nonzero[num_carry:]
-    while True:  # a carry has a cotangent before the last step if it has one before any
+    while True:  # fixed point: a carry has a nonzero cotangent before the last step if it has one before any step
         forced = (False,) * n_consts + carry + (False,) * n_slices
         derived = transpose_jaxpr(body, linear, carry + results, forced)
         more = derived.in_nonzero[n_consts : n_consts + num_carry]
@@ -78,35 +83,35 @@ def plan_scan_transpose(
     tails = _DeferredSums(
         program, n_fixed, range(n_fixed, n_fixed + n_known), range(n_fixed + n_known + sum(carry), len(program.invars))
     )
-    # Twice, since what is stacked for one sum can be there for another.
-    found = {atom for _ in range(2) for atom in program.outs[:k] if tails.defer(atom)}
-    summed = tuple([atom not in found for atom in program.outs[:k]])
+    # Two rounds, since an operand that is stacked for one sum can serve another.
+    deferred = {atom for _ in range(2) for atom in program.outs[:k] if tails.defer(atom)}
+    summed = tuple([atom not in deferred for atom in program.outs[:k]])
     avals = list(select_masked(select_masked(body.in_avals[:num_consts], linear[:num_consts]), consts_nonzero))
     carried = list(select_masked(body.in_avals[num_consts : num_consts + num_carry], carry))
     sums = select_masked(avals, summed)
     tail = tails.program(select_unmasked(program.outs[:k], summed), select_unmasked(avals, summed), length)
 
-    shown = evolve(program, outs=(*select_masked(program.outs[:k], summed), *program.outs[k:], *tails.stacks))
+    step_jaxpr = evolve(program, outs=(*select_masked(program.outs[:k], summed), *program.outs[k:], *tails.stacks))
 
     def step(*args: Value) -> list[Value]:
-        fixed, rest = args[:n_fixed], args[n_fixed:]
-        totals, moving, slices = (
-            rest[: len(sums)],
-            rest[len(sums) : len(sums) + sum(carry)],
-            rest[len(sums) + sum(carry) :],
+        fixed, carries_and_slices = args[:n_fixed], args[n_fixed:]
+        totals, carry_cts, slices = (
+            carries_and_slices[: len(sums)],
+            carries_and_slices[len(sums) : len(sums) + sum(carry)],
+            carries_and_slices[len(sums) + sum(carry) :],
         )
-        outs = eval_jaxpr(shown, (), [*fixed, *slices[:n_known], *moving, *slices[n_known:]])
+        outs = eval_jaxpr(step_jaxpr, (), [*fixed, *slices[:n_known], *carry_cts, *slices[n_known:]])
         m = len(sums)
-        added = [
+        new_totals = [
             match_aval(add_tangents(t, match_aval(ct, a)), a) for t, ct, a in zip(totals, outs[:m], sums, strict=True)
         ]
-        moved = [match_aval(ct, a) for ct, a in zip(outs[m:], carried, strict=False)]
-        return [*added, *moved, *outs[m + len(moved) :]]  # type: ignore[list-item]  # no zeros are among them
+        new_carry_cts = [match_aval(ct, a) for ct, a in zip(outs[m:], carried, strict=False)]
+        return [*new_totals, *new_carry_cts, *outs[m + len(new_carry_cts) :]]  # type: ignore[list-item]  # none of them is a `Zero`
 
     in_avals = [*program.in_avals[:n_fixed], *sums, *carried]
     in_avals += [*program.in_avals[n_fixed : n_fixed + n_known], *program.in_avals[n_fixed + n_known + sum(carry) :]]
-    staged, held = stage(step, in_avals)
-    assert not held
+    staged, closed_over = stage(step, in_avals)
+    assert not closed_over
     return ScanTranspose(
         dce(staged),
         derived.consts,
@@ -122,7 +127,7 @@ def plan_scan_transpose(
 
 @final
 class _DeferredSums:
-    """Sums over the steps that are contractions of stacks: which outputs of a step are, and what they need."""
+    """Sums over the steps that are computed after the loop, by contractions of stacks."""
 
     def __init__(self, step: Jaxpr, n_fixed: int, known: range, cotangents: range) -> None:
         self.makers: dict[Var, Eqn] = {v: eqn for eqn in step.eqns for v in eqn.outs}
@@ -133,22 +138,22 @@ class _DeferredSums:
             if not self.varying.isdisjoint(eqn.inputs):
                 self.varying.update(eqn.outs)
         self.arrays: list[int] = []
-        """The slices' arrays that are operands of contractions."""
+        """Indices of the sliced arrays that are operands of contractions."""
         self.stacks: list[Atom] = []
-        """What each step has to give for them beside."""
+        """Other operands of contractions, which each step must return to be stacked."""
         self.contractions = 0
-        """How many were found in what is looked at."""
+        """The number of contractions in the term under consideration."""
 
     def defer(self, atom: Atom) -> bool:
-        """Whether the sum of these over the steps is taken from stacks, which are noted then."""
+        """Returns whether the sum of `atom` over the steps is computed after the loop; if so, records its operands."""
         found: list[Atom] = []
         self.contractions = 0
         if not self._find_operands(atom, found):
             return False
         new = {a for a in found if a not in self.array_of and a not in self.stacks}
-        moved = sum(a.aval.size for a in new)
-        if moved > (2 * atom.aval.size if self.contractions else atom.aval.size // 4):
-            return False  # stacking would move more than summing does, or not enough less to be worth its kernels
+        stacked_size = sum(a.aval.size for a in new)
+        if stacked_size > (2 * atom.aval.size if self.contractions else atom.aval.size // 4):
+            return False  # stacking moves more memory than summing, or too little less to be worth additional kernels
         for a in dict.fromkeys(found):
             if a in self.array_of:
                 if self.array_of[a] not in self.arrays:
@@ -158,9 +163,12 @@ class _DeferredSums:
         return True
 
     def _find_operands(self, atom: Atom, found: list[Atom], whole: int = 0) -> bool:
-        """Whether the sum of an atom, which may be part of `whole` elements, is taken from stacks; note of which."""
+        """Returns whether the sum of `atom` can be computed from stacks, and appends the operands to stack to `found`.
+
+        `whole` is the number of elements of a larger array that `atom` is part of.
+        """
         if atom in self.stacks or atom in self.array_of:
-            found.append(atom)  # it is there anyway
+            found.append(atom)  # available anyway
             return True
         eqn = self.makers.get(atom) if isinstance(atom, Var) else None
         if eqn is None:
@@ -189,8 +197,8 @@ class _DeferredSums:
         return False
 
     def program(self, atoms: Sequence[Atom], avals: Sequence[ShapedArray], length: int) -> Jaxpr:
-        """The sums of these over the steps, from the arrays and the stacks."""
-        sources = [a for i in self.arrays for a, place in self.array_of.items() if place == i] + self.stacks
+        """Returns the jaxpr that computes the sums of `atoms` over the steps from the arrays and the stacks."""
+        sources = [a for i in self.arrays for a, k in self.array_of.items() if k == i] + self.stacks
 
         def run(*stacks: Value) -> list[Value]:
             env = dict(zip(sources, stacks, strict=True))
@@ -220,20 +228,20 @@ def _is_zero(x: Atom) -> bool:
 
 
 def _contract_over_steps(dot: DotGeneral, lhs: Value, rhs: Value) -> Value:
-    """The contraction of stacks that contracts the steps too."""
+    """Contracts stacks of operands, over the steps too."""
     (lc, rc), (lb, rb) = dot.dimension_numbers
-    if not lb and lc == rc == tuple(range(len(lc))):  # rows as they lie in memory, which need not be moved
+    if not lb and lc == rc == tuple(range(len(lc))):  # contracted axes lead in memory, so no transpose is needed
         lhs, rhs = [_merge_leading_axes(x, len(lc) + 1) for x in (lhs, rhs)]
         return bind1(evolve(dot, dimension_numbers=(((0,), (0,)), ((), ()))), lhs, rhs)
 
-    def behind(axes: Sequence[int]) -> tuple[int, ...]:
+    def shift_axes(axes: Sequence[int]) -> tuple[int, ...]:
         return tuple([axis + 1 for axis in axes])
 
-    contracting = (0, *behind(lc)), (0, *behind(rc))
-    return bind1(evolve(dot, dimension_numbers=(contracting, (behind(lb), behind(rb)))), lhs, rhs)
+    contracting = (0, *shift_axes(lc)), (0, *shift_axes(rc))
+    return bind1(evolve(dot, dimension_numbers=(contracting, (shift_axes(lb), shift_axes(rb)))), lhs, rhs)
 
 
 def _merge_leading_axes(x: Value, count: int) -> Value:
-    """The first axes of an array as one."""
+    """Merges the first `count` axes of an array into one."""
     shape = x.aval.shape
     return reshape(x, (math.prod(shape[:count]), *shape[count:]))

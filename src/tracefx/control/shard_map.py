@@ -1,4 +1,4 @@
-"""`shard_map` as an operation: one program that every device of a mesh runs on its own part of the arrays."""
+"""`shard_map` as a primitive: maps a jaxpr over the shards of its arguments (SPMD)."""
 
 from __future__ import annotations
 
@@ -39,9 +39,12 @@ Specs = tuple[PartitionSpec, ...]
 @final
 @frozen(eq=False)
 class ShardMapPrimitive(CallPrimitive, HasJaxParams):
-    """`jaxpr` on every device of a mesh: it gets the parts of the operands that `in_specs` say, and its results are the
-    parts of the outputs. Along the axes of the mesh in `axis_names` it runs apart and has collectives; along the others
-    the compiler cuts what it likes."""
+    """Runs `jaxpr` on every device of a mesh, on the shards of the operands.
+
+    `in_specs` give the partitioning of the operands, `out_specs` that of the outputs. The mesh axes in `axis_names` are
+    manual: the jaxpr runs per device and may use collectives along them. The compiler partitions along the other axes
+    automatically.
+    """
 
     name = "shard_map"
     jaxpr: Jaxpr
@@ -58,7 +61,7 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
 
     @override
     def jax_params(self) -> Mapping[str, object]:
-        # As of one that isn't checked: in a checked one JAX's types say along which axes values differ.
+        # Printed as unchecked: in a checked one, JAX's avals contain the varying axes.
         def shown(specs: Specs) -> str:
             parts = [spec.jax_repr for spec in specs]
             return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
@@ -83,7 +86,7 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
     def with_body(
         self, jaxpr: Jaxpr, in_specs: Sequence[PartitionSpec], out_specs: Sequence[PartitionSpec]
     ) -> ShardMapPrimitive:
-        """The same with another program."""
+        """Returns the same primitive with another jaxpr and its specs."""
         return evolve(self, jaxpr=jaxpr, in_specs=tuple(in_specs), out_specs=tuple(out_specs))
 
     @property
@@ -94,52 +97,53 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
 
     @property
     def per_device_spec(self) -> PartitionSpec:
-        """Of arrays that are different on every device: their parts one after the other."""
+        """The spec of arrays that differ on every device: one shard per device along the first axis."""
         return PartitionSpec(self.axis_names)
 
     def _own_axes(self) -> tuple[str, ...]:
-        """The axes but for those that a `vmap` in force gives its batch by `spmd_axis_name`.
+        """Returns the manual axes without those that an enclosing `vmap` partitions its batch over (`spmd_axis_name`).
 
-        Devices along these have different elements of the batch, so nothing is to be shared between them.
+        Devices along the latter have different elements of the batch, so they have nothing to reduce.
         """
-        taken = spmd_axes(current())
-        return tuple([name for name in self.axis_names if name not in taken])
+        batch_axes = spmd_axes(current())
+        return tuple([name for name in self.axis_names if name not in batch_axes])
 
-    # -------------------------------------------------------------- types
+    # -------------------------------------------------------------- shapes
 
     def shard_aval(self, aval: ShapedArray, spec: PartitionSpec, what: str) -> ShapedArray:
-        """The type of one device's part. ValueError if the array can't be cut so."""
+        """Returns the aval of one shard; raises `ValueError` if the array cannot be partitioned by `spec`."""
         if len(spec) > aval.ndim:
-            raise ValueError(f"shard_map: {what}, {aval}, has {aval.ndim} axes, but {spec} speaks of {len(spec)}")
+            raise ValueError(f"shard_map: {what}, {aval}, has {aval.ndim} axes, but {spec} is for {len(spec)}")
         sizes = []
         for axis, (n, along) in enumerate(zip(aval.shape, spec.of_rank(aval.ndim), strict=True)):
             count = self.mesh.size_of(entry_axis_names(along))
             if n % count:
                 raise ValueError(
-                    f"shard_map: {what}, {aval}, can't be cut as {spec} says: axis {axis} is {n} long, and "
-                    f"{along!r} of {self.mesh} cuts it into {count}"
+                    f"shard_map: {what}, {aval}, cannot be partitioned by {spec}: axis {axis} has size {n}, and "
+                    f"{along!r} of {self.mesh} splits it into {count}"
                 )
             sizes.append(n // count)
         return aval.update(shape=tuple(sizes))
 
     def global_aval(self, aval: ShapedArray, spec: PartitionSpec) -> ShapedArray:
-        """The type of the whole of which every device has a part of this type."""
+        """Returns the aval of the whole array whose shards have the aval `aval`."""
         counts = [self.mesh.size_of(entry_axis_names(along)) for along in spec.of_rank(aval.ndim)]
         return aval.update(shape=tuple([n * count for n, count in zip(aval.shape, counts, strict=True)]))
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
         body = self.jaxpr
-        wanted = tuple(map(self.global_aval, body.in_avals, self.in_specs))
-        if avals != wanted:
-            raise TypeError(f"shard_map of {self.label} takes ({show_avals(wanted)}), got ({show_avals(avals)})")
+        expected = tuple(map(self.global_aval, body.in_avals, self.in_specs))
+        if avals != expected:
+            raise TypeError(f"shard_map of {self.label} takes ({show_avals(expected)}), got ({show_avals(avals)})")
         return list(map(self.global_aval, body.out_avals, self.out_specs))
 
     # -------------------------------------------------------------- rules
 
     @override
     def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
-        # Along axes that it doesn't check nothing is known of values; they are its own, and end here.
+        # Inside, an operand also varies along the axes in its spec. The manual axes are bound by this primitive:
+        # outside, no value varies along them.
         parts = zip(operands, self.in_specs, strict=True)
         outs = flow.through(self.jaxpr, [operand.union(spec.names) for operand, spec in parts])
         return [out.difference(self.axis_names) for out in outs]
@@ -150,85 +154,88 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
 
     @override
     def prune(self, used_outs: tuple[bool, ...]) -> tuple[ShardMapPrimitive, tuple[bool, ...], tuple[bool, ...]]:
-        pruned, used_ins, given = CallPrimitive.prune(self, used_outs)
+        pruned, used_ins, used_outputs = CallPrimitive.prune(self, used_outs)
         assert isinstance(pruned, ShardMapPrimitive)
         if pruned is self:
-            return self, used_ins, given
+            return self, used_ins, used_outputs
         return (
             pruned.with_body(
-                pruned.jaxpr, _select_masked(self.in_specs, used_ins), _select_masked(self.out_specs, given)
+                pruned.jaxpr, _select_masked(self.in_specs, used_ins), _select_masked(self.out_specs, used_outputs)
             ),
             used_ins,
-            given,
+            used_outputs,
         )
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         nonzero = tuple([not isinstance(t, Zero) for t in tangents])
         derived = jvp_jaxpr(self.jaxpr, nonzero)
-        given = [t for t in tangents if not isinstance(t, Zero)]
-        op = self.with_body(
+        nonzero_tangents = [t for t in tangents if not isinstance(t, Zero)]
+        prim = self.with_body(
             derived.jaxpr,
             [*_replicated_specs(derived.consts), *self.in_specs, *_select_masked(self.in_specs, nonzero)],
             [*self.out_specs, *_select_masked(self.out_specs, derived.out_nonzero)],
         )
-        outs = bind(op, *derived.consts, *primals, *given)
+        outs = bind(prim, *derived.consts, *primals, *nonzero_tangents)
         n = len(self.out_specs)
         out_tangents = iter(outs[n:])
-        whole = list(map(self.global_aval, self.jaxpr.out_avals, self.out_specs))
+        out_avals = list(map(self.global_aval, self.jaxpr.out_avals, self.out_specs))
         return outs[:n], [
-            next(out_tangents) if has else Zero(aval.tangent())
-            for has, aval in zip(derived.out_nonzero, whole, strict=True)
+            next(out_tangents) if nonzero_out else Zero(aval.tangent())
+            for nonzero_out, aval in zip(derived.out_nonzero, out_avals, strict=True)
         ]
 
     @override
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
-        apart = PartitionSpec(self._own_axes())
-        # A residual goes from one half to the other as an array of which every device has its own part.
-        halves = unzip_jaxpr(self.jaxpr, tuple(unknown))
+        per_device = PartitionSpec(self._own_axes())
+        # A new residual is passed between the halves as an array with one shard per device.
+        split = unzip_jaxpr(self.jaxpr, tuple(unknown))
         known_specs = _select_masked(self.in_specs, [not u for u in unknown])
-        n = halves.out_unknown.count(False)
-        fresh = halves.known.out_avals[n:]
-        first = _scalars_to_1d(halves.known, n)
-        op = self.with_body(
-            first,
-            [*_replicated_specs(halves.consts), *known_specs],
-            [*_select_masked(self.out_specs, [not u for u in halves.out_unknown]), *[apart] * len(fresh)],
+        n = split.out_unknown.count(False)
+        new_avals = split.known.out_avals[n:]
+        known_body = _scalars_to_1d(split.known, n)
+        prim = self.with_body(
+            known_body,
+            [*_replicated_specs(split.consts), *known_specs],
+            [*_select_masked(self.out_specs, [not u for u in split.out_unknown]), *[per_device] * len(new_avals)],
         )
         known = [a for a, u in zip(args, unknown, strict=True) if not u]
-        outs = recorder.evaluate(op, [*halves.consts, *known])
-        made = iter(zip(outs[n:], fresh, strict=True))
+        outs = recorder.evaluate(prim, [*split.consts, *known])
+        new_residuals = iter(zip(outs[n:], new_avals, strict=True))
         residuals: list[Value] = []
         specs: list[PartitionSpec] = []
         scalars: list[bool] = []
-        for place in halves.forwarded:
-            if place is None:
-                residual, aval = next(made)
+        for index in split.forwarded:
+            if index is None:
+                residual, aval = next(new_residuals)
                 residuals.append(residual)
-                specs.append(apart)
+                specs.append(per_device)
                 scalars.append(not aval.shape)
             else:
-                residuals.append(known[place])
-                specs.append(known_specs[place])
+                residuals.append(known[index])
+                specs.append(known_specs[index])
                 scalars.append(False)
-        late = self.with_body(
-            _scalars_from_1d(halves.unknown, scalars),
+        unknown_prim = self.with_body(
+            _scalars_from_1d(split.unknown, scalars),
             [*specs, *_select_masked(self.in_specs, unknown)],
-            _select_masked(self.out_specs, halves.out_unknown),
+            _select_masked(self.out_specs, split.out_unknown),
         )
-        later = iter(recorder.record(late, [*residuals, *[a for a, u in zip(args, unknown, strict=True) if u]]))
-        early = iter(outs[:n])
-        return [next(later) if u else next(early) for u in halves.out_unknown]
+        from_unknown = iter(
+            recorder.record(unknown_prim, [*residuals, *[a for a, u in zip(args, unknown, strict=True) if u]])
+        )
+        from_known = iter(outs[:n])
+        return [next(from_unknown) if u else next(from_known) for u in split.out_unknown]
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        # An output that is the same along an axis is the mean of what the devices have, an operand that is the same
-        # along one is handed to all of them: so much for the two maps around the program whose transposes these are.
+        # `shard_map` composes three linear maps. The first passes an operand that is replicated along an axis to all
+        # devices, the second is the jaxpr, and the third takes the mean of the devices' values for an output that is
+        # replicated along an axis. `to_unreduced` and `from_unreduced` are the transposes of the third and the first.
         linear = tuple([isinstance(a, UndefinedPrimal) for a in args])
         nonzero = tuple([not isinstance(ct, Zero) for ct in cts])
         derived = transpose_jaxpr(self.jaxpr, linear, nonzero)
         others = [a for a in args if not isinstance(a, UndefinedPrimal)]
-        given = [ct for ct in cts if not isinstance(ct, Zero)]
+        nonzero_cts = [ct for ct in cts if not isinstance(ct, Zero)]
         ct_specs = _select_masked(self.out_specs, nonzero)
         in_specs = _select_masked(_select_masked(self.in_specs, linear), derived.in_nonzero)
         start, axes = len(derived.consts) + len(others), [(name, self.mesh.shape[name]) for name in self._own_axes()]
@@ -247,10 +254,10 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
             *_select_masked(self.in_specs, [not lin for lin in linear]),
             *ct_specs,
         ]
-        results = iter(bind(self.with_body(body, specs, in_specs), *derived.consts, *others, *given))
-        has = iter(derived.in_nonzero)
+        results = iter(bind(self.with_body(body, specs, in_specs), *derived.consts, *others, *nonzero_cts))
+        nonzero_in = iter(derived.in_nonzero)
         return [
-            (next(results) if next(has) else Zero(a.aval.tangent())) if isinstance(a, UndefinedPrimal) else None
+            (next(results) if next(nonzero_in) else Zero(a.aval.tangent())) if isinstance(a, UndefinedPrimal) else None
             for a in args
         ]
 
@@ -262,8 +269,8 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
         count = self._batch_shards(entry_axis_names(along), axis.size)
         if count > 1 and axis.name is not None and NamedAxisEffect(axis.name) in self.jaxpr.effects:
             raise ValueError(
-                f"vmap of shard_map of {self.label}: what works along axis {axis.name!r} inside of it would see the "
-                f"part of the batch on its own device only, as the batch lies along {along!r}: leave out "
+                f"vmap of shard_map of {self.label}: collectives along axis {axis.name!r} inside it would see only the "
+                f"batch elements on their own device, as the batch is partitioned over {along!r}: omit "
                 "spmd_axis_name, or map over the axis inside"
             )
         derived = batch_jaxpr(self.jaxpr, evolve(axis, size=axis.size // count), tuple(dims))
@@ -277,52 +284,57 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
         return bind(self.with_body(derived.jaxpr, in_specs, list(out_specs)), *derived.consts, *args), derived.out_dims
 
     def _batch_shards(self, names: tuple[str, ...], size: int) -> int:
-        """Into how many parts a batch is cut that is to lie along these axes."""
+        """Returns the number of shards of a batch of `size` elements that is partitioned over the mesh axes `names`.
+
+        Raises `ValueError` if the batch cannot be partitioned over these axes.
+        """
         unknown = [name for name in names if name not in self.axis_names]
-        taken = {name for spec in (*self.in_specs, *self.out_specs) for name in spec.names}.intersection(names)
-        if unknown or taken:
-            why = (
-                f"{unknown} are not among {list(self.axis_names)}" if unknown else f"specs name {sorted(taken)} already"
-            )
-            raise ValueError(f"vmap of shard_map of {self.label}: the batch can't lie along {names}, as {why}")
+        used = {name for spec in (*self.in_specs, *self.out_specs) for name in spec.names}.intersection(names)
+        if unknown or used:
+            why = f"{unknown} are not among {list(self.axis_names)}" if unknown else f"specs already use {sorted(used)}"
+            raise ValueError(f"vmap of shard_map of {self.label}: cannot partition the batch over {names}: {why}")
         count = self.mesh.size_of(names)
         if size % count:
             raise ValueError(
-                f"vmap of shard_map of {self.label}: a batch of {size} can't be cut along {names} of {self.mesh} into "
-                f"{count}"
+                f"vmap of shard_map of {self.label}: a batch of {size} cannot be partitioned over {names} of "
+                f"{self.mesh} into {count}"
             )
         return count
 
     @override
     def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
-        forms = [entry.spec(a) for a in args]
-        inputs = [self._shard_spec(form, spec) for form, spec in zip(forms, self.in_specs, strict=True)]
+        value_specs = [entry.spec(a) for a in args]
+        inputs = [
+            self._shard_spec(value_spec, spec) for value_spec, spec in zip(value_specs, self.in_specs, strict=True)
+        ]
         try:
-            inside = entry.transform_body(self.jaxpr, inputs, self.label)
-        except MissingRuleError:  # of a handler that knows no collectives
+            transformed = entry.transform_body(self.jaxpr, inputs, self.label)
+        except MissingRuleError:  # the handler has no rules for collectives
             return self._run_emulated(entry, args)
-        ordered = any_ordered(inside.jaxpr.effects) and not any_ordered(self.jaxpr.effects)
-        if inside.state is not None or ordered:  # which go from one operation to the next, not from device to device
+        ordered = any_ordered(transformed.jaxpr.effects) and not any_ordered(self.jaxpr.effects)
+        if transformed.state is not None or ordered:  # state and tokens are sequential, not per device
             return self._run_emulated(entry, args)
-        in_specs = [spec for form, spec in zip(forms, self.in_specs, strict=True) for _ in form.avals]
-        outs = [spec for form, spec in zip(inside.outs, self.out_specs, strict=True) for _ in form.avals]
-        found = [a for c in inside.collected for a in c.spec.avals]
-        body = _scalars_to_1d(inside.jaxpr, len(outs))
-        collected_specs = [self.per_device_spec] * len(found)
-        op = self.with_body(body, [*_replicated_specs(inside.consts), *in_specs], [*outs, *collected_specs])
-        results = bind(op, *inside.consts, *flatten_to_arrays(entry, args, forms))
-        taking = ResultReader(entry, results)
-        values = taking.values([self._global_spec(f, s) for f, s in zip(inside.outs, self.out_specs, strict=True)])
-        taking.collect_from_body([CollectedSpec(c.name, self._gathered_spec(c.spec)) for c in inside.collected])
+        in_specs = [spec for value_spec, spec in zip(value_specs, self.in_specs, strict=True) for _ in value_spec.avals]
+        outs = [
+            spec for value_spec, spec in zip(transformed.outs, self.out_specs, strict=True) for _ in value_spec.avals
+        ]
+        collected_avals = [a for c in transformed.collected for a in c.spec.avals]
+        body = _scalars_to_1d(transformed.jaxpr, len(outs))
+        collected_specs = [self.per_device_spec] * len(collected_avals)
+        prim = self.with_body(body, [*_replicated_specs(transformed.consts), *in_specs], [*outs, *collected_specs])
+        results = bind(prim, *transformed.consts, *flatten_to_arrays(entry, args, value_specs))
+        reader = ResultReader(entry, results)
+        values = reader.values([self._global_spec(f, s) for f, s in zip(transformed.outs, self.out_specs, strict=True)])
+        reader.collect_from_body([CollectedSpec(c.name, self._gathered_spec(c.spec)) for c in transformed.collected])
         return values
 
     def emulated(self, avals: Sequence[ShapedArray]) -> tuple[Jaxpr, Consts]:
-        """The program of the whole arrays that does what all devices do, and what it takes before them."""
+        """Returns a jaxpr of the whole arrays that computes what all devices compute, and its constants."""
         return emulate_shard_map(self.jaxpr, self.mesh, self.in_specs, self.out_specs, self.axis_names, avals)
 
     def _run_emulated(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
-        whole, consts = self.emulated(list(map(self.global_aval, self.jaxpr.in_avals, self.in_specs)))
-        return entry.run(whole, [*consts, *args])
+        jaxpr, consts = self.emulated(list(map(self.global_aval, self.jaxpr.in_avals, self.in_specs)))
+        return entry.run(jaxpr, [*consts, *args])
 
     def _shard_spec(self, form: ValueSpec, spec: PartitionSpec) -> ValueSpec:
         return evolve(form, avals=tuple([self.shard_aval(a, spec, "an operand") for a in form.avals]))
@@ -331,7 +343,7 @@ class ShardMapPrimitive(CallPrimitive, HasJaxParams):
         return evolve(form, avals=tuple([self.global_aval(a, spec) for a in form.avals]))
 
     def _gathered_spec(self, form: ValueSpec) -> ValueSpec:
-        """What is collected on every device, one after the other."""
+        """Returns the spec of a collected value of all devices, concatenated."""
         return evolve(form, avals=tuple([self.global_aval(_at_least_1d(a), self.per_device_spec) for a in form.avals]))
 
     @override
@@ -368,7 +380,7 @@ def _at_least_1d(aval: ShapedArray) -> ShapedArray:
 
 
 def _scalars_to_1d(jaxpr: Jaxpr, start: int) -> Jaxpr:
-    """The program with an axis for those outputs from `start` on that have none, to lie one behind the other along."""
+    """Gives scalar outputs from index `start` on an axis of size 1, so that the devices' values can be concatenated."""
     if all(aval.shape for aval in jaxpr.out_avals[start:]):
         return jaxpr
 
@@ -380,7 +392,7 @@ def _scalars_to_1d(jaxpr: Jaxpr, start: int) -> Jaxpr:
 
 
 def _scalars_from_1d(jaxpr: Jaxpr, scalars: Sequence[bool]) -> Jaxpr:
-    """The opposite of `_scalars_to_1d`, of the first inputs."""
+    """Reverses `_scalars_to_1d` for the first inputs: removes the axis where `scalars` is true."""
     if not any(scalars):
         return jaxpr
 

@@ -1,4 +1,4 @@
-"""What the devices of a mesh compute apart, as one program of the whole arrays: a batch of all that they do."""
+"""Emulates `shard_map` by a jaxpr of whole arrays: batches the per-device computation over the mesh axes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,21 @@ def emulate_shard_map(
     axis_names: Sequence[str],
     avals: Sequence[ShapedArray],
 ) -> tuple[Jaxpr, Consts]:
-    """The program of arrays of these types, which takes the constants first.
+    """Returns a jaxpr of whole arrays that computes what all devices compute.
 
-    Each axis of the mesh is one that is mapped over. An output that is the same along an axis is that of its first
-    members.
+    The body is batched along each manual mesh axis. An output that is replicated along an axis is taken from the first
+    device along it.
+
+    Args:
+        body: the jaxpr that each device runs.
+        mesh: the mesh.
+        in_specs: the partitioning of the inputs.
+        out_specs: the partitioning of the outputs.
+        axis_names: the manual axes.
+        avals: the avals of the whole inputs.
+
+    Returns:
+        The jaxpr, which takes constants first, and these constants.
     """
     jaxpr = body
     consts: Consts = ()
@@ -39,48 +50,48 @@ def emulate_shard_map(
         jaxpr, consts = derived.jaxpr, (*derived.consts, *consts)
     start = len(consts)
 
-    def whole(*args: Value) -> list[Value]:
+    def run_all(*args: Value) -> list[Value]:
         parts = [
             _split_shards(x, spec, names, mesh) for x, spec, names in zip(args[start:], in_specs, along, strict=True)
         ]
         outs = eval_jaxpr(jaxpr, (), [*args[:start], *parts])
         return [_join_shards(x, spec, axis_names) for x, spec in zip(outs, out_specs, strict=True)]
 
-    staged, found = stage(whole, [*[c.aval for c in consts], *avals])
-    return staged.closed(), (*found, *consts)
+    staged, closed_over = stage(run_all, [*[c.aval for c in consts], *avals])
+    return staged.closed(), (*closed_over, *consts)
 
 
 def _split_shards(x: Value, spec: PartitionSpec, names: Sequence[str], mesh: Mesh) -> Value:
-    """The parts of an array: axes for those of the mesh, in its order, before those of a part."""
+    """Splits an array into shards: leading axes for the mesh axes `names`, in this order, then the axes of a shard."""
     shape: list[int] = []
-    places: dict[str, int] = {}
-    rest: list[int] = []
+    mesh_positions: dict[str, int] = {}
+    shard_positions: list[int] = []
     for size, part in zip(x.aval.shape, spec.of_rank(x.aval.ndim), strict=True):
         for name in entry_axis_names(part):
-            places[name] = len(shape)
+            mesh_positions[name] = len(shape)
             shape.append(mesh.shape[name])
-        rest.append(len(shape))
+        shard_positions.append(len(shape))
         shape.append(size // mesh.size_of(entry_axis_names(part)))
-    return transpose(reshape(x, shape), [*[places[name] for name in names], *rest])
+    return transpose(reshape(x, shape), [*[mesh_positions[name] for name in names], *shard_positions])
 
 
 def _join_shards(x: Value, spec: PartitionSpec, axis_names: Sequence[str]) -> Value:
-    """The opposite, of an output that has all axes of the mesh first."""
-    left: list[str] = []
+    """Joins the shards of an output that has all manual axes first; the reverse of `_split_shards`."""
+    names: list[str] = []
     for name in axis_names:
         if name in spec.names:
-            left.append(name)
+            names.append(name)
         else:
-            x = index_in_dim(x, 0, len(left), keepdims=False)
-    first = len(left)
+            x = index_in_dim(x, 0, len(names), keepdims=False)
+    first = len(names)
     sizes = x.aval.shape
     order: list[int] = []
     shape: list[int] = []
     for i, part in enumerate(spec.of_rank(x.aval.ndim - first), first):
-        places = [left.index(name) for name in entry_axis_names(part)]
-        order += [*places, i]
+        positions = [names.index(name) for name in entry_axis_names(part)]
+        order += [*positions, i]
         size = sizes[i]
-        for place in places:
-            size *= sizes[place]
+        for position in positions:
+            size *= sizes[position]
         shape.append(size)
     return reshape(transpose(x, order), shape)

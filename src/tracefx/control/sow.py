@@ -1,9 +1,9 @@
-"""Values under names, for handlers that collect or replace them.
+"""Named values that handlers collect or replace (`sow`).
 
-A value that is sown goes through two operations. `Plantable` is a leaf of it, where a handler puts another in its
-place. `Sow` takes all leaves and gives nothing: there a handler collects them. So what is collected is never dropped,
-and never happens again where a program is computed again, while the value stays one that may be. Compiled, neither is
-anything.
+A sown value is an operand of two primitives. `Plantable` is the identity on each of its leaves, which a handler can
+replace. `Sow` takes all leaves and has no outputs; a handler collects its operands. So collecting is an effect: it is
+never removed as dead code and never repeated by rematerialization, while the value itself may be recomputed. Both
+compile to nothing.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ from tracefx.core.values import Value
 from tracefx.lowering import Builder, IrValue, Lowerable
 from tracefx.ops.annotations.identity import Identity
 from tracefx.ops.structural import move_axis
-from tracefx.passes.dce import JaxprRebuilder, map_subjaxprs
+from tracefx.passes.rebuilding import JaxprRebuilder, map_subjaxprs
 from tracefx.pytrees.trees import TreeDef
 
 SowMode: TypeAlias = OneOf["strict", "clobber", "append"]
 
 IN_BATCHED_COND: Final = (
-    "it is in a branch of a cond whose index differs along the batch, so that vmap computes all branches for all "
-    "elements: collect inside of vmap, vmap(reap(f))"
+    "it is in a branch of a cond whose index is batched, so that vmap computes all branches for all batch "
+    "elements: collect inside vmap, vmap(reap(f))"
 )
 IN_BATCHED_WHILE: Final = (
-    "it is in a while_loop whose condition differs along the batch, so that vmap goes on for all elements until the "
-    "last is done: collect inside of vmap, vmap(reap(f))"
+    "it is in a while_loop whose condition is batched, so that vmap continues for all batch elements until the "
+    "last is done: collect inside vmap, vmap(reap(f))"
 )
 IN_CHECKPOINTED_LOOP: Final = (
-    "it is in a loop with a bound or checkpoint=, which reverse mode runs in pieces: collect inside of grad, "
+    "it is in a loop with a bound or checkpoint=, which reverse mode runs in chunks: collect inside grad, "
     "grad(reap(f), has_aux=True)"
 )
 
 
 @frozen(eq=False)
 class _Labelled(Primitive):
-    """An operation on the leaves of a value, which is a tree of the structure `tree`, or an array without one."""
+    """Base of primitives on the leaves of a named value: a pytree of structure `tree`, or one array if `None`."""
 
     tag: str = field(metadata={"erased": True})
     label: str = field(metadata={"print": "name", "erased": True})
@@ -72,9 +72,9 @@ class _Labelled(Primitive):
 @final
 @frozen(eq=False)
 class Plantable(Identity, _Labelled, Expandable, Differentiable, Transposable, Batchable):
-    """The operand itself, the leaf number `leaf` of a value that has the name.
+    """The identity on leaf number `leaf` of a named value, which a handler can replace.
 
-    `derivative` marks tangents and cotangents of it.
+    `derivative` marks tangents and cotangents of the leaf.
     """
 
     name = "plantable"
@@ -95,7 +95,10 @@ class Plantable(Identity, _Labelled, Expandable, Differentiable, Transposable, B
         return self._pushed(cts)
 
     def _pushed(self, tangents: Sequence[Tangent]) -> Sequence[Tangent]:
-        """What is planted depends on nothing, so a tangent must go where a handler can make it zero."""
+        """Binds the primitive on a nonzero tangent or cotangent.
+
+        A replacement value is a constant, so a handler that replaces the leaf must be able to make its tangent zero.
+        """
         (tangent,) = tangents
         return tangents if isinstance(tangent, Zero) else bind(evolve(self, derivative=True), tangent)
 
@@ -109,9 +112,10 @@ class Plantable(Identity, _Labelled, Expandable, Differentiable, Transposable, B
 @final
 @frozen(eq=False)
 class Sow(_Labelled, Differentiable, Batchable, Lowerable):
-    """Gives nothing: the operands are for handlers to collect.
+    """Has no outputs: its operands are for handlers to collect.
 
-    `unclear` says why what a handler would collect here is not what the program means, if so.
+    `uncollectable` is the reason why handlers must not collect them here, if there is one: the collected values would
+    not be those of the program.
     """
 
     name = "sow"
@@ -149,28 +153,28 @@ def _move_batch_axes_first(args: Sequence[Value], dims: Sequence[int | None]) ->
     return [move_axis(x, d, 0) if d else x for x, d in zip(args, dims, strict=True)]
 
 
-# ------------------------------------------------------------------ what programs sow
+# ------------------------------------------------------------------ sown values of jaxprs
 
 
 def sown_names(jaxpr: Jaxpr, tag: str) -> Mapping[str, SowMode]:
-    """The names that a program has values under, in its bodies too."""
+    """Returns the names of sown values in a jaxpr and its sub-jaxprs, with their modes."""
     return jaxpr.memo.get(("sown", tag), lambda: _sown_names(jaxpr, tag))
 
 
 def _sown_names(jaxpr: Jaxpr, tag: str) -> Mapping[str, SowMode]:
-    found: dict[str, SowMode] = {}
+    modes: dict[str, SowMode] = {}
     for eqn in jaxpr.eqns:
         prim = eqn.prim
         if isinstance(prim, _Labelled) and prim.tag == tag:
-            found[prim.label] = prim.mode
+            modes[prim.label] = prim.mode
         elif isinstance(prim, HasSubjaxprs):
             for body in prim.jaxprs():
-                found.update(sown_names(body, tag))
-    return MappingProxyType(found)
+                modes.update(sown_names(body, tag))
+    return MappingProxyType(modes)
 
 
 def mark_uncollectable(jaxpr: Jaxpr, why: str) -> Jaxpr:
-    """The program, in which what is sown is not to be collected."""
+    """Returns the jaxpr with each `Sow` marked as uncollectable for the reason `why`."""
     if not any(isinstance(effect, SowEffect) for effect in jaxpr.effects):
         return jaxpr
     return jaxpr.memo.get(("unclear", why), lambda: _mark_uncollectable(jaxpr, why))

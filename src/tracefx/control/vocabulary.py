@@ -1,4 +1,4 @@
-"""The operations that programs are made of, by their names."""
+"""The primitives of tracefx by the names that jaxprs are printed with."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ _OWN: Final[tuple[type[Primitive], ...]] = (
     ShardMapPrimitive,
 )
 VOCABULARY: Final[Mapping[str, type[Primitive]]] = MappingProxyType({prim.name: prim for prim in _OWN})
-"""tracefx's own operations by the names that programs are printed with."""
+"""The primitives of tracefx, by name."""
 
 
 def vocabulary(more: tuple[type[Primitive], ...]) -> Mapping[str, type[Primitive]]:
-    """tracefx's own operations and others, which go before them."""
+    """Returns the primitives of tracefx and additional ones, by name; the additional ones take precedence."""
     return {**VOCABULARY, **{prim.name: prim for prim in more}} if more else VOCABULARY

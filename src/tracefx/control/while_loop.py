@@ -1,4 +1,4 @@
-"""`while` as an operation: a program applied as long as another says so."""
+"""`while` as a primitive: applies a jaxpr as long as a condition holds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ from tracefx.lowering import Builder, IrValue
 from tracefx.ops.elementwise.selection import select_n
 from tracefx.ops.reductions.reduction import reduce_or
 from tracefx.ops.structural import batch_first, broadcast_in_dim, convert_element_type, instantiate
-from tracefx.passes.dce import dce, renumber
+from tracefx.passes.dce import dce
+from tracefx.passes.rebuilding import renumber
 
 X = TypeVar("X")
 BOOL_AVAL: Final = ShapedArray((), np.dtype(np.bool_))
@@ -52,10 +53,11 @@ BOOL_AVAL: Final = ShapedArray((), np.dtype(np.bool_))
 @final
 @frozen(eq=False)
 class While(ControlFlowPrimitive, HasVaryingRule):
-    """While `cond_jaxpr(constants, carry)` holds, the next carry is `body_jaxpr(constants, carry)`.
+    """The primitive of `while_loop` and `fori_loop`.
 
-    The operands are the constants of the condition, those of the body, and the first carry. `max_steps` says that
-    there are never more steps than that, which makes the loop differentiable in reverse.
+    While `cond_jaxpr(cond_consts, carry)` is true, the next carry is `body_jaxpr(body_consts, carry)`. The operands are
+    the constants of the condition, the constants of the body, and the initial carry. `max_steps` is an upper bound of
+    the number of steps, which makes the loop differentiable in reverse mode; `None` for no bound.
     """
 
     name = "while"
@@ -74,26 +76,28 @@ class While(ControlFlowPrimitive, HasVaryingRule):
         return evolve(self, cond_jaxpr=jaxprs[0], body_jaxpr=jaxprs[1])
 
     def split_operands(self, xs: Sequence[X]) -> tuple[Sequence[X], Sequence[X], Sequence[X]]:
-        """What belongs to the condition's constants, the body's, and the carry."""
+        """Splits a list into the entries of the condition's constants, of the body's constants, and of the carry."""
         n, m = self.cond_nconsts, self.cond_nconsts + self.body_nconsts
         return xs[:n], xs[n:m], xs[m:]
 
     @override
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
         cond_consts, body_consts, carry = map(tuple, self.split_operands(avals))
-        for what, body, given in (
+        for what, body, avals_of_operands in (
             ("condition", self.cond_jaxpr, cond_consts + carry),
             ("body", self.body_jaxpr, body_consts + carry),
         ):
-            if body.in_avals != given:
-                raise TypeError(f"the {what} of while takes ({show_avals(body.in_avals)}), got ({show_avals(given)})")
+            if body.in_avals != avals_of_operands:
+                raise TypeError(
+                    f"the {what} of while takes ({show_avals(body.in_avals)}), got ({show_avals(avals_of_operands)})"
+                )
         if self.cond_jaxpr.out_avals != (BOOL_AVAL,):
             raise TypeError(
-                f"the condition of while must give {BOOL_AVAL}, not ({show_avals(self.cond_jaxpr.out_avals)})"
+                f"the condition of while must return {BOOL_AVAL}, not ({show_avals(self.cond_jaxpr.out_avals)})"
             )
         if self.body_jaxpr.out_avals != carry:
             raise TypeError(
-                f"the body of while takes the carry ({show_avals(carry)}) and gives "
+                f"the body of while takes the carry ({show_avals(carry)}) and returns "
                 f"({show_avals(self.body_jaxpr.out_avals)})"
             )
         return carry
@@ -101,7 +105,8 @@ class While(ControlFlowPrimitive, HasVaryingRule):
     @override
     def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
         cond_consts, body_consts, carry = self.split_operands(operands)
-        while True:  # a carry varies from the first step on if it does after any, or if the number of steps does
+        # Fixed point: a carry varies from the first step on if it varies after any step, or if the step count varies.
+        while True:
             (goes_on,) = flow.through(self.cond_jaxpr, [*cond_consts, *carry])
             outs = flow.through(self.body_jaxpr, [*body_consts, *carry])
             wider = [a | b | goes_on for a, b in zip(carry, outs, strict=True)]
@@ -111,8 +116,8 @@ class While(ControlFlowPrimitive, HasVaryingRule):
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        program = self.memo.get("alone", lambda: single_eqn_jaxpr(self, [a.aval for a in args]))
-        return BACKEND.value.run(program, args, self.name)
+        jaxpr = self.memo.get("alone", lambda: single_eqn_jaxpr(self, [a.aval for a in args]))
+        return BACKEND.value.run(jaxpr, args, self.name)
 
     @override
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
@@ -123,7 +128,7 @@ class While(ControlFlowPrimitive, HasVaryingRule):
             lambda b, state: b.inline(self.body_jaxpr, [*body_consts, *state]),
         )
 
-    # -------------------------------------------------------------- what nobody uses
+    # -------------------------------------------------------------- dead code
 
     @override
     def prune(self, used_outs: tuple[bool, ...]) -> tuple[While, tuple[bool, ...], tuple[bool, ...]]:
@@ -131,28 +136,28 @@ class While(ControlFlowPrimitive, HasVaryingRule):
 
     def _pruned(self, used_outs: Mask) -> tuple[While, Mask, Mask]:
         cond, n, m = dce(self.cond_jaxpr), self.cond_nconsts, self.body_nconsts
-        asked = used_inputs(cond)
-        carry = tuple([a or b for a, b in zip(used_outs, asked[n:], strict=True)])
-        while True:  # a carry is used if the next step's use of it is
+        used_by_cond = used_inputs(cond)
+        carry = tuple([a or b for a, b in zip(used_outs, used_by_cond[n:], strict=True)])
+        while True:  # fixed point: a carry is used if an output of the next step that depends on it is used
             body = dce(self.body_jaxpr, carry)
-            used = used_inputs(body)
-            more = tuple([a or b for a, b in zip(carry, used[m:], strict=True)])
+            used_by_body = used_inputs(body)
+            more = tuple([a or b for a, b in zip(carry, used_by_body[m:], strict=True)])
             if more == carry:
                 break
             carry = more
-        if all(carry) and all(asked[:n]) and all(used[:m]):
+        if all(carry) and all(used_by_cond[:n]) and all(used_by_body[:m]):
             same = cond is self.cond_jaxpr and body is self.body_jaxpr
             return (self if same else self.with_jaxprs(cond, body)), (True,) * (n + m + len(carry)), carry
         op = evolve(
             self,
-            cond_jaxpr=rearrange_jaxpr(cond, _mask_indices(asked[:n] + carry)),
-            cond_nconsts=sum(asked[:n]),
-            body_jaxpr=rearrange_jaxpr(body, _mask_indices(used[:m] + carry)),
-            body_nconsts=sum(used[:m]),
+            cond_jaxpr=rearrange_jaxpr(cond, _mask_indices(used_by_cond[:n] + carry)),
+            cond_nconsts=sum(used_by_cond[:n]),
+            body_jaxpr=rearrange_jaxpr(body, _mask_indices(used_by_body[:m] + carry)),
+            body_nconsts=sum(used_by_body[:m]),
         )
-        return op, asked[:n] + used[:m] + carry, carry
+        return op, used_by_cond[:n] + used_by_body[:m] + carry, carry
 
-    # -------------------------------------------------------------- under other interpretations
+    # -------------------------------------------------------------- interpreting condition and body
 
     @override
     def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
@@ -161,7 +166,7 @@ class While(ControlFlowPrimitive, HasVaryingRule):
         carry = [entry.spec(x) for x in carry_args]
         state: ValueSpec | None = None
         what = "a step of while_loop"
-        while True:  # what a carry is after any step it is from the first on
+        while True:  # fixed point: a carry has the same spec before and after each step
             cond = entry.transform_body(
                 self.cond_jaxpr, [*cond_consts, *carry], "the condition of while_loop", state=state, bare=True
             )
@@ -172,63 +177,71 @@ class While(ControlFlowPrimitive, HasVaryingRule):
             if list(body.outs) == carry and after == state:
                 break
             carry, state = list(body.outs), after
-        asked = [*cond.consts, *flatten_to_arrays(entry, cond_args, cond_consts)]
-        done = [*body.consts, *flatten_to_arrays(entry, body_args, body_consts)]
+        cond_operands = [*cond.consts, *flatten_to_arrays(entry, cond_args, cond_consts)]
+        body_operands = [*body.consts, *flatten_to_arrays(entry, body_args, body_consts)]
         first = [*entry.state(state), *flatten_to_arrays(entry, carry_args, carry)]
-        last = [a for each in body.collected for a in entry.collected_of_empty_loop(each)]
+        collected = [a for each in body.collected for a in entry.collected_of_empty_loop(each)]
         inside = evolve(body, collected=(*cond.collected, *body.collected))
-        ask, step = _TransformedPart.of(cond, len(asked)), _TransformedPart.of(body, len(done))
+        run_cond, run_body = (
+            _TransformedPart.of(cond, len(cond_operands)),
+            _TransformedPart.of(body, len(body_operands)),
+        )
         n = len(first)
-        if ask.keeps_state and not cond.collected:
+        if run_cond.keeps_state and not cond.collected:
             op = evolve(
                 self,
-                cond_jaxpr=_stage_like(lambda *xs: ask(xs, n)[-1:], [*asked, *first, *last]),
-                cond_nconsts=len(asked),
-                body_jaxpr=_stage_like(lambda *xs: step(xs, n), [*done, *first, *last]),
-                body_nconsts=len(done),
+                cond_jaxpr=_stage_like(lambda *xs: run_cond(xs, n)[-1:], [*cond_operands, *first, *collected]),
+                cond_nconsts=len(cond_operands),
+                body_jaxpr=_stage_like(lambda *xs: run_body(xs, n), [*body_operands, *first, *collected]),
+                body_nconsts=len(body_operands),
             )
-            return unpack_results(entry, inside, bind(op, *asked, *done, *first, *last))
-        # What the condition does besides must come out of the loop, so a step asks at its end if there is another.
-        k, m = len(asked), len(asked) + len(done)
+            return unpack_results(entry, inside, bind(op, *cond_operands, *body_operands, *first, *collected))
+        # The condition updates the state or collects values, which must be outputs of the loop. So the condition is
+        # evaluated before the loop and at the end of each step, and its result is a carry.
+        k, m = len(cond_operands), len(cond_operands) + len(body_operands)
 
-        def answer(xs: Sequence[Value]) -> list[Value]:
-            """Whether to go on, the state, the carry, and what the condition collects."""
-            found = ask(xs, n)
-            s = ask.states
-            return [found[s], *found[:s], *xs[k + s : k + n], *found[s + 1 :]]
+        def eval_cond(xs: Sequence[Value]) -> list[Value]:
+            """Returns the condition, the state, the carry, and the values that the condition collects."""
+            results = run_cond(xs, n)
+            s = run_cond.states
+            return [results[s], *results[:s], *xs[k + s : k + n], *results[s + 1 :]]
 
         def both(*xs: Value) -> list[Value]:
-            made = step([*xs[k:m], *xs[m + 1 : m + 1 + n]], n)
-            return [*answer([*xs[:k], *made[:n]]), *made[n:]]
+            stepped = run_body([*xs[k:m], *xs[m + 1 : m + 1 + n]], n)
+            return [*eval_cond([*xs[:k], *stepped[:n]]), *stepped[n:]]
 
-        going, *rest = bind(Call("condition", _stage_like(lambda *xs: answer(xs), [*asked, *first])), *asked, *first)
+        goes_on, *carried = bind(
+            Call("condition", _stage_like(lambda *xs: eval_cond(xs), [*cond_operands, *first])), *cond_operands, *first
+        )
         op = While(
-            _stage_like(both, [*asked, *done, going, *rest, *last]),
+            _stage_like(both, [*cond_operands, *body_operands, goes_on, *carried, *collected]),
             m,
-            _stage_like(lambda going, *_: [going], [going, *rest, *last]),
+            _stage_like(lambda goes_on, *_: [goes_on], [goes_on, *carried, *collected]),
             0,
             self.max_steps,
         )
-        return unpack_results(entry, inside, bind(op, *asked, *done, going, *rest, *last)[1:])
+        return unpack_results(
+            entry, inside, bind(op, *cond_operands, *body_operands, goes_on, *carried, *collected)[1:]
+        )
 
     # -------------------------------------------------------------- forward mode
 
     @property
     def _invariant(self) -> Mask:
-        """The carries that a step returns unchanged."""
-        given = self.body_jaxpr.invars[self.body_nconsts :]
-        return tuple([out is v for out, v in zip(self.body_jaxpr.outs, given, strict=True)])
+        """Which carries the body returns unchanged."""
+        carry = self.body_jaxpr.invars[self.body_nconsts :]
+        return tuple([out is v for out, v in zip(self.body_jaxpr.outs, carry, strict=True)])
 
     def _hoist(self, invariant: Mask) -> While:
-        """The loop with the invariant carries as constants, the last ones of the condition and of the body."""
-        n, m, places = self.cond_nconsts, self.body_nconsts, range(len(invariant))
-        order = [*select_masked(places, invariant), *select_unmasked(places, invariant)]
+        """Returns the loop with the invariant carries as constants, the last ones of the condition and of the body."""
+        n, m, indices = self.cond_nconsts, self.body_nconsts, range(len(invariant))
+        order = [*select_masked(indices, invariant), *select_unmasked(indices, invariant)]
         return evolve(
             self,
             cond_jaxpr=rearrange_jaxpr(self.cond_jaxpr, [*range(n), *[n + i for i in order]]),
             cond_nconsts=n + sum(invariant),
             body_jaxpr=rearrange_jaxpr(
-                self.body_jaxpr, [*range(m), *[m + i for i in order]], select_unmasked(places, invariant)
+                self.body_jaxpr, [*range(m), *[m + i for i in order]], select_unmasked(indices, invariant)
             ),
             body_nconsts=m + sum(invariant),
         )
@@ -239,23 +252,31 @@ class While(ControlFlowPrimitive, HasVaryingRule):
         invariant = self._invariant
         if any(nonzero_mask(select_masked(d_carry, invariant))) and not all(invariant):
             cond_consts, body_consts, carry = self.split_operands(primals)
-            still, d_still = select_masked(carry, invariant), select_masked(d_carry, invariant)
+            invariant_carry, invariant_tangents = select_masked(carry, invariant), select_masked(d_carry, invariant)
             outs, d_outs = self.memo.get("hoisted", lambda: self._hoist(invariant)).jvp(
-                [*cond_consts, *still, *body_consts, *still, *select_unmasked(carry, invariant)],
-                [*d_cond_consts, *d_still, *d_consts, *d_still, *select_unmasked(d_carry, invariant)],
+                [*cond_consts, *invariant_carry, *body_consts, *invariant_carry, *select_unmasked(carry, invariant)],
+                [
+                    *d_cond_consts,
+                    *invariant_tangents,
+                    *d_consts,
+                    *invariant_tangents,
+                    *select_unmasked(d_carry, invariant),
+                ],
             )
-            return merge_masked(invariant, still, outs), merge_masked(invariant, d_still, d_outs)
-        given, start = nonzero_mask(d_consts), nonzero_mask(d_carry)
-        op, extra, moving = self.memo.get(("jvp", given, start), lambda: self._jvp(given, start))
+            return merge_masked(invariant, invariant_carry, outs), merge_masked(invariant, invariant_tangents, d_outs)
+        const_nonzero, start = nonzero_mask(d_consts), nonzero_mask(d_carry)
+        prim, extra, carry_nonzero = self.memo.get(
+            ("jvp", const_nonzero, start), lambda: self._jvp(const_nonzero, start)
+        )
         cond_consts, body_consts, carry = self.split_operands(primals)
-        d_moving = [instantiate(t) for t in select_masked(d_carry, moving)]
-        outs = bind(op, *cond_consts, *extra, *body_consts, *drop_zeros(d_consts), *carry, *d_moving)
+        carry_tangents = [instantiate(t) for t in select_masked(d_carry, carry_nonzero)]
+        outs = bind(prim, *cond_consts, *extra, *body_consts, *drop_zeros(d_consts), *carry, *carry_tangents)
         n = len(carry)
-        return outs[:n], insert_zeros(outs[n:], moving, [c.aval for c in carry])
+        return outs[:n], insert_zeros(outs[n:], carry_nonzero, [c.aval for c in carry])
 
     def _jvp(self, consts: Mask, start: Mask) -> tuple[While, Consts, Mask]:
         carry = start
-        while True:  # a carry has a tangent from the first step on if it has one after any
+        while True:  # fixed point: a carry has a tangent from the first step on if it has one after any step
             derived = jvp_jaxpr(self.body_jaxpr, consts + carry, carry)
             if derived.out_nonzero == carry:
                 break
@@ -284,66 +305,68 @@ class While(ControlFlowPrimitive, HasVaryingRule):
         (cond_consts, body_consts, carry), (_, _, carry_dims) = self.split_operands(args), self.split_operands(dims)
         carry = [batch_first(x, d, axis) if b else x for x, d, b in zip(carry, carry_dims, plan.carry, strict=True)]
         out_dims = [0 if b else None for b in plan.carry]
-        asked = [*plan.cond_consts, *cond_consts]
-        done = [*plan.body_consts, *body_consts]
+        cond_operands = [*plan.cond_consts, *cond_consts]
+        body_operands = [*plan.body_consts, *body_consts]
         if plan.first is None:
-            return bind(plan.op, *asked, *done, *carry), out_dims
-        going = bind(Call("condition", plan.first), *asked, *carry)
-        return bind(plan.op, *asked, *done, *going, *carry)[1:], out_dims
+            return bind(plan.op, *cond_operands, *body_operands, *carry), out_dims
+        goes_on = bind(Call("condition", plan.first), *cond_operands, *carry)
+        return bind(plan.op, *cond_operands, *body_operands, *goes_on, *carry)[1:], out_dims
 
     def _batch(self, axis: MappedAxis, dims: tuple[int | None, ...]) -> _BatchedWhile:
         cond_dims, body_dims, start = map(tuple, self.split_operands(dims))
         carry = tuple([d is not None for d in start])
-        given = self.body_jaxpr.invars[self.body_nconsts :]
-        while True:  # a carry differs along the batch from the first step on if it does after any
-            places = tuple([0 if b else None for b in carry])
-            body = batch_jaxpr(self.body_jaxpr, axis, body_dims + places, carry)
-            cond = batch_jaxpr(self.cond_jaxpr, axis, cond_dims + places)
-            alike = cond.out_dims == (None,)
+        carry_vars = self.body_jaxpr.invars[self.body_nconsts :]
+        while True:  # fixed point: a carry is batched from the first step on if it is batched after any step
+            dims_of_carry = tuple([0 if b else None for b in carry])
+            body = batch_jaxpr(self.body_jaxpr, axis, body_dims + dims_of_carry, carry)
+            cond = batch_jaxpr(self.cond_jaxpr, axis, cond_dims + dims_of_carry)
+            same_steps = cond.out_dims == (None,)
             more = tuple([d is not None for d in body.out_dims])
-            if not alike:  # what steps change differs with their number
-                more = tuple([b or x is not v for b, x, v in zip(more, self.body_jaxpr.outs, given, strict=True)])
+            if not same_steps:  # the number of steps is batched, so every carry that a step changes is
+                more = tuple([b or x is not v for b, x, v in zip(more, self.body_jaxpr.outs, carry_vars, strict=True)])
             if more == carry:
                 break
             carry = more
         cond_nconsts, body_nconsts = len(cond.consts) + self.cond_nconsts, len(body.consts) + self.body_nconsts
-        if alike:
+        if same_steps:
             op = While(body.jaxpr, body_nconsts, cond.jaxpr, cond_nconsts, self.max_steps)
             return _BatchedWhile(op, cond.consts, body.consts, carry, None)
         self._require_no_effects()
         body = evolve(body, jaxpr=mark_uncollectable(body.jaxpr, IN_BATCHED_WHILE))
-        going = batch_jaxpr(self.cond_jaxpr, axis, cond_dims + places, (True,))
-        going = evolve(going, jaxpr=mark_uncollectable(going.jaxpr, IN_BATCHED_WHILE))
-        assert len(going.consts) == len(cond.consts)
+        first = batch_jaxpr(self.cond_jaxpr, axis, cond_dims + dims_of_carry, (True,))
+        first = evolve(first, jaxpr=mark_uncollectable(first.jaxpr, IN_BATCHED_WHILE))
+        assert len(first.consts) == len(cond.consts)
         n, m = cond_nconsts, cond_nconsts + body_nconsts
 
         def step(*args: Value) -> list[Value]:
-            asked, done, (goes, *old) = args[:n], args[n:m], args[m:]
-            new = eval_jaxpr(body.jaxpr, (), [*done, *old])
-            kept = [_where(goes, x, y) if b and x is not y else x for x, y, b in zip(new, old, carry, strict=True)]
-            return [*eval_jaxpr(going.jaxpr, (), [*asked, *kept]), *kept]
+            cond_operands, body_operands, (goes_on, *old) = args[:n], args[n:m], args[m:]
+            new = eval_jaxpr(body.jaxpr, (), [*body_operands, *old])
+            selected = [
+                _where(goes_on, x, y) if b and x is not y else x for x, y, b in zip(new, old, carry, strict=True)
+            ]
+            return [*eval_jaxpr(first.jaxpr, (), [*cond_operands, *selected]), *selected]
 
-        each = ShapedArray((axis.size,), BOOL_AVAL.dtype)
+        goes_on_aval = ShapedArray((axis.size,), BOOL_AVAL.dtype)
         carried = body.jaxpr.in_avals[body_nconsts:]
-        fixed = (*going.jaxpr.in_avals[:n], *body.jaxpr.in_avals[:body_nconsts])
-        stepping, _ = stage(step, [*fixed, each, *carried])
-        any_goes, _ = stage(lambda goes, *_: [reduce_or(goes, (0,))], [each, *carried])
-        op = While(stepping, m, any_goes, 0, self.max_steps)
-        return _BatchedWhile(op, going.consts, body.consts, carry, going.jaxpr)
+        fixed = (*first.jaxpr.in_avals[:n], *body.jaxpr.in_avals[:body_nconsts])
+        step_jaxpr, _ = stage(step, [*fixed, goes_on_aval, *carried])
+        any_goes, _ = stage(lambda goes_on, *_: [reduce_or(goes_on, (0,))], [goes_on_aval, *carried])
+        op = While(step_jaxpr, m, any_goes, 0, self.max_steps)
+        return _BatchedWhile(op, first.consts, body.consts, carry, first.jaxpr)
 
     def _require_no_effects(self) -> None:
-        shown = ", ".join(sorted(map(str, non_debug_effects(self.effects))))
-        if shown:
+        effects = ", ".join(sorted(map(str, non_debug_effects(self.effects))))
+        if effects:
             raise ValueError(
-                "vmap of while_loop: its condition differs along the batch, so that all go on until the last is done, "
-                f"but it has effects ({shown}); take them out of the loop, or loop over the batch with lax.map"
+                "vmap of while_loop: its condition is batched, so that all batch elements run until the last is done, "
+                f"but it has effects ({effects}); move them out of the loop, or loop over the batch with lax.map"
             )
 
     # -------------------------------------------------------------- partial evaluation
 
     @override
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
-        """What is known of the carry is computed now; the rest is put off with the whole loop, which runs again."""
+        """Evaluates the known carries now, and records the whole loop, which runs again for the unknown carries."""
         if self.max_steps is not None:
             return Call(self.name, self.memo.get("pieces", self._checkpointed_jaxpr)).partial_eval(
                 recorder, unknown, args
@@ -352,13 +375,13 @@ class While(ControlFlowPrimitive, HasVaryingRule):
         plan = self.memo.get(("unzip", mask), lambda: self._unzip(mask))
         if plan is None:
             return recorder.record(self, args)
-        shown = ", ".join(sorted(map(str, non_debug_effects(self.effects))))
-        if shown:
+        effects = ", ".join(sorted(map(str, non_debug_effects(self.effects))))
+        if effects:
             raise ValueError(
                 "linearize and jacfwd of while_loop run the loop again for the tangents, but it has effects "
-                f"({shown}), which must not happen twice: take them out of the loop, or differentiate with jvp"
+                f"({effects}), which must not run twice: move them out of the loop, or differentiate with jvp"
             )
-        now, consts, late, out_unknown = plan
+        known_loop, consts, unknown_loop, out_unknown = plan
         cond_consts, body_consts, carry = self.split_operands(args)
         _, late_consts, _ = self.split_operands(unknown)
         operands = [
@@ -367,14 +390,17 @@ class While(ControlFlowPrimitive, HasVaryingRule):
             *select_unmasked(body_consts, late_consts),
             *select_unmasked(carry, out_unknown),
         ]
-        outs = recorder.evaluate(now, operands) if operands or now.effects else []
-        later = recorder.record(late, args)
-        return merge_masked(out_unknown, select_masked(later, out_unknown), outs)
+        outs = recorder.evaluate(known_loop, operands) if operands or known_loop.effects else []
+        unknown_outs = recorder.record(unknown_loop, args)
+        return merge_masked(out_unknown, select_masked(unknown_outs, out_unknown), outs)
 
     def _unzip(self, unknown: Mask) -> tuple[While, Consts, While, Mask] | None:
-        """The loop of the known carries alone, and which carries are unknown; `None` if all depends on them.
+        """Splits the loop by which operands are unknown.
 
-        Beside the first what its rules brought along, beside the second the whole loop as it runs again.
+        Returns:
+            The loop of the known carries alone, the constants that its rules introduced, the whole loop as it runs
+            again for the unknown carries, and which carries are unknown; `None` if no carry is known or the condition
+            depends on an unknown operand.
         """
         cond_consts, consts, carry = map(tuple, self.split_operands(unknown))
         while True:
@@ -382,36 +408,36 @@ class While(ControlFlowPrimitive, HasVaryingRule):
             if split.out_unknown == carry:
                 break
             carry = split.out_unknown
-        asked = used_inputs(self.cond_jaxpr)[self.cond_nconsts :]
-        if any(cond_consts) or any(a and u for a, u in zip(asked, carry, strict=True)):
+        used_by_cond = used_inputs(self.cond_jaxpr)[self.cond_nconsts :]
+        if any(cond_consts) or any(a and u for a, u in zip(used_by_cond, carry, strict=True)):
             return None
         n = carry.count(False)
         if not n:
             return None
-        brought: Consts = ()
-        if self.body_jaxpr.effects:  # of which some may depend on what is unknown
-            brought = split.consts
+        extra_consts: Consts = ()
+        if self.body_jaxpr.effects:  # some of which may depend on unknown carries
+            extra_consts = split.consts
             body = dce(split.known, (True,) * n + (False,) * (len(split.known.outs) - n))
-        else:  # without residuals the known half is the body's own computation of these carries
-            left = [i for i, u in enumerate(consts + carry) if not u]
-            body = rearrange_jaxpr(dce(self.body_jaxpr, tuple([not u for u in carry])), left)
-        places = [*range(self.cond_nconsts), *[self.cond_nconsts + i for i, u in enumerate(carry) if not u]]
-        cond = rearrange_jaxpr(self.cond_jaxpr, places)
-        now = While(body, len(brought) + consts.count(False), cond, self.cond_nconsts)
-        late = self.with_jaxprs(
+        else:  # without residuals, the known half is the part of the body that computes the known carries
+            known_inputs = [i for i, u in enumerate(consts + carry) if not u]
+            body = rearrange_jaxpr(dce(self.body_jaxpr, tuple([not u for u in carry])), known_inputs)
+        cond_inputs = [*range(self.cond_nconsts), *[self.cond_nconsts + i for i, u in enumerate(carry) if not u]]
+        cond = rearrange_jaxpr(self.cond_jaxpr, cond_inputs)
+        known_loop = While(body, len(extra_consts) + consts.count(False), cond, self.cond_nconsts)
+        unknown_loop = self.with_jaxprs(
             drop_debug_effects(self.cond_jaxpr, (False,) * len(self.cond_jaxpr.invars)),
             drop_debug_effects(self.body_jaxpr, consts + carry),
         )
-        return now, brought, late, carry
+        return known_loop, extra_consts, unknown_loop, carry
 
     # -------------------------------------------------------------- transposition
 
     def checkpointed_jaxpr(self) -> Jaxpr:
-        """The loop as a program of checkpointed pieces, as reverse mode runs it."""
+        """Returns the loop as a jaxpr of checkpointed chunks, which reverse mode differentiates."""
         return self.memo.get("pieces", self._checkpointed_jaxpr)
 
     def _checkpointed_jaxpr(self) -> Jaxpr:
-        """The loop as a scan of `max_steps` steps in checkpointed pieces, which does nothing once it is done."""
+        """Builds the loop as a scan of `max_steps` steps in checkpointed chunks; steps after the last are no-ops."""
         assert self.max_steps is not None
         n, m = self.cond_nconsts, self.cond_nconsts + self.body_nconsts
         steps = self.max_steps
@@ -422,27 +448,29 @@ class While(ControlFlowPrimitive, HasVaryingRule):
 
         avals = [*self.cond_jaxpr.in_avals[:n], *self.body_jaxpr.in_avals[: self.body_nconsts], BOOL_AVAL]
         avals += self.body_jaxpr.out_avals
-        stepping, _ = stage(step, avals)
-        rest = len(avals) - m
+        step_jaxpr, _ = stage(step, avals)
+        num_carried = len(avals) - m
 
-        def guarded(piece: Jaxpr) -> Jaxpr:
-            """The piece, which hands on the carry as it is if the loop is done."""
-            done = Jaxpr((), piece.invars, (), piece.invars[m:])
-            op = Cond((renumber(done), piece))
+        def skip_if_done(chunk: Jaxpr) -> Jaxpr:
+            """Returns the chunk, which returns the carry unchanged if the loop is done."""
+            done = Jaxpr((), chunk.invars, (), chunk.invars[m:])
+            op = Cond((renumber(done), chunk))
 
-            def chosen_piece(*args: Value) -> Sequence[Value]:
+            def run_or_skip(*args: Value) -> Sequence[Value]:
                 return bind(op, convert_element_type(args[m], INDEX_AVAL.dtype), *args)
 
-            return stage(chosen_piece, piece.in_avals)[0]
+            return stage(run_or_skip, chunk.in_avals)[0]
 
         def loop(body: Jaxpr, length: int) -> Scan:
-            return Scan(body, length, rest, m, reverse=False, unroll=1)
+            return Scan(body, length, num_carried, m, reverse=False, unroll=1)
 
-        pieces = checkpoint_scan(guarded(stepping), loop, m, rest, steps, False, (sqrt_chunk_length(steps),), guarded)
+        chunks = checkpoint_scan(
+            skip_if_done(step_jaxpr), loop, m, num_carried, steps, False, (sqrt_chunk_length(steps),), skip_if_done
+        )
 
         def run(*args: Value) -> list[Value]:
-            goes = eval_jaxpr(self.cond_jaxpr, (), [*args[:n], *args[m:]])
-            return eval_jaxpr(pieces, (), [*args[:m], *goes, *args[m:]])[1:]
+            goes_on = eval_jaxpr(self.cond_jaxpr, (), [*args[:n], *args[m:]])
+            return eval_jaxpr(chunks, (), [*args[:m], *goes_on, *args[m:]])[1:]
 
         return stage(run, [*avals[:m], *avals[m + 1 :]])[0]
 
@@ -451,16 +479,16 @@ class While(ControlFlowPrimitive, HasVaryingRule):
         if self.max_steps is not None:
             return Call(self.name, self.checkpointed_jaxpr()).transpose(cts, *args)
         cond_args, body_args, carry_args = self.split_operands(args)
-        reached = zip(self._invariant, carry_args, cts, strict=True)
+        carries = zip(self._invariant, carry_args, cts, strict=True)
         if not any(isinstance(x, UndefinedPrimal) for x in (*cond_args, *body_args)) and all(
-            still or not (isinstance(x, UndefinedPrimal) or nonzero_mask([ct])[0]) for still, x, ct in reached
+            unchanged or not (isinstance(x, UndefinedPrimal) or nonzero_mask([ct])[0]) for unchanged, x, ct in carries
         ):
-            passed = [ct if isinstance(x, UndefinedPrimal) else None for x, ct in zip(carry_args, cts, strict=True)]
-            return [None] * (len(args) - len(passed)) + passed
+            carry_cts = [ct if isinstance(x, UndefinedPrimal) else None for x, ct in zip(carry_args, cts, strict=True)]
+            return [None] * (len(args) - len(carry_cts)) + carry_cts
         raise ValueError(
-            "reverse-mode differentiation doesn't work through what steps of lax.while_loop change, nor through "
-            "lax.fori_loop with bounds that are traced: how many steps there are to go back through is known only when "
-            "the program runs. Give while_loop a bound, max_steps=n, use fori_loop with Python integers or scan, or "
+            "reverse-mode differentiation doesn't work through carries that steps of lax.while_loop change, nor "
+            "through lax.fori_loop with bounds that are traced: the number of steps is known only when the program "
+            "runs. Give while_loop a bound, max_steps=n, use fori_loop with Python integers or scan, or "
             "differentiate forward with jvp or jacfwd"
         )
 
@@ -468,10 +496,10 @@ class While(ControlFlowPrimitive, HasVaryingRule):
 @final
 @frozen(eq=False)
 class _BatchedWhile:
-    """A loop for a whole batch: its operation, what the rules brought along, which carries differ along the batch.
+    """A loop for a whole batch: the primitive, the constants that the rules introduced, and which carries are batched.
 
-    Where the condition does, the loop has one more carry, which goes in front and says who goes on; `first` computes
-    it before the first step.
+    If the condition is batched, the loop has an additional first carry: for each batch element, whether it continues.
+    `first` computes it before the first step.
     """
 
     op: While
@@ -484,14 +512,15 @@ class _BatchedWhile:
 @final
 @frozen(eq=False)
 class _TransformedPart:
-    """The condition or the body of a loop that was entered, on constants and what the loop carries."""
+    """The interpreted condition or body of a loop, applied to constants and carries."""
 
     jaxpr: Jaxpr
     consts: int
-    """How many arrays come before the state: what the handler closes over."""
+    """The number of arrays before the state: constants that the interpretation introduced."""
     fixed: int
-    """How many are constants of the loop."""
+    """The number of arrays that are constants of the loop."""
     states: int
+    """The number of arrays of the state."""
 
     @classmethod
     def of(cls, entered: TransformedBody, fixed: int) -> _TransformedPart:
@@ -503,7 +532,7 @@ class _TransformedPart:
         return self.jaxpr.outs[: self.states] == self.jaxpr.invars[self.consts : self.consts + self.states]
 
     def __call__(self, xs: Sequence[Value], carried: int) -> list[Value]:
-        """`xs` are the constants, the state, the carry, and what is carried behind them."""
+        """Applies the part to `xs`: constants, state, carry, other carried arrays. `carried` counts state and carry."""
         own, operands = xs[: self.consts], xs[self.consts : self.fixed]
         state, carry = xs[self.fixed : self.fixed + self.states], xs[self.fixed + self.states : self.fixed + carried]
         return eval_jaxpr(self.jaxpr, (), [*own, *state, *operands, *carry])
@@ -520,10 +549,10 @@ def _mask_indices(mask: Mask) -> list[int]:
 
 
 def _with_unused_inputs(jaxpr: Jaxpr, avals: Sequence[ShapedArray]) -> Jaxpr:
-    """The program with more inputs, which it doesn't read."""
+    """Returns the jaxpr with additional inputs, which it doesn't use."""
     return rearrange_jaxpr(jaxpr, [*range(len(jaxpr.invars)), *avals])
 
 
-def _where(goes: Value, new: Value, old: Value) -> Value:
+def _where(goes_on: Value, new: Value, old: Value) -> Value:
     shape = new.aval.shape
-    return select_n(broadcast_in_dim(goes, shape, (0,)) if len(shape) > 1 else goes, old, new)
+    return select_n(broadcast_in_dim(goes_on, shape, (0,)) if len(shape) > 1 else goes_on, old, new)

@@ -1,1 +1,1 @@
-"""The core: types, values, operations, handlers and jaxprs. Nothing here knows a transformation or a device."""
+"""The core: avals, values, primitives, handlers and jaxprs. It depends on no transformation and on no device."""

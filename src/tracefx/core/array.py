@@ -1,4 +1,4 @@
-"""`Array`: what user code holds, whether numbers are behind it or a tracer."""
+"""`Array`: the base class of concrete arrays and tracers, which user code operates on."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _PYTHON_SCALARS: Final = frozenset({bool, int, float, complex})
 
 
 def is_arraylike(x: object) -> TypeGuard[ArrayLike]:
-    """Whether `x` is an array, NumPy's or JAX's too, or a number: what may be a leaf of a tree of arguments."""
+    """Whether `x` is an array (of tracefx, NumPy or JAX), a literal or a Python number: a valid leaf of arguments."""
     return (
         type(x) in _PYTHON_SCALARS
         or isinstance(x, (Array, np.ndarray, np.generic, Literal, int, float, complex))
@@ -49,13 +49,13 @@ def is_arraylike(x: object) -> TypeGuard[ArrayLike]:
 
 
 def has_jax_array_method(x: object) -> bool:
-    """Whether `x` has a method `__jax_array__`, which returns the array it stands for. JAX's tracers have None."""
+    """Whether `x` has a method `__jax_array__`, which returns the array it stands for; on JAX's tracers it is None."""
     return hasattr(type(x), "__jax_array__") and callable(getattr(x, "__jax_array__", None))
 
 
 def is_convertible(x: object) -> TypeGuard[ArrayLike]:
-    """Whether array functions take `x`: `is_arraylike`, or an object with a method `__jax_array__`."""
-    return (  # `is_arraylike` written out, since every operator asks
+    """Whether array functions accept `x`: array-likes, and objects with a method `__jax_array__`."""
+    return (  # `is_arraylike` inlined, since every operator calls this
         type(x) in _PYTHON_SCALARS
         or isinstance(x, (Array, np.ndarray, np.generic, Literal, int, float, complex))
         or is_jax_array(x)
@@ -64,18 +64,20 @@ def is_convertible(x: object) -> TypeGuard[ArrayLike]:
 
 
 def is_jax_array(x: object) -> bool:
-    """Whether `x` is an array of JAX with numbers, told without jax: such arrays alone know of weak types."""
+    """Whether `x` is a concrete JAX array, recognized by its weak type so that jax need not be imported."""
     kind = type(x)
     return hasattr(kind, "weak_type") and hasattr(kind, "__dlpack__") and not isinstance(x, Array)
 
 
 class Array(ArrayPlacement):
-    """An array of any dtype: concrete numbers, or a tracer on its way through a transformation.
+    """An immutable array of any dtype: concrete (with elements) or a tracer (inside a transformation).
 
-    Arrays never change. Operators follow NumPy's broadcasting and JAX's dtype promotion.
+    Operators broadcast as in NumPy and promote dtypes as in JAX. Methods are the functions of `tracefx.numpy` of the
+    same name, with the array as first argument. To update elements, use `x.at[index].set(values)`, which returns a new
+    array.
     """
 
-    # Not an ABC, whose isinstance, asked of every operand, takes four times as long.
+    # Not an ABC: isinstance checks of an ABC, which run for every operand, are four times slower.
 
     __slots__ = ()
     __array_priority__ = 1000
@@ -84,9 +86,9 @@ class Array(ArrayPlacement):
     @property
     @abstractmethod
     def aval(self) -> ShapedArray:
-        """The array's type."""
+        """The abstract value: shape, dtype and weak type."""
 
-    # ------------------------------------------------------------------ what the type says
+    # ------------------------------------------------------------------ shape and dtype
 
     @property
     def shape(self) -> Shape:
@@ -98,6 +100,7 @@ class Array(ArrayPlacement):
 
     @property
     def weak_type(self) -> bool:
+        """Whether the dtype gives way to those of other operands in promotion, as Python numbers do."""
         return self.aval.weak_type
 
     @property
@@ -110,6 +113,7 @@ class Array(ArrayPlacement):
 
     @property
     def itemsize(self) -> int:
+        """The size of an element in bytes, as in NumPy."""
         return self.aval.dtype.itemsize
 
     @property
@@ -117,9 +121,9 @@ class Array(ArrayPlacement):
         return self.size * self.itemsize
 
     def to_device(self, device: Device, *, stream: int | None = None) -> Array:
-        """The array on a device. What is traced goes where its program runs."""
+        """Returns the array on a device. Has no effect on a tracer. `stream` must be None."""
         if stream is not None:
-            raise ValueError(f"to_device: there are no streams here, got {stream!r}")
+            raise ValueError(f"to_device: streams are not supported, so stream must be None; got {stream!r}")
         return ARRAY_METHODS.value.astype(self, self.aval.dtype, device=device)
 
     @property
@@ -133,17 +137,17 @@ class Array(ArrayPlacement):
         raise self._is_traced("global_shards")
 
     def addressable_data(self, index: int) -> Array:
-        """Returns the shard on the device of this process with that position."""
+        """Returns the data of the shard with this index in `addressable_shards`."""
         data = self.addressable_shards[index].data
-        assert data is not None  # since its device is this process's
+        assert data is not None  # the device belongs to this process
         return data
 
     def __len__(self) -> int:
         if not self.aval.shape:
-            raise TypeError("len() of an array without axes")
+            raise TypeError("len() of a zero-dimensional array")
         return self.aval.shape[0]
 
-    # ------------------------------------------------------------------ to Python and NumPy
+    # ------------------------------------------------------------------ conversion to Python and NumPy
 
     def __bool__(self) -> bool:
         return bool(self.concrete_or_error(TracerBoolConversionError))
@@ -159,24 +163,24 @@ class Array(ArrayPlacement):
 
     def __index__(self) -> int:
         if self.aval.shape or self.aval.dtype.kind not in "iu":
-            raise TypeError(f"only integer arrays without axes can be an index, got {self.aval}")
+            raise TypeError(f"only zero-dimensional integer arrays can be an index, got {self.aval}")
         return int(self.concrete_or_error(TracerIntegerConversionError).item())
 
     def item(self, *args: int) -> Scalar:
-        """One element as a Python scalar; without arguments, that of an array of size 1."""
+        """Returns one element as a Python scalar; without arguments, the only element of an array of size 1."""
         out: Scalar = self.concrete_or_error(ConcretizationError).item(*args)
         return out
 
     def tolist(self) -> object:
-        """The numbers as nested lists of Python scalars."""
+        """Returns the elements as nested lists of Python scalars."""
         return self.concrete_or_error(ConcretizationError).tolist()
 
     def tobytes(self, order: str = "C") -> bytes:
-        """The numbers as bytes, rows or (`order="F"`) columns one after the other."""
+        """Returns the bytes of the elements in row-major order, or in column-major order for `order="F"`."""
         return self.concrete_or_error(ConcretizationError).tobytes(order)  # type: ignore[arg-type]  # NumPy says which there are
 
     def block_until_ready(self) -> Self:
-        """Wait for the numbers; what went wrong in computing them is raised here. A tracer has nothing to wait for."""
+        """Waits until the value has been computed and raises errors of the computation. Returns the array."""
         return self
 
     def __dlpack__(
@@ -187,11 +191,11 @@ class Array(ArrayPlacement):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> CapsuleType:
-        """A DLPack capsule of the numbers, which the consumer must not write to."""
+        """Returns a DLPack capsule of the array, which the consumer must not write to."""
         return self.concrete_or_error(TracerArrayConversionError).__dlpack__()
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)  # DLPack's number for the CPU, and the device's
+        return (1, 0)  # DLPack's device type of the CPU, and the device id
 
     def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> NDArray:
         return np.array(self.concrete_or_error(TracerArrayConversionError), dtype, copy=copy)
@@ -202,7 +206,7 @@ class Array(ArrayPlacement):
 
     def __iter__(self) -> Iterator[Array]:
         if not self.aval.shape:
-            raise TypeError("iteration over an array without axes")
+            raise TypeError("iteration over a zero-dimensional array")
         return (ARRAY_METHODS.value.getitem(self, i) for i in range(self.aval.shape[0]))
 
     def __getitem__(self, index: Index) -> Array:
@@ -210,23 +214,23 @@ class Array(ArrayPlacement):
 
     @property
     def at(self) -> AtIndexer:
-        """`x.at[index]`: updates at an index, each of which gives a new array."""
+        """The updater of elements: `x.at[index].set(values)`, `.add`, `.multiply`, ... return a new array."""
         return ARRAY_METHODS.value.at(self)
 
     def __contains__(self, item: ArrayLike) -> bool:
-        """Whether an element equals `item`, a number."""
+        """Whether an element equals `item`."""
         return bool(ARRAY_METHODS.value.equal(self, item).any())
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ArrayMethods:
-        """`tracefx.numpy`, as the array API asks for it; ValueError for a version of it that is not there."""
+        """Returns `tracefx.numpy`, as the array API standard requires. Raises ValueError for an unknown version."""
         if api_version not in _ARRAY_API_VERSIONS:
             known = ", ".join([repr(version) for version in _ARRAY_API_VERSIONS if version])
-            raise ValueError(f"version {api_version!r} of the array API is not here; there are {known}")
+            raise ValueError(f"version {api_version!r} of the array API is not supported; supported are {known}")
         return ARRAY_METHODS.value
 
     def __setitem__(self, index: Index, value: object) -> NoReturn:
         raise TypeError(
-            "arrays never change: instead of `x[i] = y` write `x = x.at[i].set(y)`, which gives a new array"
+            "arrays are immutable: instead of `x[i] = y` write `x = x.at[i].set(y)`, which returns a new array"
         )
 
     # ------------------------------------------------------------------ operators
@@ -310,15 +314,19 @@ class Array(ArrayPlacement):
         return ARRAY_METHODS.value.right_shift(other, self) if is_convertible(other) else NotImplemented
 
     def __divmod__(self, other: ArrayLike) -> tuple[Array, Array]:
-        means = ARRAY_METHODS.value
+        methods = ARRAY_METHODS.value
         return (
-            (means.floor_divide(self, other), means.remainder(self, other)) if is_convertible(other) else NotImplemented
+            (methods.floor_divide(self, other), methods.remainder(self, other))
+            if is_convertible(other)
+            else NotImplemented
         )
 
     def __rdivmod__(self, other: ArrayLike) -> tuple[Array, Array]:
-        means = ARRAY_METHODS.value
+        methods = ARRAY_METHODS.value
         return (
-            (means.floor_divide(other, self), means.remainder(other, self)) if is_convertible(other) else NotImplemented
+            (methods.floor_divide(other, self), methods.remainder(other, self))
+            if is_convertible(other)
+            else NotImplemented
         )
 
     def __lt__(self, other: ArrayLike) -> Array:
@@ -376,17 +384,17 @@ class Array(ArrayPlacement):
         return ARRAY_METHODS.value.imag(self)
 
     def astype(self, dtype: DTypeLike | None, copy: bool = False, device: DeviceOrSharding | None = None) -> Array:
-        del copy  # arrays never change, so that they share memory does not show
+        del copy  # has no visible effect, since arrays are immutable
         return ARRAY_METHODS.value.astype(self, dtype, device=device)
 
     def view(self, dtype: DTypeLike | None = None, type: None = None) -> Array:
-        """The bytes as numbers of a dtype; elements are joined or divided along the last axis."""
+        """Returns the same bytes as another dtype; the size of the last axis changes if element sizes differ."""
         if type is not None:
-            raise TypeError(f"view: type must be None, since there is one class of arrays; got {type!r}")
+            raise TypeError(f"view: type must be None, since there is only one array class; got {type!r}")
         return ARRAY_METHODS.value.view(self, dtype)
 
     def byteswap(self) -> Array:
-        """The array with the bytes of each element in reverse order."""
+        """Returns the array with the bytes of each element reversed."""
         return ARRAY_METHODS.value.byteswap(self)
 
     def choose(self, choices: ArrayLike | Sequence[ArrayLike], out: None = None, mode: str = "raise") -> Array:
@@ -440,8 +448,8 @@ class Array(ArrayPlacement):
         indices_are_sorted: bool = False,
         fill_value: Scalar | None = None,
     ) -> Array:
-        promises = unique_indices, indices_are_sorted
-        return ARRAY_METHODS.value.take(self, indices, axis, out, mode, *promises, fill_value)
+        index_promises = unique_indices, indices_are_sorted
+        return ARRAY_METHODS.value.take(self, indices, axis, out, mode, *index_promises, fill_value)
 
     def dot(
         self, b: ArrayLike, *, precision: str | None = None, preferred_element_type: DTypeLike | None = None
@@ -613,21 +621,21 @@ class Array(ArrayPlacement):
 @final
 @frozen(eq=False)
 class Shard:
-    """The part of an array that lies on one device of this process."""
+    """The part of an array on one device."""
 
     device: Device
     index: ShardIndex
-    """Which part it is."""
+    """The slices of the array that form the shard."""
     replica_id: int
-    """Which copy of it: 0 on one device, 1 on the next that has the same part."""
+    """The number of the replica: 0 on the first device with this part, 1 on the next one, ..."""
     data: Array | None
-    """The part itself; None if the device is another process's."""
+    """The shard itself; None if the device belongs to another process."""
 
 
 def _variadic(parts: tuple[int | Sequence[int], ...]) -> Sequence[int]:
-    """`x.reshape(2, 3)` and `x.reshape((2, 3))` mean the same; anything odd is left for the checks behind it."""
+    """Unpacks variadic arguments: `x.reshape(2, 3)` and `x.reshape((2, 3))` are equivalent. Does not validate them."""
     if (
         len(parts) == 1 and not isinstance(parts[0], int) and getattr(parts[0], "ndim", True)
-    ):  # an array may be one size
+    ):  # a zero-dimensional array is one size
         return parts[0]
-    return parts  # type: ignore[return-value]  # what is no integer is reported by the function, with its shape
+    return parts  # type: ignore[return-value]  # the called function reports non-integers

@@ -1,4 +1,4 @@
-"""What operators and methods of arrays mean: protocols, generic in the type of arrays, which stand before it."""
+"""Protocols of the operators and methods of arrays, generic in the array class, which is defined later."""
 
 from __future__ import annotations
 
@@ -19,14 +19,19 @@ AxisLike: TypeAlias = int | Sequence[int] | None
 IndexPart: TypeAlias = A | NDArray | Sequence[int] | int | slice | EllipsisType | None
 Index: TypeAlias = IndexPart[A] | tuple[IndexPart[A], ...]
 UpdateMode: TypeAlias = str | Enum | None
-"""What becomes of updates out of bounds: "drop" (the default), "clip", "promise_in_bounds", or the like as an enum."""
+"""The treatment of indices out of bounds: "drop" (the default), "clip", "promise_in_bounds", or an enum member."""
 
 
 class IndexUpdateFn(Protocol[A]):
-    """An update at an index. `mode` says what is done out of bounds, the flags are promises about the indices.
+    """An update at an index, as in `x.at[index].add(values)`.
 
-    Negative indices count from the end unless `wrap_negative_indices` says that they are out of bounds. `out_sharding`
-    has no meaning on one device.
+    Args:
+        values: The values, which broadcast to the shape of `x[index]`.
+        indices_are_sorted: A promise that the indices are sorted, which permits faster code.
+        unique_indices: A promise that no element is indexed twice, which permits faster code.
+        mode: The treatment of indices out of bounds.
+        out_sharding: Has no effect on one device.
+        wrap_negative_indices: Whether negative indices count from the end. Otherwise they are out of bounds.
     """
 
     def __call__(
@@ -42,7 +47,7 @@ class IndexUpdateFn(Protocol[A]):
 
 
 class IndexedUpdates(Protocol[A]):
-    """What `x.at[index]` can do: each gives a new array, since arrays never change."""
+    """The methods of `x.at[index]`. Each returns a new array, since arrays are immutable."""
 
     def get(
         self,
@@ -54,7 +59,7 @@ class IndexedUpdates(Protocol[A]):
         out_sharding: object = None,
         wrap_negative_indices: bool = True,
     ) -> A:
-        """`x[index]`; `mode` says what is done out of bounds."""
+        """Returns `x[index]`. In mode "fill", indices out of bounds give `fill_value`."""
         ...
 
     def apply(
@@ -66,63 +71,63 @@ class IndexedUpdates(Protocol[A]):
         mode: UpdateMode = None,
         wrap_negative_indices: bool = True,
     ) -> A:
-        """`x` with `func` applied at the index."""
+        """Returns `x` with `func` applied to the elements at the index."""
         ...
 
     @property
     def set(self) -> IndexUpdateFn[A]:
-        """`x` with the values at the index."""
+        """Replaces the elements at the index by the values."""
         ...
 
     @property
     def add(self) -> IndexUpdateFn[A]:
-        """`x` with the values added at the index."""
+        """Adds the values to the elements at the index."""
         ...
 
     @property
     def subtract(self) -> IndexUpdateFn[A]:
-        """`x` with the values subtracted at the index."""
+        """Subtracts the values from the elements at the index."""
         ...
 
     @property
     def multiply(self) -> IndexUpdateFn[A]:
-        """`x` multiplied by the values at the index."""
+        """Multiplies the elements at the index by the values."""
         ...
 
     @property
     def mul(self) -> IndexUpdateFn[A]:
-        """`multiply`."""
+        """An alias of `multiply`."""
         ...
 
     @property
     def divide(self) -> IndexUpdateFn[A]:
-        """`x` divided by the values at the index."""
+        """Divides the elements at the index by the values."""
         ...
 
     @property
     def power(self) -> IndexUpdateFn[A]:
-        """`x` to the power of the values at the index."""
+        """Raises the elements at the index to the power of the values."""
         ...
 
     @property
     def min(self) -> IndexUpdateFn[A]:
-        """`x`, at the index the least of it and the values."""
+        """Replaces the elements at the index by the minimum of them and the values."""
         ...
 
     @property
     def max(self) -> IndexUpdateFn[A]:
-        """`x`, at the index the greatest of it and the values."""
+        """Replaces the elements at the index by the maximum of them and the values."""
         ...
 
 
 class AtIndexer(Protocol[A]):
-    """What `x.at` is."""
+    """The type of `x.at`."""
 
     def __getitem__(self, index: Index[A]) -> IndexedUpdates[A]: ...
 
 
 class ArrayMethods(Protocol[A]):
-    """What operators and methods of arrays mean. The namespace `tracefx.numpy` is one."""
+    """The functions that implement the operators and methods of arrays. The module `tracefx.numpy` is one."""
 
     def add(self, x1: Like[A], x2: Like[A], /) -> A: ...
     def subtract(self, x1: Like[A], x2: Like[A], /) -> A: ...

@@ -1,4 +1,4 @@
-"""Where an array is: its device, its sharding, and whether its memory is ready or deleted."""
+"""The placement of arrays: device, sharding, and the state of their memory."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tracefx.errors import ConcretizationError
 
 
 class ArrayPlacement:
-    """The part of `Array` that says where the array is.
+    """The attributes of `Array` that describe its placement.
 
-    The methods here answer for a tracer: it has no memory, so most of them raise. Concrete arrays override them.
+    The methods here are those of tracers, which have no memory, so most of them raise. Concrete arrays override them.
     """
 
     __slots__ = ()
@@ -28,7 +28,7 @@ class ArrayPlacement:
         return None
 
     def devices(self) -> set[Device]:
-        """Returns the devices that hold a part of the array; the empty set for a tracer."""
+        """Returns the devices that hold a shard of the array; the empty set for a tracer."""
         return set() if self.device is None else {self.device}
 
     def platform(self) -> str:
@@ -46,7 +46,7 @@ class ArrayPlacement:
         return False
 
     def delete(self) -> None:
-        """Frees the memory as soon as no view of it is left. The value can't be read afterwards."""
+        """Frees the memory as soon as no view uses it. The value cannot be read afterwards."""
         self.concrete_or_error(ConcretizationError)
 
     def on_device_size_in_bytes(self) -> int:
@@ -54,12 +54,12 @@ class ArrayPlacement:
         return self.concrete_or_error(ConcretizationError).nbytes
 
     def copy_to_host_async(self) -> None:
-        """Does nothing: values on the host are there already, and others are copied when they are read."""
+        """Does nothing: arrays in host memory need no copy, and others are copied when they are read."""
         self.concrete_or_error(ConcretizationError)
 
     @property
     def sharding(self) -> Sharding:
-        """How the array is split over devices. Raises AttributeError for a tracer."""
+        """How the array is distributed over devices. Raises AttributeError for a tracer."""
         raise self._is_traced("sharding")
 
     @property

@@ -1,4 +1,4 @@
-"""Abstract values: what is known of an array without its numbers."""
+"""Abstract values (avals): the shape, dtype and weak type of an array, without its elements."""
 
 from __future__ import annotations
 
@@ -15,14 +15,23 @@ from tracefx.core.fast_init import slot_setter
 
 Shape = tuple[int, ...]
 Axes: TypeAlias = frozenset[str]
-"""Axes of a mesh."""
+"""Names of mesh axes."""
 NOWHERE: Final[Axes] = frozenset()
 
 
 @final
 @frozen(init=False, order=False, hash=False)
 class ShapedArray:
-    """The type of an array: its shape, its dtype, and whether that dtype gives way to another (`weak_type`).
+    """The abstract value of an array: its shape, its dtype, and whether the dtype is weak.
+
+    It is the type of a value in a jaxpr: rules such as `abstract_eval` map the avals of operands to those of results.
+    Immutable, compared by value, and printed as in jaxprs.
+
+    Args:
+        shape: The sizes of the axes.
+        dtype: A NumPy dtype, one of `ml_dtypes`, or the dtype of random keys.
+        weak_type: Whether the dtype is weak: it gives way to the dtype of another operand in promotion, as the types of
+            Python numbers do. Printed as `*`.
 
     >>> import numpy as np
     >>> ShapedArray((2, 3), np.dtype("float32"))
@@ -33,7 +42,7 @@ class ShapedArray:
     dtype: DType
     weak_type: bool = field(default=False)
     _hash: int | None = field(default=None, init=False, eq=False, repr=False)
-    _vma: Axes = field(init=False, eq=False, repr=False)  # a slot that most types leave empty
+    _vma: Axes = field(init=False, eq=False, repr=False)  # unset unless the aval varies over mesh axes
 
     def __init__(self, shape: Shape, dtype: DType, weak_type: bool = False) -> None:
         _set_shape(self, shape)
@@ -43,12 +52,12 @@ class ShapedArray:
 
     @override
     def __hash__(self) -> int:
-        """Types are looked up far more often than made."""
-        found = self._hash
-        if found is None:
-            found = hash((self.shape, self.dtype, self.weak_type))
-            _set_hash(self, found)
-        return found
+        """Returns the hash, which is computed at the first call: avals are hashed far more often than constructed."""
+        result = self._hash
+        if result is None:
+            result = hash((self.shape, self.dtype, self.weak_type))
+            _set_hash(self, result)
+        return result
 
     @override
     def __reduce__(self) -> tuple[type[ShapedArray], tuple[Shape, DType, bool]]:
@@ -56,10 +65,12 @@ class ShapedArray:
 
     @property
     def ndim(self) -> int:
+        """The number of axes."""
         return len(self.shape)
 
     @property
     def size(self) -> int:
+        """The number of elements."""
         size = 1
         for n in self.shape:
             size *= n
@@ -67,40 +78,46 @@ class ShapedArray:
 
     @property
     def vma(self) -> Axes:
-        """The axes of a mesh along which the value may differ from device to device, if `typeof` was asked."""
+        """The manual mesh axes over which the value varies inside `shard_map`.
+
+        Only `typeof` fills it in; for all other avals it is empty. It does not take part in equality.
+        """
         return getattr(self, "_vma", NOWHERE)
 
     def varying(self, axes: Axes) -> ShapedArray:
-        """The same type, equal to this one, that tells of these axes."""
+        """Returns an equal aval whose `vma` is `axes`."""
         if not axes:
             return self
-        told = ShapedArray(self.shape, self.dtype, self.weak_type)
-        _set_vma(told, axes)
-        return told
+        result = ShapedArray(self.shape, self.dtype, self.weak_type)
+        _set_vma(result, axes)
+        return result
 
     @property
     def nbytes(self) -> int:
+        """The size in bytes; dtypes of less than one byte are counted as packed."""
         return -(-self.size * dtypes.itemsize_bits(self.dtype) // 8)
 
     def update(self, *, shape: Shape | None = None, dtype: DType | None = None) -> ShapedArray:
-        """The same type but for the given fields."""
+        """Returns the aval with another shape, another dtype, or both. `None` keeps the field."""
         return ShapedArray(
             self.shape if shape is None else shape, self.dtype if dtype is None else dtype, self.weak_type
         )
 
     def strong(self) -> ShapedArray:
+        """Returns the aval without `weak_type`."""
         return ShapedArray(self.shape, self.dtype) if self.weak_type else self
 
     def tangent(self) -> ShapedArray:
-        """The type of tangents at a value of this type: `float0` where no derivative exists."""
+        """Returns the aval of tangents: the same for floating-point dtypes, `float0` for dtypes without derivatives."""
         dtype = dtypes.tangent_dtype(self.dtype)
         return self if dtype is self.dtype else ShapedArray(self.shape, dtype, False)
 
     def with_axis(self, size: int, axis: int) -> ShapedArray:
-        """This type with one more axis of `size` at position `axis`."""
+        """Returns the aval with one more axis, of size `size`, at position `axis`."""
         return self.update(shape=(*self.shape[:axis], size, *self.shape[axis:]))
 
     def without_axis(self, axis: int) -> ShapedArray:
+        """Returns the aval without the axis at position `axis`."""
         return self.update(shape=(*self.shape[:axis], *self.shape[axis + 1 :]))
 
     @override
@@ -123,10 +140,10 @@ _set_shape, _set_dtype, _set_weak_type, _set_hash, _set_vma = [
 
 @functools.lru_cache(maxsize=4096)
 def intern_aval(aval: ShapedArray) -> ShapedArray:
-    """The first of all equal types: comparing types that are shared is comparing pointers."""
+    """Returns the canonical instance of an aval, so that equal avals can be compared by identity."""
     return aval
 
 
 def show_avals(avals: Iterable[ShapedArray]) -> str:
-    """Types as a list to read, e.g. `f32[3], i32[]`."""
+    """Returns avals as a list for messages, e.g. `f32[3], i32[]`."""
     return ", ".join(map(str, avals)) or "nothing"

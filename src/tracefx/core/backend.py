@@ -1,4 +1,4 @@
-"""The protocol of whoever compiles and runs programs."""
+"""The protocols of the backend, which compiles and runs programs."""
 
 from __future__ import annotations
 
@@ -22,21 +22,27 @@ class Runnable(Protocol):
 
     @property
     def on_buffers(self) -> Callable[[Sequence[Buffer]], list[ConcreteArray]] | None:
-        """`__call__`, for buffers of the inputs; None if it takes more than to run on all of them."""
+        """The fast path of `__call__` for buffers of all inputs; `None` if running takes more than that."""
         ...
 
     @property
     def on_buffers_one(self) -> Callable[[Sequence[Buffer]], ConcreteArray] | None:
-        """`on_buffers` for a program with one output, which it gives; None where that is."""
+        """The variant of `on_buffers` for a program with one output, which it returns; `None` where `on_buffers` is."""
         ...
 
     @property
     def uncommitted_run(self) -> tuple[Sharding, Callable[[Sequence[Buffer]], list[ConcreteArray]]] | None:
-        """Where inputs that nobody put anywhere lie, and `on_buffers` of them; None if that is the host."""
+        """The fast path for uncommitted inputs: their sharding, and a function like `on_buffers` for it.
+
+        `None` if there is no such fast path, e.g. if the program runs on the host.
+        """
         ...
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
-        """The outputs; they may still be on their way. NumPy arrays, of the inputs' dtypes, are the caller's again."""
+        """Runs the program and returns its outputs, which may not be ready yet.
+
+        NumPy arrays must have the dtypes of the inputs. They may be written to after the call.
+        """
         ...
 
 
@@ -44,29 +50,29 @@ class CompiledProgram(Runnable, Protocol):
     """A compiled program."""
 
     def text(self) -> str:
-        """The optimized program in the compiler's own language."""
+        """Returns the optimized program in the compiler's own language."""
         ...
 
     def cost_analysis(self) -> Mapping[str, float]:
-        """The compiler's estimates for one run, such as `flops` and `bytes accessed`."""
+        """Returns the compiler's estimates for one run, e.g. `flops` and `bytes accessed`."""
         ...
 
     def memory_analysis(self) -> object:
-        """What the compiler planned to allocate for one run, in bytes."""
+        """Returns the sizes in bytes of what the compiler allocates for one run."""
         ...
 
     @property
     def input_shardings(self) -> Sequence[Sharding]:
-        """How the inputs have to lie."""
+        """The shardings that the inputs must have."""
         ...
 
     @property
     def output_shardings(self) -> Sequence[Sharding]:
-        """How the outputs will lie."""
+        """The shardings of the outputs."""
         ...
 
     def collectives(self) -> tuple[CompiledCollective, ...]:
-        """What devices do together."""
+        """Returns the collectives in the compiled program."""
         ...
 
 
@@ -74,33 +80,38 @@ class LoweredProgram(Protocol):
     """A program lowered to the compiler's input language."""
 
     def text(self, debug_info: bool = False) -> str:
-        """The program in that language, with the user's lines and scopes if asked for."""
+        """Returns the program in that language; with `debug_info`, with source lines and scopes."""
         ...
 
     def hlo_text(self) -> str:
-        """The program in HLO, before the compiler's optimizations."""
+        """Returns the program as HLO, before the compiler's optimizations."""
         ...
 
     def module(self, dialect: str) -> object:
-        """The program as an object of the compiler's bindings, in the dialect `stablehlo` or `hlo`."""
+        """Returns the program as an object of the compiler's bindings, in the dialect `stablehlo` or `hlo`."""
         ...
 
     def cost_analysis(self) -> Mapping[str, float]:
-        """The compiler's estimates for one run, before optimization."""
+        """Returns the compiler's estimates for one run, before optimization."""
         ...
 
     def compile(
         self, options: Mapping[str, str | int | float | bool], cache: CompilationCache | None = None
     ) -> CompiledProgram:
-        """The program, compiled with these options, or found in `cache`: the one that is set, if not given."""
+        """Compiles the program.
+
+        Args:
+            options: The compiler options.
+            cache: The compilation cache to use; by default, the one of the current setting.
+        """
         ...
 
 
 class Backend(Memory, ArrayImporter, Protocol):
-    """Compiles and runs programs, and manages the memory of their inputs and results. Programs have no constants."""
+    """Compiles and runs programs, and manages device memory. Programs must not have constants."""
 
     def run(self, jaxpr: Jaxpr, args: Sequence[Value], name: str) -> list[ConcreteArray]:
-        """The outputs of a program, compiled once; equal programs share the result of compiling."""
+        """Runs a program that is compiled at the first call. Equal programs share an executable."""
         ...
 
     def compiled(
@@ -112,10 +123,17 @@ class Backend(Memory, ArrayImporter, Protocol):
         wishes: RequestedShardings | None = None,
         put: bool = False,
     ) -> Runnable:
-        """The program as `run` runs it. Inputs at `donated` give their memory away.
+        """Returns the compiled program.
 
-        It runs where its arguments lie, if they lie where they were put, or where `wishes` want them. `put` says that
-        they will, so that it isn't compiled for others before such come.
+        Committed arguments or requested shardings decide on which devices it runs.
+
+        Args:
+            jaxpr: The program.
+            name: Its name in profiles and dumps.
+            donated: The indices of the inputs whose buffers are donated.
+            keep_unused: Whether inputs that are not used stay parameters of the executable.
+            wishes: The requested shardings of inputs and outputs; `None` for none.
+            put: Whether arguments will be committed. The program is then not compiled for uncommitted ones in advance.
         """
         ...
 
@@ -127,7 +145,7 @@ class Backend(Memory, ArrayImporter, Protocol):
         keep_unused: bool,
         wishes: RequestedShardings | None = None,
     ) -> LoweredProgram:
-        """Lower the program anew, with its own names and lines."""
+        """Lowers the program, without the cache, so that it has its own names and source lines."""
         ...
 
     def lower_for(
@@ -138,7 +156,7 @@ class Backend(Memory, ArrayImporter, Protocol):
         keep_unused: bool,
         wishes: RequestedShardings | None = None,
     ) -> LoweredProgram:
-        """Lower the program for other platforms, or for several; it can be read, but not compiled here."""
+        """Lowers the program for one or several other platforms. The result can be inspected, but not compiled here."""
         ...
 
     def evaluate_on_devices(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
@@ -149,7 +167,10 @@ class Backend(Memory, ArrayImporter, Protocol):
         ...
 
     def reshard(self, x: ConcreteArray, sharding: Sharding) -> ConcreteArray:
-        """The array as another sharding says: on the same devices, or if all of both are this process's."""
+        """Returns the array with another sharding.
+
+        Its devices must be the same, unless all devices of both shardings belong to this process.
+        """
         ...
 
     def serialize_portable(
@@ -160,32 +181,40 @@ class Backend(Memory, ArrayImporter, Protocol):
         platforms: Sequence[str],
         wishes: RequestedShardings | None = None,
     ) -> tuple[bytes, tuple[int, ...]]:
-        """The program for these platforms as bytes for other processes, and which of the other inputs these take.
+        """Serializes a program for these platforms, for use by other processes.
 
-        The first inputs are the constants, which become a part of it. For several platforms it takes the index of the
-        one it runs on first.
+        Args:
+            jaxpr: The program. Its leading inputs are the constants.
+            consts: The constants, which become part of the serialized program.
+            name: Its name.
+            platforms: The platforms. If there are several, the serialized program has a leading input: the platform
+                index.
+            wishes: The requested shardings of inputs and outputs; `None` for none.
+
+        Returns:
+            The bytes, and the indices of the other inputs that the serialized program keeps.
         """
         ...
 
     def portable_text(self, data: bytes) -> str:
-        """What `portable` gave, in the compiler's input language; ValueError if it can't be read."""
+        """Returns a result of `serialize_portable` as text. Raises ValueError for malformed bytes."""
         ...
 
     def put_shards(
         self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[NDArray], copied: bool = False
     ) -> Buffer:
-        """An array that lies as `sharding` says, of its tiles on this process's devices.
+        """Returns the buffer of a sharded array, made of NumPy tiles for the devices of this process.
 
-        Nobody writes to them any more, unless they are `copied` first.
+        The tiles must not be written to afterwards, unless they are `copied`.
         """
         ...
 
     def assemble_shards(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[Buffer]) -> Buffer:
-        """`spread` of tiles that lie on these devices already."""
+        """Returns the buffer of a sharded array, made of buffers that are already on its devices."""
         ...
 
     def disassemble(self, buffer: Buffer) -> list[Buffer]:
-        """The opposite of `join`."""
+        """Returns the buffers on this process's devices of which a sharded array consists."""
         ...
 
 
@@ -193,33 +222,39 @@ BACKEND: Final[LateBound[Backend]] = LateBound("the backend that runs compiled p
 
 
 class ProcessMembership(Protocol):
-    """This process among several that work together."""
+    """The position of this process among the processes of a distributed program."""
 
     @property
     def distributed_client(self) -> object:
-        """Its connection with the others, as XLA knows it."""
+        """The client of XLA's distributed runtime."""
         ...
 
     @property
-    def index(self) -> int: ...
+    def index(self) -> int:
+        """The index of this process."""
+        ...
+
     @property
-    def count(self) -> int: ...
+    def count(self) -> int:
+        """The number of processes."""
+        ...
+
     @property
     def local_ids(self) -> tuple[int, ...] | None:
-        """Which of the machine's devices are its own; None for all."""
+        """The ids of the machine's devices that belong to this process; `None` for all."""
         ...
 
 
 class Plugins(Protocol):
-    """Finds XLA's plug-ins for devices that are not the host's."""
+    """Finds XLA plug-ins (PJRT) for accelerators."""
 
     def client(self, platform: str, joined: ProcessMembership | None) -> object:
-        """XLA's client of a platform; PlatformError if there is none."""
+        """Returns the XLA client of a platform. Raises PlatformError if there is none."""
         ...
 
     def preferred_platform(self, joined: ProcessMembership | None) -> str:
-        """The platform that is best to run on, of all that there are."""
+        """Returns the fastest platform that is available."""
         ...
 
 
-PLUGINS: Final[LateBound[Plugins]] = LateBound("what finds plug-ins of XLA")
+PLUGINS: Final[LateBound[Plugins]] = LateBound("the finder of XLA plug-ins")

@@ -1,11 +1,10 @@
-"""How a handler gets inside of operations that carry programs.
+"""The protocol by which handlers interpret the sub-jaxprs (bodies, branches) of primitives.
 
-An operation that is `BodyTransformable` runs its programs under another interpretation: it asks the handler, as an
-`BodyInterpreter`,
-what each of its programs becomes there, and binds itself with what comes back. So a handler acts in loops, branches
-and calls without a word about them, staged and compiled, and an operation does not know who enters it.
+A `BodyTransformable` primitive asks the handler, through the `BodyInterpreter` protocol, to transform each of its
+sub-jaxprs, and binds itself with the transformed ones. So a handler works inside loops, branches and calls, staged and
+compiled, without a rule for each of these primitives, and the primitives do not depend on particular handlers.
 
-Under the handler a value may be several arrays: a `ValueSpec` says which, and what else there is to know of it.
+Under a handler one value may be represented by several arrays; a `ValueSpec` describes which.
 """
 
 from __future__ import annotations
@@ -27,26 +26,31 @@ from tracefx.pytrees.trees import TreeDef
 @final
 @frozen
 class ValueSpec:
-    """What a value is under a handler: arrays of the types `avals`, in a tree of a handler's own.
+    """How a handler represents a value: as arrays of given avals, the leaves of a pytree.
 
-    Without a `tree` it is a plain value, one array that the handler has nothing to say of.
+    Args:
+        tree: The structure of the representation. `None` for a plain value: one array that is not a tracer of the
+            handler.
+        avals: The avals of the arrays.
     """
 
-    tree: TreeDef | None = field(eq=lambda tree: (tree is None, tree))  # jaxlib's refuse to be compared with None
+    tree: TreeDef | None = field(
+        eq=lambda tree: (tree is None, tree)
+    )  # jaxlib's TreeDef raises on comparison with None
     avals: tuple[ShapedArray, ...]
 
     def same_structure(self, other: ValueSpec) -> bool:
-        """Whether both are of one structure, whatever the types."""
+        """Whether both specs have the same tree, whatever their avals."""
         if self.tree is None or other.tree is None:
             return self.tree is other.tree
         return self.tree == other.tree
 
     def step(self) -> ValueSpec:
-        """What one step of a loop gets of it. The axes of the arrays begin with those of the value."""
+        """Returns the spec of one element along the leading axis: what one step of a `scan` gets of a stacked value."""
         return evolve(self, avals=tuple([a.without_axis(0) for a in self.avals]))
 
     def stacked(self, length: int) -> ValueSpec:
-        """What the steps of a loop make of it together."""
+        """Returns the spec with a leading axis of size `length`: the stacked outputs of the steps of a `scan`."""
         return evolve(self, avals=tuple([a.with_axis(length, 0) for a in self.avals]))
 
     @override
@@ -59,13 +63,14 @@ EMPTY_SPEC: Final = ValueSpec(None, ())
 
 
 def array_spec(aval: ShapedArray) -> ValueSpec:
+    """Returns the spec of a plain value."""
     return ValueSpec(None, (aval,))
 
 
 @final
 @frozen
 class CollectedSpec:
-    """What a handler collects in a program, under a name."""
+    """Values that a handler collects inside a body, under a name: their spec."""
 
     name: Hashable
     spec: ValueSpec
@@ -74,9 +79,15 @@ class CollectedSpec:
 @final
 @frozen(eq=False)
 class TransformedBody:
-    """A program under a handler: `(consts, state, inputs) -> (state, outputs, what is collected)`.
+    """A transformed sub-jaxpr, of the signature `(consts, state, inputs) -> (state, outputs, collected values)`.
 
-    The state is `taken` in one form and given in another; both are `None` for a program that leaves it as it is.
+    Args:
+        jaxpr: The transformed program.
+        consts: Values for its leading inputs.
+        input_state: The spec of the handler's state as input; `None` for a program that leaves the state unchanged.
+        state: The spec of the state as output; `None` for a program that leaves the state unchanged.
+        outs: The specs of the outputs.
+        collected: The specs of the collected values.
     """
 
     jaxpr: Jaxpr
@@ -88,26 +99,31 @@ class TransformedBody:
 
 
 class BodyInterpreter(Protocol):
-    """What a handler offers to an operation that it enters. The handler below it is current meanwhile."""
+    """What a handler offers to a primitive whose bodies it interprets. Its inner handler is current meanwhile."""
 
     has_state: ClassVar[bool]
 
-    def spec(self, x: Value) -> ValueSpec: ...
+    def spec(self, x: Value) -> ValueSpec:
+        """Returns the spec of a value."""
+        ...
 
     def arrays(self, x: Value, form: ValueSpec) -> list[Value]:
-        """The arrays of a value, fitted to a form."""
+        """Returns the arrays that represent a value, converted to a spec."""
         ...
 
     def value(self, form: ValueSpec, arrays: Sequence[Value]) -> Value:
-        """The value that consists of these arrays."""
+        """Returns the value that is represented by these arrays."""
         ...
 
     def join(self, x: ValueSpec, y: ValueSpec, what: str) -> ValueSpec:
-        """A form that values of both fit; `TypeError`, which calls them `what`, if there is none."""
+        """Returns a spec to which values of both specs can be converted.
+
+        Raises `TypeError`, which calls the values `what`, if there is none.
+        """
         ...
 
     def strip_to_plain(self, x: Value, what: str) -> Value:
-        """The number that decides which way a program takes."""
+        """Returns the plain value, for use as a predicate, say; `what` names it in errors."""
         ...
 
     def transform_body(
@@ -121,63 +137,76 @@ class BodyInterpreter(Protocol):
         collected: Sequence[CollectedSpec] = (),
         bare: bool = False,
     ) -> TransformedBody:
-        """What a program becomes, for inputs of these forms. Its outputs are `bare` numbers if they decide something.
+        """Returns the sub-jaxpr as interpreted by the handler. The result may be cached.
 
-        Outputs for which `outs` has a form are fitted to it, as far as they can be. If `state` is given, the program
-        takes and gives a state of that form, as far as it can. What is in `collected` is given, and first, by a
-        program that has nothing under that name too.
+        Args:
+            jaxpr: The sub-jaxpr.
+            inputs: The specs of its inputs.
+            what: The name of the body in errors, e.g. of a branch.
+            outs: Specs to which outputs are converted as far as possible; `None` leaves an output as it is.
+            state: The spec of the state as input, and as output as far as possible. By default, the current one.
+            collected: Specs of values that are returned first, even if the body does not collect them.
+            bare: Whether all outputs are stripped to plain values, as for a predicate.
         """
         ...
 
     def state(self, form: ValueSpec | None) -> list[Value]:
-        """The arrays of the state, fitted to a form; none without one."""
+        """Returns the arrays of the handler's state, converted to a spec; no arrays for `None`."""
         ...
 
     def restore_state(self, form: ValueSpec, arrays: Sequence[Value]) -> None:
-        """What the state is from here on."""
+        """Sets the handler's state to the one that these arrays represent."""
         ...
 
     def collect_from_body(self, collected: Sequence[CollectedSpec], arrays: Sequence[Value]) -> None:
-        """What programs that were entered have collected; the arrays of one come after those of another."""
+        """Adds the values that transformed bodies collected. `arrays` is the concatenation of those of each spec."""
         ...
 
     def collected_of_empty_loop(self, collected: CollectedSpec) -> list[Value]:
-        """The arrays of what a loop without a step collects."""
+        """Returns the arrays that a loop without any step collects."""
         ...
 
     def with_inner(self, handler: Handler) -> Handler:
-        """The same interpretation on another handler, with nothing in its state: for functions that rules hold."""
+        """Returns a copy on another inner handler, with an empty state: for the functions of custom rules."""
         ...
 
     def run(self, jaxpr: Jaxpr, args: Sequence[Value]) -> Sequence[Value]:
-        """Do what a program does, its operations one by one under the handler."""
+        """Interprets a jaxpr equation by equation under the handler."""
         ...
 
 
 class BodyTransformable:
-    """A capability: the operation carries programs, and can run them under another interpretation."""
+    """A capability: the primitive has sub-jaxprs that a handler can transform."""
 
     __slots__ = ()
 
     @abstractmethod
     def transform_bodies(self, entry: BodyInterpreter, args: Sequence[Value]) -> Sequence[Value]:
-        """Bind what the operation becomes if its programs are run by the handler, whose values `args` may be."""
+        """Binds the primitive with its sub-jaxprs transformed by the handler.
+
+        Args:
+            entry: The handler.
+            args: The operands, which may be tracers of the handler.
+
+        Returns:
+            The results, which may be tracers of the handler.
+        """
         raise NotImplementedError
 
 
 def flatten_to_arrays(entry: BodyInterpreter, xs: Sequence[Value], forms: Sequence[ValueSpec]) -> list[Value]:
-    """The arrays of values, fitted to forms."""
+    """Returns the arrays of several values, converted to specs and concatenated."""
     return [a for x, form in zip(xs, forms, strict=True) for a in entry.arrays(x, form)]
 
 
 def count(forms: Sequence[ValueSpec]) -> int:
-    """How many arrays values of these forms are."""
+    """Returns the number of arrays of values with these specs."""
     return sum([len(form.avals) for form in forms])
 
 
 @final
 class ResultReader:
-    """Results taken from the left, value by value."""
+    """Splits a flat list of results from left to right into values, state and collected values."""
 
     __slots__ = ("_arrays", "_entry", "_place")
 
@@ -187,25 +216,29 @@ class ResultReader:
         self._place = 0
 
     def take(self, n: int) -> Sequence[Value]:
-        taken = self._arrays[self._place : self._place + n]
+        """Returns the next `n` arrays."""
+        arrays = self._arrays[self._place : self._place + n]
         self._place += n
-        return taken
+        return arrays
 
     def values(self, forms: Sequence[ValueSpec]) -> list[Value]:
+        """Returns the next values."""
         return [self._entry.value(form, self.take(len(form.avals))) for form in forms]
 
     def restore_state(self, state: ValueSpec | None) -> Self:
+        """Sets the handler's state from the next arrays; does nothing for `None`."""
         if state is not None:
             self._entry.restore_state(state, self.take(len(state.avals)))
         return self
 
     def collect_from_body(self, collected: Sequence[CollectedSpec]) -> None:
+        """Hands the next arrays to the handler as collected values."""
         self._entry.collect_from_body(collected, self.take(count([c.spec for c in collected])))
 
 
 def unpack_results(entry: BodyInterpreter, entered: TransformedBody, outs: Sequence[Value]) -> list[Value]:
-    """What comes of a program that runs once, from the results of `entered`."""
-    taking = ResultReader(entry, outs).restore_state(entered.state)
-    values = taking.values(entered.outs)
-    taking.collect_from_body(entered.collected)
+    """Returns the values that a body which ran once returned; updates the handler's state and collected values."""
+    reader = ResultReader(entry, outs).restore_state(entered.state)
+    values = reader.values(entered.outs)
+    reader.collect_from_body(entered.collected)
     return values

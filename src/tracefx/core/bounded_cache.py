@@ -1,4 +1,4 @@
-"""Bounded dictionaries: what a cache does when it is full."""
+"""Dictionaries of bounded size, used as caches."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ V = TypeVar("V")
 
 
 def insert_bounded(cache: dict[K, V], key: K, value: V, limit: int) -> V:
-    """Put `value` under `key` unless another thread was first, and give what is there then.
+    """Inserts `value` under `key` unless another thread was first, and returns the value in the cache.
 
-    A cache with more than `limit` entries loses its oldest eighth. Looking an entry up stays one `dict.get`, which is
-    why age counts here and not use: what goes though it is used comes back at the next use.
+    A cache with more than `limit` entries evicts its oldest eighth. Lookups stay a single `dict.get`, which is why
+    eviction is by age rather than by last use: an evicted entry that is still in use is computed again at its next use.
 
     >>> cache = {i: str(i) for i in range(4)}
     >>> insert_bounded(cache, 4, "four", 4), list(cache)
     ('four', [1, 2, 3, 4])
     """
-    kept = cache.setdefault(key, value)
+    result = cache.setdefault(key, value)
     if len(cache) > limit:
-        for old in list(cache)[: max(1, limit // 8)]:  # the list is made at once, whatever other threads do
+        for old in list(cache)[: max(1, limit // 8)]:  # `list` is atomic with respect to other threads
             cache.pop(old, None)
-    return kept
+    return result

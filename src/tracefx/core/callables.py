@@ -1,4 +1,4 @@
-"""Primitives that hold functions: the capability that lets interpreters enter these functions."""
+"""Primitives with functions as parameters, and the capability by which interpreters run these functions."""
 
 from __future__ import annotations
 
@@ -12,42 +12,53 @@ from tracefx.core.values import Value
 
 
 class BatchRunner(Protocol):
-    """What batching offers to an operation that holds functions."""
+    """What batching offers to a primitive with function parameters."""
 
     @property
-    def axis(self) -> MappedAxis: ...
+    def axis(self) -> MappedAxis:
+        """The batch axis."""
+        ...
 
     def run(
         self, f: Callable[..., Sequence[Value]], args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[list[Value], list[int | None]]:
-        """Run a function once for the whole batch, on the handler that is current; `dims` are as in `batch`."""
+        """Runs a function once for the whole batch, over the current handler.
+
+        Args:
+            f: The function.
+            args: Its arguments.
+            dims: For each argument, the position of its batch axis; `None` if it is not batched.
+
+        Returns:
+            The results, and for each the position of its batch axis, or `None`.
+        """
         ...
 
 
 class HasCallables:
-    """The operation holds functions of the user's.
+    """A capability: the primitive has user functions as parameters, e.g. those of custom rules.
 
-    They may close over tracers of any handler, so batching enters the operation even where no operand differs along
-    the batch. Where it is evaluated they run under the handler that is current; one further in that wants to be in
-    force in them binds `within`. Without an `abstract_eval` the operation is no equation of a program, and `staged`
-    gives what is.
+    The functions may close over tracers of any handler, so batching applies `batch_callables` even if no operand is
+    batched. During evaluation they run under the current handler; an inner handler that must interpret them binds
+    `wrap_callables(...)` instead. A primitive without `abstract_eval` cannot be an equation of a jaxpr:
+    `stage_callables` returns the one that can.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def wrap_callables(self, enter: Callable[[Handler], Handler]) -> Self:
-        """The same operation, each of its functions run under `enter` of the handler that is current then."""
+        """Returns the primitive with each function wrapped to run under `enter(current handler)`."""
         raise missing_rule_error(self, "wrap_callables", "define wrap_callables(self, enter)")
 
     @abstractmethod
     def batch_callables(
         self, mapper: BatchRunner, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
-        """`batch`, for which the functions are run by `mapper`."""
+        """Applies the primitive to batched operands, as `Batchable.batch` does; the functions are run by `mapper`."""
         raise missing_rule_error(self, "batch_callables", "define batch_callables(self, mapper, args, dims)")
 
     @abstractmethod
     def stage_callables(self, recording: Handler, args: Sequence[Value]) -> tuple[Primitive, Sequence[Value]]:
-        """The operation, with its operands, that stands for this one in a program that `recording` makes."""
+        """Returns the primitive and operands that represent this one in a jaxpr which `recording` records."""
         raise missing_rule_error(self, "stage_callables", "define stage_callables(self, recording, args)")

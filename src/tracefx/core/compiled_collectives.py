@@ -1,4 +1,4 @@
-"""What compiled programs send between devices."""
+"""Collectives in compiled programs: the communication between devices that the compiler inserted."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from tracefx.core.avals import ShapedArray
 @final
 @frozen
 class CompiledCollective:
-    """An operation that devices do together, as it stands in a compiled program."""
+    """One collective instruction of a compiled program."""
 
     kind: str
-    """As XLA calls it: `all-reduce`, `all-gather`, `reduce-scatter`, `all-to-all`, `collective-permute`, ..."""
+    """XLA's name: `all-reduce`, `all-gather`, `reduce-scatter`, `all-to-all`, `collective-permute`, ..."""
     types: tuple[ShapedArray, ...]
-    """What each device gets; of several types where the compiler joined several operations."""
+    """The avals of the results on each device; several if the compiler combined several collectives."""
     groups: tuple[tuple[int, ...], ...]
-    """Which devices do it with each other, by their ids; for `collective-permute` pairs of sender and receiver."""
+    """The groups of communicating devices, by id; for `collective-permute` pairs of source and target."""
     execution_count: int | None
-    """How often it is done in one run; None in a loop or a branch of which the compiler doesn't know how often."""
+    """The number of executions per run; None inside a branch, or a loop whose trip count is unknown."""
     name: str
-    """The operation of the program that needs it."""
+    """The primitive of the program that needs it."""
 
     @property
     def nbytes(self) -> int:
-        """The bytes that each device gets."""
+        """The size in bytes of the results on each device."""
         return sum([aval.nbytes for aval in self.types])
 
     @property
     def bytes_sent(self) -> int:
-        """The bytes that a device sends each time, at least: what goes round a ring of its group."""
+        """A lower bound of the bytes that each device sends per execution: the cost of a ring algorithm."""
         if self.kind in ("collective-permute", "collective-broadcast"):
             return self.nbytes
         n = max(map(len, self.groups), default=1)

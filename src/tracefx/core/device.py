@@ -1,4 +1,4 @@
-"""Devices, buffers in their memory, and the protocol of whoever manages that memory."""
+"""Devices, buffers in their memory, and the protocol of the backend that manages device memory."""
 
 from __future__ import annotations
 
@@ -13,115 +13,131 @@ from tracefx.core.settings import Setting
 
 
 class Buffer(Protocol):
-    """Memory on a device, as the backend that made it knows it; opaque to everyone else."""
+    """A device buffer. Its contents are known only to the backend that made it."""
 
 
 class SupportsDLPack(Protocol):
-    """Another library's array, as DLPack's Python protocol has it."""
+    """An array of another library that supports the DLPack protocol."""
 
     def __dlpack__(self) -> CapsuleType: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 
 class Device(Protocol):
-    """Where programs run."""
+    """A device on which programs run, e.g. a CPU or a GPU."""
 
     @property
-    def id(self) -> int: ...
-    @property
-    def platform(self) -> str: ...
-    @property
-    def device_kind(self) -> str: ...
-    @property
-    def process_index(self) -> int: ...
-
-
-def is_device(x: object) -> TypeGuard[Device]:
-    """Whether it has what devices have: their classes are their runtimes'."""
-    return hasattr(x, "process_index") and hasattr(x, "platform")
-
-
-class Memory(Protocol):
-    """The devices, and the buffers in their memory. The compiler's backend provides it."""
+    def id(self) -> int:
+        """The number of the device, unique among all devices of the platform."""
+        ...
 
     @property
     def platform(self) -> str:
-        """The name of the platform on whose first device programs run that nobody put anywhere, e.g. `cpu`."""
+        """The name of the platform, e.g. `cpu`."""
         ...
 
     @property
-    def default_device(self) -> Device:
-        """The device that runs them here: `DEFAULT_DEVICE`, or the first of the platform."""
-        ...
-
-    @property
-    def default_device_is_host(self) -> bool:
-        """Whether that is the host's first, whose arrays are told from those that lie where they were put."""
+    def device_kind(self) -> str:
+        """The model of the device."""
         ...
 
     @property
     def process_index(self) -> int:
-        """Which of the processes that work together this one is."""
+        """The index of the process to which the device belongs."""
+        ...
+
+
+def is_device(x: object) -> TypeGuard[Device]:
+    """Whether an object has the attributes of a device. Device classes belong to the runtime, so this is structural."""
+    return hasattr(x, "process_index") and hasattr(x, "platform")
+
+
+class Memory(Protocol):
+    """The devices and the buffers in their memory. The compiler backend provides it."""
+
+    @property
+    def platform(self) -> str:
+        """The default platform, e.g. `cpu`: programs with uncommitted arguments run on its first device."""
+        ...
+
+    @property
+    def default_device(self) -> Device:
+        """The current default device: `DEFAULT_DEVICE`, or the first device of the default platform."""
+        ...
+
+    @property
+    def default_device_is_host(self) -> bool:
+        """Whether the default device is the first host device, whose arrays are plain `ConcreteArray`s."""
+        ...
+
+    @property
+    def process_index(self) -> int:
+        """The index of this process among those of a distributed program."""
         ...
 
     def devices(self, platform: str) -> list[Device]:
-        """The devices of a platform, in all processes; `ValueError` for one that isn't there."""
+        """Returns the devices of a platform in all processes. Raises ValueError for an unknown platform."""
         ...
 
     def local_devices(self, platform: str) -> list[Device]:
-        """Those of this process. What nobody put anywhere runs on the first of them."""
+        """Returns the devices of a platform in this process. Uncommitted computations run on the first one."""
         ...
 
     def put(self, host: NDArray, device: Device | None) -> Buffer:
-        """Host memory that nobody writes to any more on a device, the host's first one by default."""
+        """Copies or wraps host memory, which must not change afterwards, as a buffer on a device.
+
+        Without a device it is the first host device.
+        """
         ...
 
-    def device_of(self, buffer: Buffer) -> Device: ...
+    def device_of(self, buffer: Buffer) -> Device:
+        """Returns the device of a buffer."""
+        ...
 
     def to_dlpack(self, buffer: Buffer, stream: int | None = None) -> CapsuleType:
-        """A DLPack capsule of the buffer; `BufferError` for dtypes that DLPack doesn't have.
+        """Returns a DLPack capsule of the buffer. Raises BufferError for dtypes that DLPack lacks.
 
-        The consumer's `stream` of a GPU waits for the numbers; where there is none, they are waited for here.
+        With the consumer's GPU `stream`, the stream waits for the value; without, this call waits.
         """
         ...
 
     def dlpack_device(self, device: Device) -> tuple[int, int]:
-        """DLPack's numbers for the kind of a device, and for which it is."""
+        """Returns DLPack's device type and device id."""
         ...
 
     def from_dlpack(self, external: SupportsDLPack, device: Device | None, copy: bool | None) -> Buffer:
-        """A buffer of another library's array, shared unless `copy` is true; `BufferError` where that can't be.
+        """Returns a buffer of another library's array. Raises BufferError if that is impossible.
 
-        Without a device it is on the one where the array lies.
+        Without a device it is on the device of the array. The memory is shared unless `copy` is true.
         """
         ...
 
     def view_dlpack(self, external: SupportsDLPack) -> NDArray:
-        """Another library's array in host memory as it lies there; `BufferError` if it is elsewhere."""
+        """Returns a view of another library's array in host memory. Raises BufferError if it is elsewhere."""
         ...
 
     def read(self, buffer: Buffer) -> NDArray:
-        """The numbers, without a copy where the device's memory is the host's. Waits for them."""
+        """Waits for the value and returns it, without a copy if the device memory is host memory."""
         ...
 
     def is_ready(self, buffer: Buffer) -> bool:
-        """Whether the numbers are there."""
+        """Whether the value has been computed."""
         ...
 
     def is_deleted(self, buffer: Buffer) -> bool:
-        """Whether the memory was given back, or away."""
+        """Whether the buffer was deleted or donated."""
         ...
 
     def delete(self, buffer: Buffer) -> None:
-        """Give the memory back, as soon as no running program and no view of it needs it."""
+        """Frees the buffer as soon as no running program and no view uses it."""
         ...
 
     def wait(self, buffers: Sequence[Buffer]) -> None:
-        """Return when the numbers of all are there; raise what went wrong in making them."""
+        """Waits until all values have been computed. Raises the errors of their computation."""
         ...
 
 
 MEMORY: Final[LateBound[Memory]] = LateBound("the backend that manages device memory")
 
 DEFAULT_DEVICE: Final[Setting[Device | None]] = Setting("default_device", None)
-"""The device that runs programs of uncommitted arrays, inside `default_device`; None elsewhere."""
+"""The device for programs with uncommitted arguments, inside a `default_device` block; None outside."""

@@ -1,8 +1,8 @@
-"""The dtypes of tracefx: NumPy dtype objects, their names and kinds, and what implicit narrowing makes of them.
+"""The supported dtypes: NumPy dtype objects, with their names, kinds, sizes and default widths.
 
-Everything here is a lookup in a table built once, keyed by `np.dtype` (which hashes and compares quickly and finds
-equal dtypes, so `np.longlong` or a dtype with metadata leads to the same row). Functions that take a `DType` expect
-one that `as_dtype` gave; asked about another they raise the TypeError that `as_dtype` would raise.
+All functions look up tables that are built once and keyed by `np.dtype`. Its hash and equality are fast and identify
+equal dtypes, so `np.longlong` or a dtype with metadata finds the same row. Functions with a `DType` parameter expect a
+result of `as_dtype`; for any other dtype they raise the same TypeError as `as_dtype`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NDArray: TypeAlias = npt.NDArray[Any]
 
 
 class HasDType(Protocol):
-    """An object that stands for a dtype by having one, as `jax.numpy.float32` does."""
+    """An object with a `dtype` attribute that stands for that dtype, e.g. `jax.numpy.float32`."""
 
     @property
     def dtype(self) -> DType: ...
@@ -36,7 +36,7 @@ DTypeLike: TypeAlias = DType | str | type[np.generic] | type[bool] | type[int] |
 
 @unique
 class DTypeKind(Enum):
-    """What the elements of a dtype are."""
+    """The kinds of dtypes."""
 
     BOOL = "bool"
     SIGNED = "signed integer"
@@ -75,11 +75,11 @@ float32: Final[DType] = np.dtype(np.float32)
 float64: Final[DType] = np.dtype(np.float64)
 complex64: Final[DType] = np.dtype(np.complex64)
 complex128: Final[DType] = np.dtype(np.complex128)
-# The tangent of an integer or bool: a vector space with one point, stored in no bytes. Equal to jax.dtypes.float0.
+# The tangent dtype of integers and bools: a zero-dimensional vector space, without storage. Equals jax.dtypes.float0.
 float0: Final[DType] = np.dtype([("float0", np.void, 0)])
-# Keys of random numbers: records of words, which NumPy moves about as it does numbers and refuses to compute with. The
-# field's name says which generator a key is for. `str` of these dtypes is NumPy's description of the record, which no
-# subclass and no metadata of a dtype can change; what is shown to users goes through `name`.
+# Random keys: structured dtypes of words, which NumPy can index and reshape but does not compute with. The field is
+# named after the generator. `str` of these dtypes is NumPy's description of the record, which neither a subclass nor
+# metadata of the dtype can change, so texts for users call `name`.
 key_fry: Final[DType] = np.dtype([("fry", np.uint32, (2,))])
 key_rbg: Final[DType] = np.dtype([("rbg", np.uint32, (4,))])
 key_urbg: Final[DType] = np.dtype([("urbg", np.uint32, (4,))])
@@ -89,7 +89,7 @@ class _DTypeInfo(NamedTuple):
     name: str
     short: str
     kind: DTypeKind
-    bits: int  # of one element as XLA packs it, which for 2 and 4 bits is less than NumPy's byte
+    bits: int  # the size of an element as packed by XLA; NumPy uses one byte for 2 and 4 bits
 
 
 _DTYPE_INFO: Final[Mapping[DType, _DTypeInfo]] = MappingProxyType(
@@ -131,9 +131,9 @@ _DTYPE_INFO: Final[Mapping[DType, _DTypeInfo]] = MappingProxyType(
 
 KEY_DTYPES: Final[tuple[DType, ...]] = (key_fry, key_rbg, key_urbg)
 ALL_DTYPES: Final[tuple[DType, ...]] = tuple(dtype for dtype in _DTYPE_INFO if dtype not in KEY_DTYPES)
-"""All but those of random keys, which are no numbers."""
+"""All supported dtypes except those of random keys."""
 
-# Plain dicts, never written after this: a lookup through a MappingProxyType costs half as much again.
+# Plain dicts, never mutated: a lookup through a MappingProxyType costs 50% more.
 _SHORT_NAMES: Final[dict[DType, str]] = {dtype: row.short for dtype, row in _DTYPE_INFO.items()}
 _BY_SHORT_NAME: Final[dict[str, DType]] = {row.short: dtype for dtype, row in _DTYPE_INFO.items()}
 _DTYPE_KINDS: Final[dict[DType, DTypeKind]] = {dtype: row.kind for dtype, row in _DTYPE_INFO.items()}
@@ -147,7 +147,7 @@ _TANGENTS: Final[dict[DType, DType]] = {d: d if d in _INEXACT else float0 for d 
 _REALS: Final[dict[DType, DType]] = {d: d for d in _DTYPE_INFO} | {complex64: float32, complex128: float64}
 _NARROWED: Final[dict[DType, DType]] = {int64: int32, uint64: uint32, float64: float32, complex128: complex64}
 
-# What means a dtype by itself: the dtype, its scalar type, its name. Records, whose scalar type is np.void, have none.
+# Explicit spellings of a dtype: the dtype, its scalar type, its name. The scalar type of records is always np.void.
 _EXPLICIT: Final[dict[object, DType]] = {
     **{dtype: dtype for dtype in _DTYPE_INFO},
     **{dtype.type: dtype for dtype, row in _DTYPE_INFO.items() if row.kind not in (DTypeKind.FLOAT0, DTypeKind.KEY)},
@@ -170,29 +170,34 @@ _BY_SPELLING: Final[dict[str, DType]] = {
 
 
 def as_dtype(x: DTypeLike, argument: str = "dtype") -> DType:
-    """The dtype that `x` means: a dtype, a NumPy scalar type, a name, or a Python number type.
+    """Converts a dtype-like to a dtype.
 
-    `int`, `float` and `complex` mean the default dtypes, 32 bits a component unless `enable_x64` is on. Everything
-    else is explicit and stays as it is, 64 bits too. `argument` is the name by which an error calls `x`.
+    `int`, `float` and `complex` mean the default dtypes, with 32 bits per component unless `enable_x64` is on. All
+    other dtype-likes are explicit and keep their width.
 
-    Raises TypeError for anything that is no dtype of tracefx (strings, dates, objects, records, None).
+    Args:
+        x: A dtype, a NumPy scalar type, a name, a Python number type, or an object with a `dtype` attribute.
+        argument: The name of the argument in errors.
+
+    Raises:
+        TypeError: If `x` is not a supported dtype (strings, dates, objects, records, None).
 
     >>> as_dtype("bfloat16"), as_dtype(np.float64), as_dtype(float)
     (dtype(bfloat16), dtype('float64'), dtype('float32'))
     """
     try:
-        found = _EXPLICIT.get(x)
-        if found is None:
-            found = (_SCALARS_64 if X64.value else _SCALARS_32).get(x)
+        result = _EXPLICIT.get(x)
+        if result is None:
+            result = (_SCALARS_64 if X64.value else _SCALARS_32).get(x)
     except TypeError:  # not hashable
-        found = None
-    return _as_uncommon_dtype(x, argument) if found is None else found
+        result = None
+    return _as_uncommon_dtype(x, argument) if result is None else result
 
 
 def named_dtype(x: object) -> DType | None:
-    """The dtype that a dtype, a scalar type of NumPy or Python, or a string names; None for anything else.
+    """Returns the dtype that a dtype, a NumPy or Python scalar type, or a string names; `None` for anything else.
 
-    Never raises and never warns. `int`, `float` and `complex` name 64-bit components, as in NumPy.
+    It neither raises nor warns. `int`, `float` and `complex` name 64-bit components, as in NumPy.
 
     >>> named_dtype("float32"), named_dtype(float), named_dtype("a, b"), named_dtype([1])
     (dtype('float32'), dtype('float64'), None, None)
@@ -215,39 +220,42 @@ _ABSTRACT_SCALAR_TYPES: Final = frozenset(
         *(np.inexact, np.floating, np.complexfloating, np.flexible, np.character),
     }
 )
-"""Abstract scalar types of NumPy, each of which stands for several dtypes."""
+"""NumPy's abstract scalar types, each of which covers several dtypes."""
 
 
 def _as_uncommon_dtype(x: DTypeLike, argument: str) -> DType:
-    """What NumPy makes of `x`, if that is supported: names like "f4", and objects with a dtype."""
-    if x is None:  # which NumPy takes for float64
+    """Converts `x` by `np.dtype`, for names such as "f4" and for objects with a dtype. Rejects unsupported dtypes."""
+    if x is None:  # NumPy's float64
         _refuse(x, argument)
-    if isinstance(x, type) and x in _ABSTRACT_SCALAR_TYPES:  # which NumPy 2.0 takes for one of their dtypes
+    if isinstance(x, type) and x in _ABSTRACT_SCALAR_TYPES:  # NumPy 2.0 maps them to one dtype
         _refuse(x, argument)
-    if isinstance(x, str) and ("," in x or x.startswith("a")):  # records and text, for which NumPy may warn
+    if isinstance(x, str) and ("," in x or x.startswith("a")):  # records and text: NumPy may warn
         _refuse(x, argument)
     try:
         dtype = np.dtype(x)
     except (TypeError, ValueError, SyntaxError) as error:
         _refuse(x, argument, error)
-    found = _EXPLICIT.get(dtype)
-    if found is None:
+    result = _EXPLICIT.get(dtype)
+    if result is None:
         _refuse(x, argument)
-    return found
+    return result
 
 
 def _refuse(x: object, argument: str, cause: Exception | None = None) -> NoReturn:
+    """Raises the TypeError for an unsupported dtype, with a hint if there is a likely correction."""
     hint = ""
     if isinstance(x, np.dtype) and not x.isnative:
-        hint = f" Its bytes are swapped: convert the data with .astype({x.newbyteorder('=').name!r}) first."
+        hint = f" Its byte order is not native: convert the data with .astype({x.newbyteorder('=').name!r}) first."
     elif isinstance(x, str) and x in _BY_SHORT_NAME:
         hint = f" Write {_BY_SHORT_NAME[x].name!r}."
     supported = ", ".join(_DTYPE_INFO[dtype].name for dtype in ALL_DTYPES)
-    raise TypeError(f"{argument}={x!r} is no dtype that arrays can have.{hint} Supported are {supported}.") from cause
+    raise TypeError(
+        f"{argument}={x!r} is not a dtype that arrays can have.{hint} Supported are {supported}."
+    ) from cause
 
 
 def name(dtype: DType) -> str:
-    """The dtype's name, also where NumPy has none for it.
+    """Returns the name of a dtype, also for those without a name in NumPy.
 
     >>> name(float32), name(float0), name(key_fry)
     ('float32', 'float0', 'key<fry>')
@@ -259,7 +267,7 @@ def name(dtype: DType) -> str:
 
 
 def short_name(dtype: DType) -> str:
-    """The dtype's name in printed programs.
+    """Returns the name of a dtype in printed jaxprs.
 
     >>> short_name(float32), short_name(bfloat16), short_name(uint8), short_name(float8_e4m3fn)
     ('f32', 'bf16', 'u8', 'f8_e4m3fn')
@@ -271,7 +279,7 @@ def short_name(dtype: DType) -> str:
 
 
 def from_short_name(name: str) -> DType:
-    """The dtype that `short_name` prints as `name`; ValueError if there is none.
+    """Returns the dtype with this short name. Raises ValueError if there is none.
 
     >>> from_short_name("bf16")
     dtype(bfloat16)
@@ -283,10 +291,10 @@ def from_short_name(name: str) -> DType:
 
 
 def kind(dtype: DType) -> DTypeKind:
-    """What the elements are.
+    """Returns the kind of a dtype.
 
     >>> kind(bfloat16)
-    <Kind.FLOAT: 'float'>
+    <DTypeKind.FLOAT: 'float'>
     """
     try:
         return _DTYPE_KINDS[dtype]
@@ -295,47 +303,47 @@ def kind(dtype: DType) -> DTypeKind:
 
 
 def is_bool(dtype: DType) -> bool:
-    """Whether the elements are truth values."""
+    """Whether the dtype is bool."""
     return dtype == bool_
 
 
 def is_integer(dtype: DType) -> bool:
-    """Whether the elements are integers, signed or not; bools are none."""
+    """Whether the dtype is a signed or unsigned integer dtype; bool is not."""
     return dtype in _INTEGERS
 
 
 def is_signed(dtype: DType) -> bool:
-    """Whether the elements are signed integers."""
+    """Whether the dtype is a signed integer dtype."""
     return dtype in _SIGNED
 
 
 def is_float(dtype: DType) -> bool:
-    """Whether the elements are real floating-point numbers; float0 is none."""
+    """Whether the dtype is a real floating-point dtype; float0 is not."""
     return dtype in _FLOATS
 
 
 def is_complex(dtype: DType) -> bool:
-    """Whether the elements are complex numbers."""
+    """Whether the dtype is complex."""
     return dtype in _COMPLEXES
 
 
 def is_inexact(dtype: DType) -> bool:
-    """Whether the elements are real or complex floating-point numbers: what can be differentiated."""
+    """Whether the dtype is real or complex floating point, i.e. differentiable."""
     return dtype in _INEXACT
 
 
 def is_key(dtype: DType) -> bool:
-    """Whether the elements are keys of random numbers."""
+    """Whether the dtype is one of random keys."""
     return dtype.names is not None and dtype in KEY_DTYPES
 
 
 def key_data_size(dtype: DType) -> int:
-    """How many 32-bit words a key of this dtype has."""
+    """Returns the number of 32-bit words in a key of this dtype."""
     return dtype.itemsize // 4
 
 
 def itemsize_bits(dtype: DType) -> int:
-    """The bits of one element where elements are packed: 4 for int4, 8 for bool, 0 for float0.
+    """Returns the bits of one element where elements are packed: 4 for int4, 8 for bool, 0 for float0.
 
     >>> itemsize_bits(int4), itemsize_bits(complex64)
     (4, 64)
@@ -347,9 +355,9 @@ def itemsize_bits(dtype: DType) -> int:
 
 
 def canonicalize(dtype: DType) -> DType:
-    """The dtype that data of this dtype takes when it comes in implicitly.
+    """Returns the dtype that data of this dtype gets if no dtype is requested.
 
-    64-bit integers and floats and complex128 narrow to half their width, unless `enable_x64` is on; others stay.
+    Without `enable_x64`, 64-bit integers and floats and complex128 narrow to half their width; others are unchanged.
 
     >>> canonicalize(float64), canonicalize(float16)
     (dtype('float32'), dtype('float16'))
@@ -358,27 +366,27 @@ def canonicalize(dtype: DType) -> DType:
 
 
 def default_int() -> DType:
-    """int32, or int64 where `enable_x64` is on."""
+    """Returns int32, or int64 if `enable_x64` is on."""
     return int64 if X64.value else int32
 
 
 def default_uint() -> DType:
-    """uint32, or uint64 where `enable_x64` is on."""
+    """Returns uint32, or uint64 if `enable_x64` is on."""
     return uint64 if X64.value else uint32
 
 
 def default_float() -> DType:
-    """float32, or float64 where `enable_x64` is on."""
+    """Returns float32, or float64 if `enable_x64` is on."""
     return float64 if X64.value else float32
 
 
 def default_complex() -> DType:
-    """complex64, or complex128 where `enable_x64` is on."""
+    """Returns complex64, or complex128 if `enable_x64` is on."""
     return complex128 if X64.value else complex64
 
 
 def scalar_dtype(scalar_type: type[bool] | type[int] | type[float] | type[complex]) -> DType:
-    """The dtype of a Python number of exactly this type; TypeError for other types.
+    """Returns the dtype of Python numbers of exactly this type. Raises TypeError for other types.
 
     >>> scalar_dtype(int), scalar_dtype(bool)
     (dtype('int32'), dtype('bool'))
@@ -390,7 +398,7 @@ def scalar_dtype(scalar_type: type[bool] | type[int] | type[float] | type[comple
 
 
 def tangent_dtype(dtype: DType) -> DType:
-    """The dtype of tangents: itself for floats and complex numbers, float0 for everything else.
+    """Returns the dtype of tangents: the same for float and complex dtypes, float0 for all others.
 
     >>> tangent_dtype(float32), tangent_dtype(int32) == float0
     (dtype('float32'), True)
@@ -402,7 +410,7 @@ def tangent_dtype(dtype: DType) -> DType:
 
 
 def real_dtype(dtype: DType) -> DType:
-    """The dtype of a complex number's parts; any other dtype itself.
+    """Returns the dtype of the real part of a complex dtype; any other dtype unchanged.
 
     >>> real_dtype(complex128)
     dtype('float64')
@@ -414,12 +422,12 @@ def real_dtype(dtype: DType) -> DType:
 
 
 def _describe(dtype: DType) -> str:
-    return f"{name(dtype)}, whose elements are no numbers" if is_key(dtype) else str(dtype)
+    return f"{name(dtype)}, whose elements are not numbers" if is_key(dtype) else str(dtype)
 
 
 @functools.cache
 def finfo(dtype: DType) -> ml_dtypes.finfo:
-    """The limits of a float dtype (or of a complex dtype's parts); TypeError for others.
+    """Returns the limits of a float dtype, or of the parts of a complex dtype. Raises TypeError for others.
 
     >>> float(finfo(bfloat16).eps)
     0.0078125
@@ -431,7 +439,7 @@ def finfo(dtype: DType) -> ml_dtypes.finfo:
 
 @functools.cache
 def iinfo(dtype: DType) -> ml_dtypes.iinfo:
-    """The limits of an integer dtype; TypeError for others.
+    """Returns the limits of an integer dtype. Raises TypeError for others.
 
     >>> iinfo(int4).min, iinfo(int4).max
     (-8, 7)

@@ -1,4 +1,4 @@
-"""What an operation does or needs beside computing its outputs from its inputs."""
+"""Effects: the side effects of primitives, and the named axes on which they depend."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing_extensions import override
 
 
 class Effect:
-    """Base of all effects. Dead-code elimination keeps an equation whose effects are `observable`.
+    """Base class of effects. Dead-code elimination keeps equations with `observable` effects.
 
-    Equations with `ordered` effects happen one after the other, in the order of the program, whatever their effects.
-    What has an effect that is of `each` happens for each element of a batch, even where no operand differs along it.
+    Attributes:
+        observable: Whether the equation must be kept even if its results are unused.
+        ordered: Whether equations with such effects run in program order, relative to all other ordered effects.
+        per_batch_element: Whether the equation runs once per batch element under `vmap`, even if no operand is batched.
     """
 
     __slots__ = ()
@@ -24,7 +26,7 @@ class Effect:
 
 @frozen
 class NamedAxisEffect(Effect):
-    """The operation refers to a mapped axis by its name; the handler that binds the name removes the effect."""
+    """The primitive refers to a mapped axis by name. The handler that binds the axis name removes the effect."""
 
     observable = False
     name: Hashable
@@ -37,7 +39,7 @@ class NamedAxisEffect(Effect):
 @final
 @frozen
 class IOEffect(Effect):
-    """The operation does on the host what a program must neither drop nor repeat."""
+    """The primitive has a side effect on the host, which must be neither dropped nor duplicated."""
 
     ordered: bool = False
 
@@ -48,7 +50,7 @@ class IOEffect(Effect):
 
 @frozen
 class DebugEffect(Effect):
-    """The operation shows what a program does, and so happens as often as what it shows."""
+    """The primitive reports values of the program, e.g. prints them, and runs as often as the code it reports on."""
 
     ordered: bool = False
 
@@ -60,7 +62,7 @@ class DebugEffect(Effect):
 @final
 @frozen
 class SowEffect(DebugEffect):
-    """The operation shows a value to the handlers around, and does nothing once the program is compiled."""
+    """The primitive reports a value to the handlers around it. In a compiled program it does nothing."""
 
     tag: str = ""
 
@@ -74,15 +76,15 @@ NO_EFFECTS: Final[Effects] = frozenset()
 
 
 def any_per_batch_element(effects: Effects) -> bool:
-    """Whether what has these effects happens for each element of a batch, whatever it is applied to."""
+    """Whether one of the effects happens once per batch element, even if no operand is batched."""
     return any(effect.per_batch_element for effect in effects)
 
 
 def any_ordered(effects: Effects) -> bool:
-    """Whether what has these effects must keep its place among others that have such."""
+    """Whether one of the effects is ordered."""
     return any(effect.ordered for effect in effects)
 
 
 def non_debug_effects(effects: Effects) -> list[Effect]:
-    """Those that make a difference beyond showing what a program does, however often that is done."""
+    """Returns the observable effects other than debug effects."""
     return [effect for effect in effects if effect.observable and not isinstance(effect, DebugEffect)]

@@ -1,4 +1,4 @@
-"""Equality as programs need it: by type and value all the way down."""
+"""Strict equality of parameters: by type and value, recursively."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import attrs
 
 
 class StrictlyEqual:
-    """Marks a class whose own `==` is strict already, so that `strict` need not look inside."""
+    """Marks classes whose own `==` is already strict, so that `strict_key` compares them as they are."""
 
     __slots__ = ()
 
 
 def strict_key(value: object) -> Hashable:
-    """A stand-in for a parameter that equals another's only if type and content agree.
+    """Returns a key for a parameter: two keys are equal if the types and the contents of the parameters agree.
 
-    Python holds `1 == 1.0 == True` and `0.0 == -0.0`, and a NaN unequal to itself; programs that differ in these are
-    different programs, and a program that holds a NaN equals itself.
+    In Python `1 == 1.0 == True` and `0.0 == -0.0`, and a NaN differs from itself. Jaxprs that differ in such parameters
+    are different programs, and a jaxpr that contains a NaN equals itself.
 
     >>> nan = float("nan")
     >>> strict_key((1,)) == strict_key((True,)), strict_key(0.0) == strict_key(-0.0), strict_key(nan) == strict_key(nan)
@@ -41,7 +41,7 @@ def strict_key(value: object) -> Hashable:
 
 
 def _eq_value(value: object, field: attrs.Attribute[Any]) -> object:
-    """What of a field is compared: what it is, or what its `eq` makes of it."""
-    found = getattr(value, field.name)
-    key = field.eq_key  # type: ignore[attr-defined]  # which the stubs of attrs leave out
-    return found if key is None else key(found)
+    """Returns what equality compares of a field: its value, or `eq(value)` if the field defines a key function."""
+    content = getattr(value, field.name)
+    key = field.eq_key  # type: ignore[attr-defined]  # missing in the stubs of attrs
+    return content if key is None else key(content)

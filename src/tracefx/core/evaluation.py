@@ -1,4 +1,4 @@
-"""Interpretation of a jaxpr under the current handler."""
+"""Evaluation of jaxprs: binds their equations, one after the other, under the current handler."""
 
 from __future__ import annotations
 
@@ -13,13 +13,31 @@ from tracefx.core.values import Value
 
 
 def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
-    """Run a program under the current handler: evaluating, differentiating and staging it are all this call.
+    """Interprets a jaxpr under the current handler.
 
-    Evaluated, a value is held no longer than something reads it: a long program needs no memory for all of them.
+    The current handler decides what that means: evaluation, differentiation, batching and staging of a jaxpr are all
+    this call. Under the root handler a value is released after its last use, which bounds memory in long programs.
+
+    Args:
+        jaxpr: The program.
+        consts: One value per `constvars`.
+        args: One value per `invars`.
+
+    Returns:
+        The values of `jaxpr.outs`.
+
+    Raises:
+        TypeError: If the number of constants or arguments is wrong.
+
+    >>> from tracefx import make_jaxpr, numpy as fnp
+    >>> x = fnp.array([0.0, 1.0])
+    >>> closed = make_jaxpr(lambda x: 2 * x + 1)(x)
+    >>> eval_jaxpr(closed.jaxpr, closed.consts, [x])
+    [Array([1., 3.], dtype=float32)]
     """
     if len(args) != len(jaxpr.invars) or len(consts) != len(jaxpr.constvars):
         raise TypeError(
-            f"a jaxpr of inputs ({show_avals(jaxpr.in_avals)}) and {len(jaxpr.constvars)} constants was given "
+            f"a jaxpr with inputs ({show_avals(jaxpr.in_avals)}) and {len(jaxpr.constvars)} constants was given "
             f"{len(args)} arguments and {len(consts)} constants"
         )
     handler = CURRENT.get()
@@ -37,7 +55,7 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value]) -> 
         assert value is not None, atom
         return value
 
-    if handler is ROOT:  # which asks nobody where an operation comes from
+    if handler is ROOT:  # which does not need source locations
         for eqn, unused in zip(jaxpr.eqns, jaxpr.last_uses, strict=True):
             outs = handler.bind(eqn.prim, [read(a) for a in eqn.inputs])
             for v, x in zip(eqn.outs, outs, strict=True):

@@ -1,7 +1,7 @@
-"""Constructors of frozen classes of which a program has very many.
+"""Fast constructors for frozen classes with very many instances.
 
-The constructor that `@frozen` makes sets fields by name, past the class's own `__setattr__`. A slot's setter does the
-same in half the time.
+The constructor that `@frozen` generates sets fields by name through `object.__setattr__`; calling the descriptor of a
+slot takes half the time.
 """
 
 from __future__ import annotations
@@ -11,6 +11,6 @@ from typing import Any
 
 
 def slot_setter(cls: type, name: str) -> Callable[[Any, Any], None]:
-    """What sets the slot `name` of an instance of `cls`, even of a frozen one: for its `__init__` alone."""
+    """Returns a function that sets slot `name` of instances of `cls`, even frozen ones. Only for `__init__`."""
     set_slot: Callable[[Any, Any], None] = cls.__dict__[name].__set__
     return set_slot

@@ -1,4 +1,18 @@
-"""Handlers, and the one context variable that says which of them is current."""
+"""Handlers: stacked interpreters, and the context variable that holds the current one.
+
+Applying a primitive is an effect, in the sense of effect handlers: `bind(prim, *args)` calls the current handler, which
+decides what the primitive means. A transformation such as `jvp`, `vmap` or `jit` makes a handler current, calls the
+user's function with tracers of that handler, and reads the results off the tracers that the function returns:
+
+    Eval                 the root: evaluates with NumPy
+    JVP(inner)           a tracer has a primal and a tangent
+    Batch(inner, axis)   a tracer has a value with a batch axis
+    Stage(inner)         records equations; a tracer is a variable of a jaxpr
+    PartialEval(inner)   records what depends on unknown inputs, passes the rest to `inner`
+
+Each handler but the root has an inner handler. Its rules run with the inner handler current, so the primitives that
+they bind are interpreted by that one: transformations compose because their handlers are stacked.
+"""
 
 from __future__ import annotations
 
@@ -27,105 +41,137 @@ NOT_CHECKED: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Handler(ABC):
-    """An interpreter: says what one operation means.
+    """Base class of handlers: an interpreter, which decides what binding a primitive means.
 
-    All but the root stand on an `inner` handler, under which their rules run; the handlers from one down to the root
-    are its chain. A handler's `bind` makes `inner` current before it runs a rule, and hands what is not its own to
-    `inner.bind` as it is.
+    Every handler but the root is constructed on an inner handler, under which its own rules run. The handlers from one
+    down to the root form its chain. A handler's `bind` makes the inner handler current before it runs a rule, and
+    passes operands without tracers of its own to `inner.bind` unchanged.
+
+    >>> from attrs import frozen
+    >>> from tracefx.ops.elementwise.transcendental import Sin
+    >>> @frozen(eq=False)
+    ... class Record(Handler):
+    ...     inner: Handler
+    ...     names: list
+    ...     @property
+    ...     def below(self):
+    ...         return self.inner
+    ...     def bind(self, prim, args):
+    ...         self.names.append(prim.name)
+    ...         return self.inner.bind(prim, args)
+    >>> with handling(Record(current(), [])) as record:
+    ...     y = bind1(Sin(), 0.0)
+    >>> record.names
+    ['sin']
     """
 
     __slots__ = ()
 
     @property
     def title(self) -> str:
-        """How messages call the transformation, e.g. `jvp`."""
+        """The name of the transformation in messages, e.g. `jvp`."""
         return type(self).__name__
 
     @property
     def thread(self) -> int:
-        """The thread the handler was made in; a handler without a thread of its own is at home in every one."""
+        """The identifier of the thread that made the handler; by default the current one, so it is valid in all."""
         return threading.get_ident()
 
     @abstractmethod
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
-        """The outputs of one operation."""
+        """Applies a primitive.
+
+        Args:
+            prim: The primitive with its parameters.
+            args: The operands.
+
+        Returns:
+            The results.
+        """
 
     @property
     @abstractmethod
-    def below(self) -> Handler | None:
-        """The next handler of the chain; `None` at the root."""
+    def inner(self) -> Handler | None:
+        """The next handler on the chain; `None` for the root."""
 
     @property
     def evaluates(self) -> bool:
-        """Whether the root is all that operations on numbers alone come to, so that they need not be handed down.
+        """Whether primitives on concrete operands are simply evaluated by the root, which permits a fast path.
 
-        A handler that hands on what has no tracer of its own among the operands says what its `inner` says.
+        A handler that passes on primitives without its own tracers returns the value of its inner handler.
         """
         return False
 
     @property
     def axes(self) -> Mapping[Hashable, int]:
-        """The named axes in scope, with their sizes."""
-        below = self.below
-        while below is not None and type(below).axes is Handler.axes:  # no recursion: functions in `jit` are nested
-            below = below.below
-        return NO_AXES if below is None else below.axes
+        """The axis environment: the named axes in scope and their sizes."""
+        handler = self.inner
+        while (
+            handler is not None and type(handler).axes is Handler.axes
+        ):  # a loop, not recursion: `jit` calls nest deeply
+            handler = handler.inner
+        return NO_AXES if handler is None else handler.axes
 
     @property
     def checked(self) -> Mapping[str, int]:
-        """Those of them along which devices run a program apart that it is noted of where values may differ."""
-        below = self.below
-        while below is not None and type(below).checked is Handler.checked:
-            below = below.below
-        return NOT_CHECKED if below is None else below.checked
+        """The manual mesh axes in scope, with sizes, over which `shard_map` tracks varying values (`check_vma`)."""
+        handler = self.inner
+        while handler is not None and type(handler).checked is Handler.checked:
+            handler = handler.inner
+        return NOT_CHECKED if handler is None else handler.checked
 
     def owns(self, tracer: Tracer) -> bool:
-        """Whether the tracer means something here: most handlers know their own alone."""
+        """Whether the tracer is valid under this handler. By default a handler owns the tracers that it made."""
         return tracer.handler is self
 
     def unwrap_result(self, x: Value) -> Value:
-        """What a value is to the handler below: for what functions give that are run under this one alone."""
+        """Returns a result of a function that ran under this handler alone, as a value of the inner handler."""
         return x
 
     def chain(self) -> Iterator[Handler]:
+        """Iterates over the handlers from this one down to the root."""
         handler: Handler | None = self
         while handler is not None:
             yield handler
-            handler = handler.below
+            handler = handler.inner
 
 
 Origin: TypeAlias = Provenance | str | None
-"""Where a tracer comes from: a line of user code, or words such as "the argument `x` of `loss`"."""
+"""The origin of a tracer: a source location, or a description such as "the argument `x` of `loss`"."""
 
 
 class Tracer(Array):
-    """A value on its way through one handler; only that handler looks inside."""
+    """A traced value. Only the handler that made it reads its contents, e.g. the primal and the tangent."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
-    def handler(self) -> Handler: ...
+    def handler(self) -> Handler:
+        """The handler that made the tracer."""
+        ...
 
     @property
     @abstractmethod
-    def origin(self) -> Origin: ...
+    def origin(self) -> Origin:
+        """The source location or argument from which the tracer originates, for messages."""
+        ...
 
     @property
     def varies(self) -> Axes:
-        """Along which checked axes of a mesh the value may differ from device to device."""
+        """The tracked manual mesh axes over which the value varies."""
         return NOWHERE
 
     @property
     def may_vary(self) -> Axes:
-        """The same of all that is beside the value too."""
+        """The tracked manual mesh axes over which the value or anything attached to it, such as a tangent, varies."""
         return self.varies
 
     @override
     def concrete_or_error(self, error: type[ConcretizationError]) -> NDArray:
         raise error(
-            f"{self}, made by {self.handler.title}{at_origin(self.origin)}, has a type but no value of its own: "
-            f"{self.handler.title} traces without numbers"
+            f"a concrete value is needed, but {self}, made by {self.handler.title}{at_origin(self.origin)}, is traced: "
+            "only its shape and dtype are known"
         )
 
     def __copy__(self) -> Self:
@@ -137,8 +183,8 @@ class Tracer(Array):
     @override
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"{self}, made by {self.handler.title}{at_origin(self.origin)}, can't be pickled: it means nothing outside "
-            "the call that is traced; pickle what the transformed function returns"
+            f"{self}, made by {self.handler.title}{at_origin(self.origin)}, can't be pickled: it is valid only "
+            "during the traced call; pickle what the transformed function returns"
         )
 
     @override
@@ -153,7 +199,12 @@ class Tracer(Array):
 @final
 @frozen(eq=False)
 class Eval(Handler):
-    """The root: compute now. An evaluation without `evaluates` is asked every time."""
+    """The root handler: evaluates primitives eagerly.
+
+    Args:
+        evaluates: Whether callers may skip `bind` and evaluate primitives on concrete operands themselves (the fast
+            path).
+    """
 
     title = "evaluation"
     checked = NOT_CHECKED
@@ -161,7 +212,7 @@ class Eval(Handler):
 
     @property
     @override
-    def below(self) -> None:
+    def inner(self) -> None:
         return None
 
     @override
@@ -174,7 +225,7 @@ class Eval(Handler):
         return prim.evaluate(args)
 
     def _evaluate_on_devices(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
-        """What an operation gives of arrays that lie where they were put."""
+        """Evaluates a primitive with operands that are committed or sharded."""
         for a in args:
             if isinstance(a, Tracer):
                 raise escaped_tracer_error(a, self, f"as an operand of {prim.name}")
@@ -187,17 +238,23 @@ H = TypeVar("H", bound=Handler)
 
 
 def current() -> Handler:
-    """The handler that gives operations their meaning here."""
+    """Returns the current handler."""
     return CURRENT.get()
 
 
 @final
 class handling(Generic[H]):
-    """Make `handler` current in a block: `with handling(Count(current())) as h: ...`.
+    """A context manager that makes a handler current: `with handling(Count(current())) as h: ...`.
 
-    On leaving, what was current before is current again. If another handler has become current meanwhile and was not
-    taken off (a generator suspended inside its own `with`, say), nothing is changed and `HandlerStateError` names both.
-    It is raised too on entering a block that has been entered and not left yet.
+    On exit the previous handler is current again. `HandlerStateError` is raised, and nothing changed, if another
+    handler is current at exit (because of a generator that is suspended inside its own `with` block, say). It is also
+    raised on entering the same instance twice.
+
+    Args:
+        handler: The handler, usually constructed on `current()`.
+
+    Raises:
+        TypeError: If `handler` is not a handler.
     """
 
     __slots__ = ("_handler", "_outer")
@@ -205,8 +262,8 @@ class handling(Generic[H]):
     def __init__(self, handler: H) -> None:
         if not isinstance(handler, Handler):
             raise TypeError(
-                f"handling takes a handler, got {handler!r}: make one on the handler in force, as in "
-                "handling(Mine(current()))"
+                f"handling takes a handler, got {handler!r}: construct one on the current handler, as in "
+                "handling(MyHandler(current()))"
             )
         self._handler = handler
         self._outer: Handler | None = None
@@ -214,7 +271,7 @@ class handling(Generic[H]):
     def __enter__(self) -> H:
         if self._outer is not None:
             raise HandlerStateError(
-                f"the block that makes {self._handler.title} current has been entered already; make another one with "
+                f"the `with` block of {self._handler.title} has been entered already; make another one with "
                 "handling(...) to nest it"
             )
         self._outer = CURRENT.get()
@@ -227,7 +284,7 @@ class handling(Generic[H]):
         now = CURRENT.get()
         if now is not self._handler or self._outer is None:
             raise HandlerStateError(
-                f"leaving a block that made {self._handler.title} current, but {now.title} is current: "
+                f"leaving the `with` block of {self._handler.title}, but {now.title} is current: "
                 "blocks must be left in the reverse order of entering them (was one entered in a generator?)"
             )
         CURRENT.set(self._outer)
@@ -235,12 +292,11 @@ class handling(Generic[H]):
 
 
 def ensure_compile_time_eval() -> handling[Handler]:
-    """A block in which operations are evaluated at once, in functions that are being traced too.
+    """Returns a context manager in which primitives are evaluated eagerly, even while a function is traced.
 
-    What is computed in it is known while the program is made: it may decide an `if`, or a shape. Tracers of the program
-    are not known, so they can't take part.
+    Values computed in the block are concrete, so they may decide an `if` or a shape. Tracers cannot be used in it.
 
-    >>> from tracefx import jit, numpy as fnp
+    >>> from tracefx import ensure_compile_time_eval, jit, numpy as fnp
     >>> def f(x):
     ...     with ensure_compile_time_eval():
     ...         n = int(fnp.sqrt(16.0))
@@ -252,23 +308,36 @@ def ensure_compile_time_eval() -> handling[Handler]:
 
 
 def evaluating() -> bool:
-    """Whether operations on numbers alone are evaluated here at once."""
+    """Whether primitives on concrete operands are evaluated eagerly here."""
     return CURRENT.get().evaluates
 
 
 def bind(prim: Primitive, *args: ArrayLike) -> Sequence[Value]:
-    """Apply an operation under the current handler. Numbers and NumPy arrays become values first."""
+    """Applies a primitive under the current handler.
+
+    Args:
+        prim: The primitive with its parameters.
+        args: The operands. Python numbers and NumPy arrays are converted to values.
+
+    Returns:
+        The results: a sequence also for a primitive with one result.
+
+    >>> from tracefx.ops.elementwise.transcendental import Sin
+    >>> (y,) = bind(Sin(), 0.0)
+    >>> y
+    Array(0., dtype=float32, weak_type=True)
+    """
     return CURRENT.get().bind(prim, [a if isinstance(a, (Array, Literal)) else as_value(a) for a in args])
 
 
 def bind1(prim: Primitive, *args: ArrayLike) -> Array:
-    """`bind` for operations with one output, as an array."""
+    """Applies a primitive with one result under the current handler, and returns the result as an array."""
     handler = CURRENT.get()
     if handler.evaluates:
         for a in args:
             if type(a) is not ConcreteArray and type(a) is not Literal:
                 break
-        else:  # there is nothing to look for in operands that are no tracers
+        else:  # fast path: all operands are concrete
             (out,) = prim.evaluate(args)  # type: ignore[arg-type]  # all are values
             return out if type(out) is ConcreteArray else as_array(out)
     values: Sequence[Value] = args  # type: ignore[assignment]  # unless the loop finds another
@@ -281,7 +350,7 @@ def bind1(prim: Primitive, *args: ArrayLike) -> Array:
 
 
 def as_array(x: ArrayLike) -> Array:
-    """`x` as an array; a literal becomes a concrete array without axes.
+    """Converts an array-like to an array; a literal becomes a concrete array of shape `()`.
 
     >>> as_array(2.0)
     Array(2., dtype=float32, weak_type=True)
@@ -293,7 +362,7 @@ def as_array(x: ArrayLike) -> Array:
 
 
 def bind_expansion(handler: Handler, prim: Expandable, args: Sequence[Value]) -> Sequence[Value]:
-    """Handle an operation by the smaller ones it is made of."""
+    """Applies a primitive by its expansion into other primitives, under the given handler."""
     token = CURRENT.set(handler)
     try:
         return prim.expand(*args)
@@ -302,33 +371,39 @@ def bind_expansion(handler: Handler, prim: Expandable, args: Sequence[Value]) ->
 
 
 def varies(x: Value) -> Axes:
-    """Along which checked axes of a mesh a value may differ from device to device."""
+    """Returns the tracked manual mesh axes over which a value varies."""
     return x.varies if isinstance(x, Tracer) else NOWHERE
 
 
 def may_vary(x: Value) -> Axes:
-    """The same of the value and of all that stands beside it, a tangent say."""
+    """Returns the tracked manual mesh axes over which a value or anything attached to it, such as a tangent, varies."""
     return x.may_vary if isinstance(x, Tracer) else NOWHERE
 
 
 def require_not_escaped(tracer: Tracer, where: str) -> None:
-    """`EscapedTracerError` for a tracer that is a stranger to the handlers in force here."""
+    """Raises `EscapedTracerError` unless a handler on the current chain owns the tracer."""
     handler = CURRENT.get()
     if not any(h.owns(tracer) for h in handler.chain()):
         raise escaped_tracer_error(tracer, handler, where)
 
 
 def at_origin(origin: Origin) -> str:
-    """Where a tracer comes from, to follow the name of what made it."""
+    """Returns the origin of a tracer as a phrase that follows the name of its handler."""
     return f", as {origin}," if isinstance(origin, str) else at_location(origin)
 
 
 def escaped_tracer_error(tracer: Tracer, handler: Handler, where: str) -> EscapedTracerError:
-    """The error for a tracer whose handler is not on the chain of the one that met it."""
+    """Returns the error for a tracer whose handler is not on the chain.
+
+    Args:
+        tracer: The escaped tracer.
+        handler: The handler that met it.
+        where: Its use, e.g. `as an operand of sin`.
+    """
     home = tracer.handler
     made = f"{home.title}{at_origin(tracer.origin)}"
     message = (
-        f"{type(tracer).__name__}({tracer.aval}) was made by {made} and turned up {where}, where "
+        f"escaped tracer: {type(tracer).__name__}({tracer.aval}) was made by {made} but used {where}, where "
         f"the handlers are {' on '.join(h.title for h in handler.chain())}. "
     )
     if home.thread != threading.get_ident():
@@ -337,6 +412,6 @@ def escaped_tracer_error(tracer: Tracer, handler: Handler, where: str) -> Escape
             "with `contextvars.copy_context().run` as its target to pass the transformations on."
         )
     return EscapedTracerError(
-        message + "A tracer is good only while the transformed function runs: return it from the function instead of "
+        message + "A tracer is valid only while the transformed function runs: return it from the function instead of "
         "storing it in a variable, attribute or container outside."
     )

@@ -1,4 +1,4 @@
-"""Host memory: how much there is, and arrays that XLA can use in place."""
+"""Host memory: its total size, and arrays that XLA can use without a copy."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import numpy as np
 from tracefx.core.dtypes import DType, NDArray
 from tracefx.core.kernel_context import call_kernel
 
-ALIGNMENT: Final = 64  # bytes; XLA borrows host memory aligned so, and copies any other
+ALIGNMENT: Final = 64  # bytes; XLA uses host memory with this alignment without a copy
 _WORTH_ALIGNING: Final = 1 << 16  # bytes
 _WORTH_CHECKING: Final = 1 << 30  # bytes
 
 
 @functools.lru_cache(maxsize=1)
 def total_memory() -> int:
-    """The size of this machine's memory in bytes, `sys.maxsize` where the system does not say."""
+    """Returns the size of this machine's memory in bytes, `sys.maxsize` if it is unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
@@ -28,10 +28,9 @@ def total_memory() -> int:
 
 
 def require_memory(what: str, shape: tuple[int, ...], dtype: DType) -> None:
-    """Raises `MemoryError` for an array that this machine's memory cannot hold.
+    """Raises `MemoryError` for an array larger than this machine's memory.
 
-    NumPy raises it itself where it allocates. Views that repeat their elements allocate nothing, and operations on them
-    would run for hours.
+    NumPy raises it where it allocates. But broadcast views allocate nothing, and kernels on them would run for hours.
     """
     size = math.prod(shape) * dtype.itemsize
     if size > _WORTH_CHECKING and size > total_memory():
@@ -42,32 +41,33 @@ def require_memory(what: str, shape: tuple[int, ...], dtype: DType) -> None:
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: DType) -> NDArray:
-    """A writable C-contiguous array with uninitialised values, whose memory XLA can use as it lies.
+    """Returns a writable C-contiguous array with uninitialised elements, whose memory XLA can use without a copy.
 
     >>> aligned_empty((2, 3), np.dtype(np.float32)).ctypes.data % 64
     0
     """
     size = math.prod(shape) * dtype.itemsize
-    room = np.empty(size + ALIGNMENT, np.uint8)
-    start = -data_address(room) % ALIGNMENT
-    return room[start : start + size].view(dtype).reshape(shape)
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    start = -data_address(memory) % ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)
 
 
 def data_address(array: NDArray) -> int:
-    where: int = array.__array_interface__["data"][0]
-    return where
+    """Returns the address of the first element."""
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 def _convert(x: NDArray, dtype: DType) -> NDArray:
     return np.array(x, dtype, order="C", copy=True)
 
 
-def _fill(room: NDArray, x: NDArray) -> None:
-    np.copyto(room, x, casting="unsafe")
+def _fill(out: NDArray, x: NDArray) -> None:
+    np.copyto(out, x, casting="unsafe")
 
 
 def read_only_copy(x: NDArray, dtype: DType) -> NDArray:
-    """A copy that nobody can write to, converted to `dtype`; aligned if it is large."""
+    """Returns a read-only copy converted to `dtype`, aligned for XLA if it is large."""
     if x.nbytes < _WORTH_ALIGNING:
         copy = call_kernel(_convert, x, dtype)
     else:

@@ -31,7 +31,7 @@ DEFAULT_WIDTH: Final = 80
 @final
 @frozen(init=False)
 class Var:
-    """A variable is its number and its type, so equal programs are equal values. Numbers are dense in a jaxpr."""
+    """A variable of a jaxpr: an index and an aval. Indices are dense, so equal programs have equal variables."""
 
     index: int
     aval: ShapedArray
@@ -49,7 +49,14 @@ Atom: TypeAlias = Var | Literal
 @final
 @frozen(init=False)
 class Eqn:
-    """`outs = prim inputs`; where it was written takes no part in equality."""
+    """An equation `outs = prim inputs`: one application of a primitive.
+
+    Args:
+        prim: The primitive with its parameters.
+        inputs: The operands: variables and literals.
+        outs: The variables that it binds.
+        source: The source location; not compared.
+    """
 
     prim: Primitive = field(eq=strict_key)
     inputs: tuple[Atom, ...]
@@ -72,10 +79,10 @@ _set_prim, _set_inputs, _set_outs, _set_source = [
 
 @final
 class Memo:
-    """Results derived from one jaxpr object: its transformed versions, its executable. Dies with the object.
+    """A cache of results derived from one jaxpr object, e.g. transformed jaxprs. It is freed with the object.
 
-    Neither compared nor pickled. Two threads may compute the same result; one of the two is kept. There is a bound,
-    since a program mapped over axes of ever other sizes has a derived one for each.
+    It is neither compared nor pickled. If two threads compute the same result, both get the one stored first. The
+    number of entries is bounded, since a program batched over many axis sizes has a derived jaxpr for each.
     """
 
     __slots__ = ("_results", "known_equal")
@@ -83,14 +90,15 @@ class Memo:
 
     def __init__(self) -> None:
         self.known_equal: weakref.ref[Jaxpr] | None = None
-        """The last program found equal to this one."""
+        """The jaxpr that last compared equal to this one."""
         self._results: dict[Hashable, object] = {}
 
     def get(self, key: Hashable, compute: Callable[[], R]) -> R:
-        found = self._results.get(key, self)
-        if found is self:
-            found = insert_bounded(self._results, key, compute(), self.LIMIT)
-        return cast(R, found)
+        """Returns the cached result of `key`; computes and stores it on a miss."""
+        result = self._results.get(key, self)
+        if result is self:
+            result = insert_bounded(self._results, key, compute(), self.LIMIT)
+        return cast(R, result)
 
     @override
     def __reduce__(self) -> tuple[type[Memo], tuple[()]]:
@@ -100,9 +108,17 @@ class Memo:
 @final
 @frozen(eq=False, repr=False)
 class Jaxpr(StrictlyEqual):
-    """A program: types of constants and inputs, equations in order, outputs.
+    """A program: input variables, a list of equations in order, and outputs. It has no free variables.
 
-    `constvars` stand for constants hoisted out of the program, `invars` for its inputs.
+    Args:
+        constvars: Variables of the constants that were hoisted out of the program.
+        invars: Variables of the inputs.
+        eqns: The equations, in an order in which each variable is bound before it is used.
+        outs: The outputs: variables or literals.
+
+    >>> from tracefx import make_jaxpr, numpy as fnp
+    >>> make_jaxpr(lambda x: 2 * fnp.sin(x))(1.0).jaxpr
+    { lambda ; a:f32[]*. let b:f32[]* = sin a; c:f32[]* = mul 2.0:f32[]* b in (c,) }
     """
 
     constvars: tuple[Var, ...]
@@ -112,11 +128,12 @@ class Jaxpr(StrictlyEqual):
     memo: Memo = field(factory=Memo, eq=False, repr=False, init=False)
 
     def _content(self) -> tuple[object, ...]:
+        """Returns the fields that equality compares."""
         return self.constvars, self.invars, self.eqns, self.outs
 
     @override
     def __eq__(self, other: object) -> bool:
-        """Equality by content. A pair of bodies that several equations share is compared once."""
+        """Compares by content. The result for a pair of shared sub-jaxprs is cached, so they are compared once."""
         if self is other:
             return True
         if not isinstance(other, Jaxpr):
@@ -137,20 +154,22 @@ class Jaxpr(StrictlyEqual):
 
     @property
     def in_avals(self) -> tuple[ShapedArray, ...]:
+        """The avals of the inputs."""
         return tuple([v.aval for v in self.invars])
 
     @property
     def out_avals(self) -> tuple[ShapedArray, ...]:
+        """The avals of the outputs."""
         return tuple([a.aval for a in self.outs])
 
     @property
     def effects(self) -> Effects:
-        """What its equations do or need beside computing."""
+        """The union of the effects of the equations."""
         return self.memo.get("effects", lambda: frozenset().union(*[e.prim.effects for e in self.eqns]))
 
     @property
     def var_count(self) -> int:
-        """One more than the largest index of a variable."""
+        """One more than the largest variable index: the length of an environment for evaluation."""
         return self.memo.get("var_count", self._count_vars)
 
     def _count_vars(self) -> int:
@@ -160,21 +179,26 @@ class Jaxpr(StrictlyEqual):
 
     @property
     def last_uses(self) -> tuple[tuple[int, ...], ...]:
-        """For each equation the variables it reads or binds that nothing reads afterwards."""
+        """For each equation, the indices of the variables that it reads or binds and that nothing reads afterwards."""
         return self.memo.get("last_uses", self._find_last_uses)
 
     def _find_last_uses(self) -> tuple[tuple[int, ...], ...]:
         used = {x.index for x in self.outs if type(x) is Var}
-        found = []
+        result = []
         for eqn in reversed(self.eqns):
             last = {x.index for x in (*eqn.inputs, *eqn.outs) if type(x) is Var} - used
             used |= last
-            found.append(tuple(last))
-        found.reverse()
-        return tuple(found)
+            result.append(tuple(last))
+        result.reverse()
+        return tuple(result)
 
     def text(self, style: Style = "tracefx", width: int = DEFAULT_WIDTH) -> str:
-        """Returns the program as text: in tracefx's own style, which `parse_jaxpr` reads, or as JAX prints it."""
+        """Returns the program as text.
+
+        Args:
+            style: `"tracefx"`, which `parse_jaxpr` reads, or `"jax"`, which follows JAX's notation.
+            width: The line width.
+        """
         return JAXPR_FORMATTER.value(self, style=style, width=width)
 
     @override
@@ -189,36 +213,45 @@ class Jaxpr(StrictlyEqual):
         return NOTEBOOK_HTML.value(self)
 
     def closed(self) -> Jaxpr:
-        """The same program with its constants as leading inputs."""
+        """Returns the program with its constants as leading inputs."""
         return evolve(self, constvars=(), invars=self.constvars + self.invars) if self.constvars else self
 
 
 @final
 @frozen(eq=False, repr=False)
 class ClosedJaxpr:
-    """A jaxpr with the constants it was traced with. Constants compare by type and bytes."""
+    """A jaxpr together with its constants. Constants are compared by aval and bytes.
+
+    Args:
+        jaxpr: The program.
+        consts: One value per `jaxpr.constvars`.
+    """
 
     jaxpr: Jaxpr
     consts: tuple[Value, ...]
 
     @property
     def in_avals(self) -> tuple[ShapedArray, ...]:
+        """The avals of the inputs, without the constants."""
         return self.jaxpr.in_avals
 
     @property
     def out_avals(self) -> tuple[ShapedArray, ...]:
+        """The avals of the outputs."""
         return self.jaxpr.out_avals
 
     @property
     def eqns(self) -> tuple[Eqn, ...]:
+        """The equations of the jaxpr."""
         return self.jaxpr.eqns
 
     @property
     def effects(self) -> Effects:
+        """The union of the effects of the equations."""
         return self.jaxpr.effects
 
     def text(self, style: Style = "tracefx", width: int = DEFAULT_WIDTH) -> str:
-        """The program as text: `Jaxpr.text`."""
+        """Returns the program as text; see `Jaxpr.text`."""
         return self.jaxpr.text(style, width)
 
     def _repr_html_(self) -> str:
@@ -244,17 +277,18 @@ class ClosedJaxpr:
 
 
 class JaxprFormatter(Protocol):
-    """Formats a program as text; `text/printer.py` provides it."""
+    """Formats a jaxpr as text; `text/printer.py` provides it."""
 
     def __call__(self, jaxpr: Jaxpr, *, style: Style, width: int) -> str: ...
 
 
-JAXPR_FORMATTER: Final[LateBound[JaxprFormatter]] = LateBound("the printer of programs")
-NOTEBOOK_HTML: Final[LateBound[Callable[[Jaxpr | ClosedJaxpr], str]]] = LateBound("what notebooks show of programs")
-"""A program as HTML."""
+JAXPR_FORMATTER: Final[LateBound[JaxprFormatter]] = LateBound("the printer of jaxprs")
+NOTEBOOK_HTML: Final[LateBound[Callable[[Jaxpr | ClosedJaxpr], str]]] = LateBound("the notebook display of jaxprs")
+"""Formats a jaxpr as HTML."""
 
 
 def _content(const: Value) -> Hashable:
+    """Returns what equality compares of a constant."""
     if isinstance(const, Literal):
         return const
     if isinstance(const, ConcreteArray):
@@ -263,35 +297,35 @@ def _content(const: Value) -> Hashable:
 
 
 class HasSubjaxprs:
-    """A capability: the operation has bodies. Generic code reaches them here."""
+    """A capability: the primitive has sub-jaxprs (bodies, branches). Generic code accesses them by these methods."""
 
     __slots__ = ()
 
     @abstractmethod
     def jaxprs(self) -> tuple[Jaxpr, ...]:
-        """The bodies, none of which has constvars."""
+        """Returns the sub-jaxprs. None of them has constvars."""
         raise NotImplementedError
 
     @abstractmethod
     def with_jaxprs(self, *jaxprs: Jaxpr) -> Self:
-        """The same operation with other bodies of the same types."""
+        """Returns the same primitive with other sub-jaxprs that have the same input and output avals."""
         raise NotImplementedError
 
 
 def subjaxprs_postorder(jaxpr: Jaxpr) -> list[Jaxpr]:
-    """All programs in a program, at any depth, each after those that are in it.
+    """Returns all sub-jaxprs of a jaxpr, at any depth, each after its own sub-jaxprs and without duplicates.
 
-    Found without recursion: calls may be nested deeper than Python's stack allows.
+    Iterative, since calls may be nested deeper than Python's recursion limit.
     """
-    found: list[Jaxpr] = []
+    result: list[Jaxpr] = []
     seen: set[int] = set()
     stack = [(jaxpr, False)]
     while stack:
         program, done = stack.pop()
         if done:
-            found.append(program)
+            result.append(program)
         elif id(program) not in seen:
             seen.add(id(program))
             stack.append((program, True))
             stack += [(b, False) for e in program.eqns if isinstance(e.prim, HasSubjaxprs) for b in e.prim.jaxprs()]
-    return found[:-1]
+    return result[:-1]

@@ -1,4 +1,4 @@
-"""Random keys and the words that they are made of, which are along one more axis at the end."""
+"""Conversion between random keys and the 32-bit words that represent them, along a trailing axis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tracefx.core.dtypes import DType, NDArray
 
 
 def key_data_aval(aval: ShapedArray) -> ShapedArray:
-    """The type of the words of keys of this type; any other type itself.
+    """Returns the aval of the words of keys with this aval; any other aval unchanged.
 
     >>> key_data_aval(ShapedArray((3,), dtypes.key_fry))
     u32[3,2]
@@ -25,26 +25,26 @@ def key_data_aval(aval: ShapedArray) -> ShapedArray:
 
 
 def to_key_data(array: NDArray) -> NDArray:
-    """The words of keys; any other array itself."""
+    """Returns the words of keys; any other array unchanged."""
     if not dtypes.is_key(array.dtype):
         return array
     (generator,) = array.dtype.names or ()
-    found: NDArray = cast("npt.NDArray[np.void]", array)[generator]
-    return found
+    words: NDArray = cast("npt.NDArray[np.void]", array)[generator]
+    return words
 
 
 def from_key_data(array: NDArray, dtype: DType) -> NDArray:
-    """Keys of a dtype from their words; any other array itself, if `dtype` is none of keys."""
+    """Returns keys of a dtype from their words; the array unchanged if `dtype` is not a key dtype."""
     if not dtypes.is_key(dtype):
         return array
     return np.ascontiguousarray(array).view(dtype).reshape(array.shape[:-1])
 
 
 def on_key_data(function: Callable[..., Sequence[NDArray]], takes: Sequence[DType]) -> Callable[..., list[NDArray]]:
-    """A function of arrays of these dtypes, as one in whose arguments and results random keys are words."""
+    """Wraps a function of arrays with these dtypes, so that keys are passed and returned as words."""
 
     def called(*arrays: NDArray) -> list[NDArray]:
-        given = [from_key_data(array, dtype) for array, dtype in zip(arrays, takes, strict=True)]
-        return [to_key_data(out) for out in function(*given)]
+        operands = [from_key_data(array, dtype) for array, dtype in zip(arrays, takes, strict=True)]
+        return [to_key_data(out) for out in function(*operands)]
 
     return called

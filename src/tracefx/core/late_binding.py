@@ -1,4 +1,4 @@
-"""What the core needs from the layers below it, given once at import."""
+"""Late binding: objects that the core uses and a layer below it provides once, at import."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ T = TypeVar("T")
 
 @final
 class LateBound(Generic[T]):
-    """A value that a lower layer gives exactly once, as a function that loads it when it is first needed."""
+    """A slot for an object that another layer provides exactly once, as a function that is called at the first use.
+
+    Args:
+        what: The description in errors.
+    """
 
     __slots__ = ("_load", "_what", "value")
     value: T
@@ -20,13 +24,14 @@ class LateBound(Generic[T]):
         self._load: Callable[[], T] | None = None
 
     def provide(self, load: Callable[[], T]) -> None:
+        """Sets the function that loads the value. Raises RuntimeError at a second call."""
         if self._load is not None:
-            raise RuntimeError(f"{self._what} was given already; it is bound once, at import")
+            raise RuntimeError(f"{self._what} is already provided; it is bound once, at import")
         self._load = load
 
     def __getattr__(self, name: str) -> T:
-        """Called only while the slot `value` is empty: afterwards reading it costs what a slot costs."""
+        """Loads the value. Python calls this only while the slot `value` is unset; later reads are slot accesses."""
         if name != "value" or self._load is None:
-            raise AttributeError(f"{self._what} has no {name!r}; import tracefx, which gives it")
+            raise AttributeError(f"{self._what} has no {name!r}; import tracefx, which provides it")
         self.value = self._load()
         return self.value

@@ -1,4 +1,4 @@
-"""Scalars written in the program itself."""
+"""Literals: scalar constants that are part of a jaxpr."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Scalar: TypeAlias = bool | int | float | complex
 
 
 def out_of_bounds_error(val: int, dtype: dtypes.DType) -> OverflowError:
-    """The error for an integer that a dtype can't hold."""
+    """Returns the error for a Python integer that a dtype cannot represent."""
     shown = str(val) if val.bit_length() < 256 else f"of {val.bit_length()} bits"
     if not dtypes.is_integer(dtype):
         return OverflowError(f"Python integer {shown} is too large for {dtypes.name(dtype)}")
@@ -46,9 +46,18 @@ def _as_array(val: Scalar, dtype: dtypes.DType) -> dtypes.NDArray:
 @final
 @frozen(init=False, eq=False)
 class Literal(StrictlyEqual):
-    """A scalar constant of a program with its type, both a value and an atom of jaxprs.
+    """A scalar constant with an aval. It is both a value, which handlers interpret, and an atom of a jaxpr.
 
-    Compared by type and by the bytes of its dtype: `-0.0` is not `0.0`, and a NaN equals itself.
+    Python numbers become weakly typed literals, NumPy scalars literals of their own dtype. Because a literal keeps its
+    aval, a jaxpr does not depend on settings such as x64 at the time it is evaluated. Two literals are equal if their
+    avals and the bytes of their values are equal: `-0.0` is not `0.0`, and a NaN equals itself.
+
+    Args:
+        val: The Python number.
+        aval: Its aval, of shape `()`.
+
+    Raises:
+        OverflowError: If `val` is an integer that the dtype cannot represent.
     """
 
     val: Scalar
@@ -59,11 +68,11 @@ class Literal(StrictlyEqual):
         _set_val(self, val)
         _set_aval(self, aval)
         _set_host(self, None)
-        if type(val) is int and not 0 <= val <= 1:  # 0 and 1 are of every dtype
-            self.numpy()  # an OverflowError tells who wrote a number that its dtype can't hold
+        if type(val) is int and not 0 <= val <= 1:  # every dtype can represent 0 and 1
+            self.numpy()  # raises OverflowError here, where the user's number comes in
 
     def numpy(self) -> dtypes.NDArray:
-        """The number as an array without axes, which is kept: nobody can write to it."""
+        """Returns the value as a read-only NumPy array of shape `()`. The array is cached."""
         host = self.host
         if host is None:
             host = call_kernel(_as_array, self.val, self.aval.dtype)
@@ -83,6 +92,7 @@ class Literal(StrictlyEqual):
         return hash((self.aval, self._bits()))
 
     def _bits(self) -> bytes:
+        """Returns the bytes of the value in its dtype."""
         return self.numpy().tobytes()
 
     @override
@@ -100,17 +110,17 @@ _CACHE_SIZE: Final = 4096
 
 
 def cache_literals(make: Callable[[Scalar, ShapedArray], Literal]) -> Callable[[Scalar, ShapedArray], Literal]:
-    """Decorates what makes a literal of a Python number: the same number gives the same literal again.
+    """Decorates a constructor of literals with a cache, so that equal Python numbers share one literal.
 
-    Programs know few numbers and use them often, so their literals, and the arrays that these hold, are made once.
+    Programs use few different numbers, each of them often; this constructs each literal and its NumPy array once.
     """
-    found = functools.lru_cache(maxsize=_CACHE_SIZE, typed=True)(make)
+    cached = functools.lru_cache(maxsize=_CACHE_SIZE, typed=True)(make)
 
     @functools.wraps(make)
     def literal(val: Scalar, aval: ShapedArray) -> Literal:
         if type(val) is complex or (not val and math.copysign(1.0, val) < 0):  # type: ignore[arg-type]  # not complex
-            return make(val, aval)  # a dictionary takes zeros of either sign for one
-        return found(val, aval)
+            return make(val, aval)  # as keys, 0.0 and -0.0 are equal
+        return cached(val, aval)
 
     return literal
 

@@ -1,6 +1,6 @@
-"""Operations as values: an instance is one application's parameters, its class holds all of its rules.
+"""Primitives: operations as values. An instance holds the parameters of one application, its class all rules.
 
-A subclass declares parameters as attrs fields (`@frozen(eq=False)`) and names in its bases what it can do:
+A subclass declares its parameters as attrs fields (`@frozen(eq=False)`) and its capabilities as base classes:
 
     @frozen(eq=False)
     class Scale(Primitive, Differentiable, Batchable, Lowerable):
@@ -8,7 +8,7 @@ A subclass declares parameters as attrs fields (`@frozen(eq=False)`) and names i
         factor: float
         ...
 
-A rule that isn't there is reported by `MissingRuleError` when it is needed, not before.
+A missing rule raises `MissingRuleError` when a handler first needs it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,17 @@ from tracefx.core.fast_init import slot_setter
 from tracefx.core.values import ConcreteArray, Value, to_numpy
 from tracefx.errors import MissingRuleError
 
-# ------------------------------------------------------------------ what rules speak of
+# ------------------------------------------------------------------ arguments of rules
 
 
 @final
 @frozen(init=False)
 class Zero:
-    """A tangent or cotangent known to be zero: no array of zeros is made for it."""
+    """A symbolic zero: a tangent or cotangent known to be zero, for which no array is allocated.
+
+    Args:
+        aval: The aval of the tangent or cotangent.
+    """
 
     aval: ShapedArray
 
@@ -46,7 +50,11 @@ class Zero:
 @final
 @frozen(init=False)
 class UndefinedPrimal:
-    """Stands, in a transpose rule, for an operand the operation is linear in: its type is known, its value isn't."""
+    """The operand of a transpose rule in which the primitive is linear: its aval is known, its value is not.
+
+    Args:
+        aval: The aval of the operand.
+    """
 
     aval: ShapedArray
 
@@ -62,49 +70,106 @@ Tangent: TypeAlias = Value | Zero
 @final
 @frozen
 class MappedAxis:
-    """The axis that batching adds: its size, the name that collectives call it by, and along what it is to lie."""
+    """The axis that batching adds.
+
+    Args:
+        size: The axis size.
+        name: The axis name that collectives refer to; `None` for an unnamed axis.
+        spmd_name: The mesh axis or axes over which the batch is sharded; `None` for no sharding.
+    """
 
     size: int
     name: Hashable = None
     spmd_name: str | tuple[str, ...] | None = None
-    """The axes of a mesh that it is to lie along, wherever it is said how arrays lie."""
+    """The mesh axes that sharding annotations inside the batched function get for this axis."""
 
 
 class Recorder(Protocol):
-    """What partial evaluation offers to an operation's `partial_eval` rule."""
+    """What partial evaluation offers to a primitive's `partial_eval` rule."""
 
     def record(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
-        """Put the operation off: it becomes an equation of the unknown half."""
+        """Defers the primitive: records it as an equation of the unknown half, and returns tracers for its results."""
         ...
 
     def evaluate(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
-        """Bind the operation, whose operands are all known, at once."""
+        """Binds the primitive now, in the known half. All operands must be known."""
         ...
 
 
-# ------------------------------------------------------------------ operations
+# ------------------------------------------------------------------ primitives
 
 
 @frozen(eq=False)
 class Primitive:
-    """One operation. Compared by class and parameters, `1`, `1.0` and `True` being three different parameters."""
+    """Base class of all primitives.
+
+    The methods are the rules that every primitive may define: `impl` for eager evaluation, `abstract_eval` for tracing,
+    `partial_eval`, and `effects`. Other rules belong to capabilities: `jvp` to `Differentiable`, `transpose` to
+    `Transposable`, `batch` to `Batchable`, `expand` to `Expandable`.
+
+    Primitives are compared by class and parameters, and parameters strictly: `1`, `1.0` and `True` differ.
+
+    Attributes:
+        name: The name of the primitive in jaxprs and messages.
+
+    >>> from tracefx.extend import Primitive, bind1
+    >>> @frozen(eq=False)
+    ... class Scale(Primitive):
+    ...     name = "scale"
+    ...     factor: float
+    ...     def impl(self, x):
+    ...         return [x * np.float32(self.factor)]
+    ...     def abstract_eval(self, x):
+    ...         return [x]
+    >>> bind1(Scale(2.0), np.ones(2, np.float32))
+    Array([2., 2.], dtype=float32)
+    >>> Scale(2.0) == Scale(2.0), Scale(2.0) == Scale(2)
+    (True, False)
+    """
 
     name: ClassVar[str]
 
     def impl(self, *args: NDArray) -> Sequence[NDArray]:
-        """Compute now, with NumPy."""
+        """Computes the results eagerly with NumPy.
+
+        Args:
+            args: The operands as NumPy arrays, which must not be written to.
+
+        Returns:
+            One NumPy array per result, with the shapes and dtypes that `abstract_eval` returns.
+        """
         raise missing_rule_error(self, "impl", "define impl(self, *args: numpy arrays)")
 
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
-        """The types of the outputs; raises `TypeError` or `ValueError` where the operands don't fit."""
+        """Returns the avals of the results.
+
+        Args:
+            avals: The avals of the operands.
+
+        Raises:
+            TypeError: If the number or dtypes of the operands are not accepted.
+            ValueError: If their shapes are not accepted.
+        """
         raise missing_rule_error(self, "abstract_eval", "define abstract_eval(self, *avals)")
 
     def partial_eval(self, recorder: Recorder, unknown: Sequence[bool], args: Sequence[Value]) -> Sequence[Value]:
-        """Split the operation where only some operands are known. Most are simply put off."""
+        """Applies the primitive when only some operands are known. By default it is deferred to the unknown half.
+
+        Args:
+            recorder: Records deferred primitives and evaluates known ones.
+            unknown: For each operand, whether it is unknown.
+            args: The operands.
+
+        Returns:
+            The results; those from `recorder.record` are unknown.
+        """
         return recorder.record(self, args)
 
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        """`impl` on values. Families override this where they know the output's type without asking."""
+        """Evaluates the primitive on concrete values: calls `impl` and checks the results against `abstract_eval`.
+
+        Families of primitives override this with fast paths where the avals of the results are known without a check.
+        """
         arrays = [to_numpy(a) for a in args]
         if type(self).abstract_eval is Primitive.abstract_eval:
             return [ConcreteArray(ShapedArray(o.shape, o.dtype), o) for o in map(np.asarray, self.impl(*arrays))]
@@ -116,11 +181,12 @@ class Primitive:
 
     @property
     def effects(self) -> Effects:
+        """The side effects and dependencies of the primitive beyond computing its results, e.g. on a named axis."""
         return NO_EFFECTS
 
     @property
     def profile_name(self) -> str:
-        """What profilers call the equation: operations that call a program say which."""
+        """The name of the equation in profiles. Call primitives return the name of the called function."""
         return self.name
 
     @override
@@ -133,23 +199,24 @@ class Primitive:
 
 
 def _check_output(prim: Primitive, aval: ShapedArray, out: NDArray) -> NDArray:
+    """Returns `out`; raises TypeError unless it has the shape and dtype of `aval`."""
     if out.shape != aval.shape or out.dtype != aval.dtype:
         raise TypeError(
-            f"{type(prim).__name__}.impl gave {ShapedArray(out.shape, out.dtype)} where abstract_eval says {aval}"
+            f"{type(prim).__name__}.impl returned {ShapedArray(out.shape, out.dtype)}, but abstract_eval gives {aval}"
         )
     return out
 
 
 def missing_rule_error(prim: object, rule: str, remedy: str) -> MissingRuleError:
-    """The error for a rule that a primitive lacks, or that it promises by a capability and does not define."""
+    """Returns the error for a rule that a primitive lacks, whether or not it declares the capability."""
     name = prim.name if isinstance(prim, Primitive) else "?"
     return MissingRuleError(f"primitive {name!r} has no {rule} rule: in class {type(prim).__name__}, {remedy}")
 
 
 def not_linear_error(prim: Primitive) -> TypeError:
-    """The error of a transpose rule for operands that the operation is not linear in together."""
+    """Returns the error of a transpose rule for operands in which the primitive is not jointly linear."""
     return TypeError(
-        f"the function that is transposed is not linear in its inputs: {prim.name} is not linear in all of the "
+        f"the transposed function is not linear in its inputs: {prim.name} is not linear in all of the "
         "operands that depend on them here"
     )
 
@@ -158,29 +225,45 @@ def not_linear_error(prim: Primitive) -> TypeError:
 
 
 class Differentiable:
-    """Has a forward-mode derivative."""
+    """A capability: the primitive has a forward-mode derivative."""
 
     __slots__ = ()
 
     @abstractmethod
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
-        """Outputs and their tangents. At least one tangent is no `Zero`."""
+        """Returns the results and their tangents (Jacobian-vector product).
+
+        Args:
+            primals: The operands.
+            tangents: Their tangents. At least one is not a symbolic `Zero`.
+
+        Returns:
+            The results, and one tangent per result: a value or a `Zero`.
+        """
         raise missing_rule_error(self, "jvp", "define jvp(self, primals, tangents)")
 
 
 class Transposable:
-    """Is linear in some operands, and knows the transpose of that linear map."""
+    """A capability: the primitive is linear in some operands and can be transposed with respect to them."""
 
     __slots__ = ()
 
     @abstractmethod
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        """Cotangents of the `UndefinedPrimal` operands from those of the outputs; `None` for the other operands."""
+        """Returns the cotangents of the linear operands.
+
+        Args:
+            cts: The cotangents of the results.
+            args: The operands: an `UndefinedPrimal` for each one that is transposed, the value of each other one.
+
+        Returns:
+            One cotangent per `UndefinedPrimal`, `None` for each other operand.
+        """
         raise missing_rule_error(self, "transpose", "define transpose(self, cts, *args)")
 
 
 class Batchable:
-    """Can be applied along one more axis at once."""
+    """A capability: the primitive can be applied to a whole batch at once."""
 
     __slots__ = ()
 
@@ -188,16 +271,28 @@ class Batchable:
     def batch(
         self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
-        """Outputs for a whole batch, and where in each the batch axis is. `dims` says where the operands have it."""
+        """Applies the primitive to batched operands.
+
+        Args:
+            axis: The size and name of the batch axis.
+            args: The operands.
+            dims: For each operand, the position of its batch axis; `None` if it is not batched.
+
+        Returns:
+            The results, and for each the position of its batch axis, or `None`.
+        """
         raise missing_rule_error(self, "batch", "define batch(self, axis, args, dims)")
 
 
 class Expandable:
-    """Is defined by smaller operations; every handler without a rule of its own falls back to them."""
+    """A capability: the primitive is defined by other primitives.
+
+    Handlers that have no rule for it interpret its expansion.
+    """
 
     __slots__ = ()
 
     @abstractmethod
     def expand(self, *args: Value) -> Sequence[Value]:
-        """The same computation in other operations."""
+        """Computes the results by binding other primitives."""
         raise missing_rule_error(self, "expand", "define expand(self, *args)")

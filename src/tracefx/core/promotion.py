@@ -1,8 +1,8 @@
-"""Type promotion: the dtype in which operands of different dtypes meet.
+"""Type promotion: the common dtype of operands of different dtypes.
 
-Dtypes and the three weak scalar types form a partial order, and operands meet in their least upper bound. A weak
-type (that of a Python number, or of an array made only from Python numbers) says what kind of number it is and
-nothing about its width, so it sits below the dtypes of its kind and leaves them as they are.
+Dtypes and the three weak scalar types form a partial order (the promotion lattice); operands are promoted to their
+least upper bound. A weak type, that of a Python number or of an array computed only from Python numbers, has a kind but
+no width, so it is below all dtypes of its kind and does not widen them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from tracefx.core.dtypes import DType, DTypeKind
 from tracefx.core.settings import X64
 from tracefx.errors import TypePromotionError
 
-# The order as chains of short names, each link from a type to one that can stand for it. The names with a star are
-# the weak types, which no dtype is called.
+# The lattice as chains of short names, in which each type promotes to the next. Names with a star are weak types.
 _CHAINS: Final[tuple[tuple[str, ...], ...]] = (
     ("bool", "int*"),
     ("int*", "u8", "u16", "u32", "u64", "float*"),
@@ -29,7 +28,7 @@ _CHAINS: Final[tuple[tuple[str, ...], ...]] = (
     ("float*", "f16", "f32", "c64", "c128"),
     ("float*", "complex*", "c64"),
 )
-# Types so narrow that nothing promotes them further: only what lies below the weak type of their kind joins them.
+# Narrow types without implicit widening: they only join with types below the weak type of their kind.
 _NARROW_TYPES: Final[tuple[tuple[str, str], ...]] = (
     *(("int*", end) for end in ("i2", "i4", "u2", "u4")),
     *(
@@ -38,7 +37,7 @@ _NARROW_TYPES: Final[tuple[tuple[str, str], ...]] = (
         if dtypes.is_float(dtype) and dtypes.itemsize_bits(dtype) <= 8
     ),
 )
-# The one place where 32-bit operands would need 64 bits: what holds both u32 and i8, by whether x64 is enabled.
+# The join of u32 and signed integers, by whether x64 is enabled: the only one of narrower operands that needs 64 bits.
 _SIGNED_ABOVE_U32: Final = {True: "i64", False: "i32"}
 
 _WEAK_TYPES: Final = {
@@ -55,12 +54,17 @@ _WEAK_DTYPES: Final = {
 
 
 def promote_types(a: DType, b: DType) -> DType:
-    """The dtype in which arrays of two dtypes meet, neither of them weak.
+    """Returns the dtype to which two strongly typed operands are promoted.
 
-    64-bit dtypes stay whatever `enable_x64` says; it decides only what is made up on the way: whether uint32 and
-    int32 meet in int64 or int32, and whether uint64 and int64 meet in float64 or float32.
+    64-bit operands keep their width whatever `enable_x64` is. The setting decides only joins that are wider than both
+    operands: uint32 and int32 give int64 or int32, uint64 and int64 give float64 or float32.
 
-    Raises TypePromotionError (a TypeError and a ValueError) if the dtypes have none in common.
+    Args:
+        a: The dtype of one operand.
+        b: The dtype of the other operand.
+
+    Raises:
+        TypePromotionError: If the dtypes have no common dtype. It is a TypeError and a ValueError.
 
     >>> promote_types(dtypes.bfloat16, dtypes.float16), promote_types(dtypes.int32, dtypes.bfloat16)
     (dtype('float32'), dtype(bfloat16))
@@ -71,13 +75,17 @@ def promote_types(a: DType, b: DType) -> DType:
 
 
 def promote(types: Sequence[tuple[DType, bool]]) -> tuple[DType, bool]:
-    """The (dtype, weak type) in which operands of the given (dtype, weak type) meet.
+    """Returns the dtype and weak type to which operands are promoted.
 
-    The result is weak if all operands are, or if what they meet in is a weak type, as for a bool array and a Python
-    int; bool is never weak.
+    The result is weak if all operands are weak, or if the join is a weak type, as for a bool array and a Python int.
+    Bool is never weak.
 
-    Raises TypePromotionError (a TypeError and a ValueError) if the dtypes have none in common, and ValueError if
-    there are no operands.
+    Args:
+        types: The dtype and weak type of each operand.
+
+    Raises:
+        TypePromotionError: If the dtypes have no common dtype. It is a TypeError and a ValueError.
+        ValueError: If there are no operands.
 
     >>> promote([(dtypes.float16, False), (dtypes.float32, True)])
     (dtype('float16'), False)
@@ -87,8 +95,8 @@ def promote(types: Sequence[tuple[DType, bool]]) -> tuple[DType, bool]:
     if not types:
         raise ValueError("promotion takes at least one dtype, got none")
     first = types[0]
-    for each in types:
-        if each != first:
+    for other in types:
+        if other != first:
             return _promote(tuple(types), X64.value)
     dtype, weak = first
     return dtype, weak and dtype != dtypes.bool_
@@ -96,11 +104,12 @@ def promote(types: Sequence[tuple[DType, bool]]) -> tuple[DType, bool]:
 
 @functools.lru_cache(maxsize=4096)
 def _promote(types: tuple[tuple[DType, bool], ...], x64: bool) -> tuple[DType, bool]:
+    """Computes `promote` for at least one operand. `x64` is part of the cache key."""
     first = types[0][0]
     all_weak = all(weak for _, weak in types)
     if not all_weak and all(dtype == first for dtype, _ in types):
         return first, False
-    # Weak operands among themselves meet by their dtypes, or weak int32 and weak int64 would lose their widths.
+    # If all operands are weak, join their dtypes: weak int32 and weak int64 must keep their widths.
     bound = _least_upper_bound((_node(dtype, weak and not all_weak) for dtype, weak in types), x64)
     if bound is None:
         raise TypePromotionError(_explain(types))
@@ -110,7 +119,7 @@ def _promote(types: tuple[tuple[DType, bool], ...], x64: bool) -> tuple[DType, b
 
 
 def _node(dtype: DType, weak: bool) -> str | None:
-    """The place of a type in the order; None for float0 and random keys, which have none."""
+    """Returns the node of a type in the lattice; `None` for float0 and random keys, which are not part of it."""
     kind = dtypes.kind(dtype)
     if kind is DTypeKind.FLOAT0 or kind is DTypeKind.KEY:
         return None
@@ -118,7 +127,7 @@ def _node(dtype: DType, weak: bool) -> str | None:
 
 
 def _least_upper_bound(nodes: Iterable[str | None], x64: bool) -> str | None:
-    """The least upper bound, None if there is no upper bound at all."""
+    """Returns the least upper bound of the nodes; `None` if they have no common upper bound."""
     above = [frozenset[str]() if node is None else _upper_bounds(node, x64) for node in nodes]
     common = frozenset.intersection(*above)
     return next((bound for bound in common if common <= _upper_bounds(bound, x64)), None)
@@ -126,19 +135,20 @@ def _least_upper_bound(nodes: Iterable[str | None], x64: bool) -> str | None:
 
 @functools.cache
 def _upper_bounds(node: str, x64: bool) -> frozenset[str]:
-    """Every type that can stand for this one, itself included."""
+    """Returns all types to which a type can be promoted, itself included."""
     links = [link for chain in _CHAINS for link in itertools.pairwise(chain)]
     links += [*_NARROW_TYPES, ("u32", _SIGNED_ABOVE_U32[x64])]
     return frozenset([node]).union(*(_upper_bounds(above, x64) for below, above in links if below == node))
 
 
 def _explain(types: tuple[tuple[DType, bool], ...]) -> str:
+    """Returns the message of TypePromotionError."""
     names = list(dict.fromkeys(f"weak {_name(dtype)}" if weak else _name(dtype) for dtype, weak in types))
     what = f"{', '.join(names[:-1])} and {names[-1]} have no dtype in common to promote to."
     if any(dtypes.kind(dtype) is DTypeKind.FLOAT0 for dtype, _ in types):
-        return f"{what} float0 is the tangent of integers and bools and takes part in no arithmetic: leave it out"
+        return f"{what} float0, the tangent dtype of integers and bools, has no arithmetic: leave this operand out"
     if any(dtypes.kind(dtype) is DTypeKind.KEY for dtype, _ in types):
-        return f"{what} Random keys are no numbers: draw numbers with tracefx.random, or look at random.key_data(key)"
+        return f"{what} Random keys are not numbers: draw numbers with tracefx.random, or read random.key_data(key)"
     widest = max((dtype for dtype, _ in types), key=dtypes.itemsize_bits)
     target = widest if dtypes.itemsize_bits(widest) > 8 else dtypes.float32
     return (

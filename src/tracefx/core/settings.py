@@ -1,8 +1,8 @@
-"""Settings: process defaults read once from the environment, overridden per context.
+"""Settings: process-wide defaults, read once from the environment and overridden per context by `with` blocks.
 
 Only functions that users call read a setting. Rules, handlers, passes and kernels depend on their operands and
-fields alone, so a program once traced means the same under every setting. The backend reads where executables are
-kept, which changes no result.
+fields alone, so a traced program means the same under every setting. The only exception is the backend, which reads
+the directory of the compilation cache; that changes no result.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 @final
 class SettingsFrame:
-    """A `with` block that overrides settings, and the values of all overridden settings inside it.
+    """One `with` block that overrides a setting, together with the values of all settings overridden inside it.
 
-    `values` is replaced, never changed. A block may end while an inner one goes on, as blocks in suspended generators
-    do; the inner block then gets another frame, without the values of the outer one.
+    Frames form a linked list through `outer`. `values` is replaced, never mutated. A block may end before an inner one,
+    as blocks in suspended generators do; the inner block then gets a new frame, without the values of the ended one.
     """
 
     __slots__ = ("has_ended", "outer", "override", "values")
@@ -39,7 +39,7 @@ class SettingsFrame:
         self.update()
 
     def update(self) -> None:
-        """Computes the values from those of the outer frame."""
+        """Recomputes `values` from those of the outer frame."""
         outer: Mapping[Setting[Any], object] = {} if self.outer is None else self.outer.values
         if self.override is None or self.has_ended:
             self.values = outer
@@ -48,13 +48,13 @@ class SettingsFrame:
 
 
 SETTINGS: Final[ContextVar[SettingsFrame]] = ContextVar("tracefx_settings", default=SettingsFrame(None, None))  # noqa: B039  # the outermost frame never ends
-"""The innermost block that overrides settings. A setting that no block overrides has its default."""
+"""The innermost active frame. A setting that no frame overrides has its default."""
 
 
 @final
 @define(eq=False)
 class Override(Generic[T]):
-    """A `with` block in which a setting has another value. Blocks may end in any order."""
+    """A context manager that overrides one setting. Overrides may end in any order."""
 
     setting: Setting[T]
     value: T
@@ -62,13 +62,13 @@ class Override(Generic[T]):
     _token: Token[SettingsFrame] | None = field(default=None, init=False, repr=False)
 
     def move_to(self, frame: SettingsFrame) -> SettingsFrame:
-        """Makes `frame` the one of this block, in place of another in which an outer block has ended."""
+        """Makes `frame` the frame of this override, in place of one inside an ended block. Returns it."""
         self._frame = frame
         return frame
 
     def __enter__(self) -> T:
         if self._frame is not None:
-            raise RuntimeError(f"{self!r} is already in force; make another override to nest one inside it")
+            raise RuntimeError(f"{self!r} is already active; make another override to nest one inside it")
         self._frame = SettingsFrame(self, SETTINGS.get())
         self._token = SETTINGS.set(self._frame)
         return self.value
@@ -78,20 +78,20 @@ class Override(Generic[T]):
     ) -> None:
         frame, token = self._frame, self._token
         if frame is None or token is None:
-            raise RuntimeError(f"{self!r} is not in force")
+            raise RuntimeError(f"{self!r} is not active")
         self._frame = self._token = None
         frame.has_ended = True
         innermost = SETTINGS.get()
         try:
             SETTINGS.reset(token)
         except ValueError:
-            # Another context entered the block, a generator's that is closed here, and keeps the frame.
+            # The block was entered in another context, e.g. that of a generator which is closed here.
             frame.update()
         SETTINGS.set(_active(innermost))
 
 
 def _active(innermost: SettingsFrame) -> SettingsFrame:
-    """Returns a frame with the overrides that are still in force; those inside of an ended one get new frames."""
+    """Returns a frame with the overrides that are still active; those inside an ended one get new frames."""
     frames = list(_frames(innermost))
     ended = [i for i, frame in enumerate(frames) if frame.has_ended]
     if not ended:
@@ -105,6 +105,7 @@ def _active(innermost: SettingsFrame) -> SettingsFrame:
 
 
 def _frames(innermost: SettingsFrame) -> Iterator[SettingsFrame]:
+    """Iterates over the frames from the innermost to the outermost."""
     frame: SettingsFrame | None = innermost
     while frame is not None:
         yield frame
@@ -114,13 +115,19 @@ def _frames(innermost: SettingsFrame) -> Iterator[SettingsFrame]:
 @final
 @frozen(eq=False)
 class Setting(Generic[T]):
-    """A named default of the process that `with` blocks override in the current context.
+    """A named process-wide default that `with` blocks override in the current context.
 
-    With `env`, the default is read once from this environment variable: `parse` turns its text into a value, or raises
-    a ValueError that says what is allowed. New threads start from the process default; a copied context (asyncio tasks)
-    starts with the overrides of the context that it was copied from.
+    New threads start from the process default; a copied context (asyncio tasks) starts with the overrides of the
+    context that it was copied from.
 
-    Raises ValueError if the environment variable holds text that `parse` refuses.
+    Args:
+        name: The name, for `repr`.
+        default: The value where nothing overrides it.
+        env: The environment variable that replaces `default`, read once. `None` for no variable.
+        parse: Converts the text of the variable to a value; raises ValueError that lists the accepted texts.
+
+    Raises:
+        ValueError: If `parse` rejects the text of the environment variable.
 
     >>> verbose = Setting("verbose", False, "TRACEFX_EXAMPLE_VERBOSE", parse_bool)
     >>> with verbose.override(True):
@@ -150,11 +157,11 @@ class Setting(Generic[T]):
         return cast(T, overridden.get(self, self.default)) if overridden else self.default
 
     def override(self, value: T) -> Override[T]:
-        """Returns a context manager inside which the setting is `value`. Such blocks may end in any order."""
+        """Returns a context manager that sets the setting to `value`. Such blocks may end in any order."""
         return Override(self, value)
 
     def innermost_override(self, value: T) -> Override[T] | None:
-        """Returns the innermost block in force that overrides the setting with this very object."""
+        """Returns the innermost active override of the setting with this very object as its value."""
         for frame in _frames(SETTINGS.get()):
             override = frame.override
             if override is not None and override.setting is self and override.value is value and not frame.has_ended:
@@ -175,7 +182,7 @@ _BOOL_WORDS: Final = {
 
 
 def parse_bool(text: str) -> bool:
-    """The bool that a word from the environment stands for; ValueError for any other word.
+    """Parses a boolean from an environment variable. Raises ValueError for an unknown word.
 
     >>> parse_bool("on"), parse_bool("False")
     (True, False)
@@ -191,11 +198,18 @@ DISABLE_JIT: Final = Setting("disable_jit", False, "TRACEFX_DISABLE_JIT", parse_
 
 
 def enable_x64(enabled: bool = True) -> Override[bool]:
-    """Let implicit dtypes be 64 bits wide inside the `with` block (or 32 bits, given False).
+    """Returns a context manager in which default dtypes are 64 bits wide.
 
-    Implicit are the dtypes of Python numbers and of 64-bit NumPy data that comes in without a dtype of its own
-    being asked for. A dtype asked for explicitly is honoured either way. The process default comes from
-    `TRACEFX_ENABLE_X64`. Raises TypeError if `enabled` is no bool.
+    It affects the dtypes of Python numbers, of functions called without a `dtype`, and of 64-bit NumPy data that is
+    passed
+    in: these become 32 bits wide otherwise. An explicit dtype is honoured either way. The process default is the
+    environment variable `TRACEFX_ENABLE_X64`.
+
+    Args:
+        enabled: Whether default dtypes are 64 bits wide; `False` makes them 32 bits wide.
+
+    Raises:
+        TypeError: If `enabled` is not a bool.
 
     >>> with enable_x64():
     ...     X64.value
@@ -205,9 +219,15 @@ def enable_x64(enabled: bool = True) -> Override[bool]:
 
 
 def disable_jit(disable: bool = True) -> Override[bool]:
-    """Run functions under `jit` operation by operation inside the `with` block, for debugging.
+    """Returns a context manager in which functions under `jit` are evaluated eagerly, for debugging.
 
-    The process default comes from `TRACEFX_DISABLE_JIT`. Raises TypeError if `disable` is no bool.
+    The process default is the environment variable `TRACEFX_DISABLE_JIT`.
+
+    Args:
+        disable: Whether `jit` is disabled.
+
+    Raises:
+        TypeError: If `disable` is not a bool.
 
     >>> with disable_jit():
     ...     DISABLE_JIT.value
@@ -219,19 +239,19 @@ def disable_jit(disable: bool = True) -> Override[bool]:
 @final
 @frozen
 class CompilationCache:
-    """A folder where compiled programs are kept for later processes, and how many bytes they may take there."""
+    """The persistent compilation cache: its directory, and the maximal total size of its files in bytes."""
 
     path: Path
     max_bytes: int = 1 << 30
 
 
 def parse_cache(text: str) -> CompilationCache | None:
-    """The cache in the folder that the environment names; `None`, which is no cache, for an empty text."""
+    """Parses the directory of the compilation cache from an environment variable; empty text means no cache."""
     return CompilationCache(_folder(text)) if text.strip() else None
 
 
 def _folder(path: str | os.PathLike[str]) -> Path:
-    # Not imported at the top: few processes need it, and with all that it imports it takes 4 ms.
+    # A lazy import: few processes need it, and it takes 4 ms.
     from pathlib import Path
 
     return Path(path).expanduser().absolute()
@@ -245,18 +265,23 @@ COMPILATION_CACHE: Final[Setting[CompilationCache | None]] = Setting(
 def compilation_cache(
     path: str | os.PathLike[str] | None, *, max_bytes: int = 1 << 30
 ) -> Override[CompilationCache | None]:
-    """Keep what is compiled inside the `with` block in the folder `path`, and take from there what is in it already.
+    """Returns a context manager in which compiled programs are stored in a directory and loaded from there.
 
-    A later process that traces an equal program loads its executable instead of lowering and compiling it. The least
-    recently used executables go when they would take more than `max_bytes` together. Programs with operations that
-    others than tracefx define are compiled anew in every process, as are those with side effects and those that run on
-    devices of several processes. None turns a cache off. Lines and scopes are no part of what makes programs equal, so
-    profilers and dumps of a program that was loaded show those of the program that was stored. The process default
-    comes from `TRACEFX_COMPILATION_CACHE_DIR`; without it there is none.
+    A later process that traces an equal program loads its executable instead of lowering and compiling it. Source lines
+    and scopes are not compared, so profiles and dumps of a loaded program show those of the program that was stored.
+    These programs are never cached: those with primitives defined outside tracefx, those with side effects, and those
+    that run on devices of several processes. The process default is the environment variable
+    `TRACEFX_COMPILATION_CACHE_DIR`; without it there is no cache.
 
-    The folder holds machine code that is run as it is: let nobody write to it whom you would not let run programs.
+    The directory contains machine code that is executed as it is: restrict write access to trusted users.
 
-    Raises TypeError for a path that is none, ValueError if `max_bytes` is negative.
+    Args:
+        path: The directory, which is created if necessary. `None` disables the cache.
+        max_bytes: The maximal total size; the least recently used executables are evicted.
+
+    Raises:
+        TypeError: If `path` is not a path.
+        ValueError: If `max_bytes` is not a non-negative integer.
 
     >>> with compilation_cache("/tmp/programs", max_bytes=10_000_000):
     ...     pass
@@ -265,15 +290,18 @@ def compilation_cache(
 
 
 def as_compilation_cache(path: str | os.PathLike[str], max_bytes: int = 1 << 30) -> CompilationCache:
-    """The cache in a folder, which need not exist yet; it stays the same if the working directory changes."""
+    """Returns the compilation cache in a directory, which need not exist yet. The path is made absolute."""
     if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"a compilation cache needs the path of a folder, got {path!r} of type {type(path).__name__}")
+        raise TypeError(
+            f"a compilation cache needs the path of a directory, got {path!r} of type {type(path).__name__}"
+        )
     if type(max_bytes) is not int or max_bytes < 0:
         raise ValueError(f"a compilation cache needs a number of bytes for max_bytes, got {max_bytes!r}")
     return CompilationCache(_folder(path), max_bytes)
 
 
 def _checked_bool(function: str, value: bool) -> bool:
+    """Returns `value`; raises TypeError unless it is a bool."""
     if type(value) is not bool:
         raise TypeError(f"{function} takes True or False, got {value!r} of type {type(value).__name__}")
     return value

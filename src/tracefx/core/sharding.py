@@ -1,4 +1,4 @@
-"""Shardings: on which devices the tiles of an array are, and one of them: everything on one device."""
+"""Shardings: how arrays are distributed over devices. `SingleDeviceSharding` is the simplest one."""
 
 from __future__ import annotations
 
@@ -23,45 +23,47 @@ ShardIndex: TypeAlias = tuple[slice, ...]
 @final
 @frozen
 class Tiling:
-    """An array cut into equal tiles, and which of them each device has; equal where the same parts lie on the same
-    devices, however that was said."""
+    """An array cut into equal tiles, and the tile of each device.
+
+    Two shardings that put the same parts of an array on the same devices have equal tilings.
+    """
 
     devices: tuple[Device, ...]
     counts: tuple[int, ...]
-    """Into how many pieces each axis of the array is cut."""
+    """The number of tiles along each axis of the array."""
     tile_indices: tuple[int, ...]
-    """For each device the number of its tile, the last axis running fastest."""
+    """For each device the row-major index of its tile."""
 
     @property
     def num_replicas(self) -> int:
-        """On how many devices each tile lies."""
+        """The number of devices that have the same tile."""
         return len(self.devices) // prod(self.counts)
 
     @property
     def device_order(self) -> tuple[int, ...]:
-        """The devices' positions, tile after tile."""
+        """The positions of the devices in `devices`, ordered by tile."""
         return tuple(int(i) for i in np.argsort(self.tile_indices, kind="stable"))
 
     def tile_shape(self, shape: Shape) -> Shape:
-        """The shape of each tile of an array. ValueError if an axis can't be cut into equal pieces."""
+        """Returns the shape of the tiles of an array. Raises ValueError if an axis cannot be cut into equal tiles."""
         for axis, (n, count) in enumerate(zip(shape, self.counts, strict=True)):
             if n % count:
                 raise ValueError(
                     f"an array of shape {tuple(shape)} can't be cut into {count} equal pieces along axis {axis}, whose "
-                    f"size is {n}: pad it to a multiple of {count}, or split another axis"
+                    f"size is {n}: pad it to a multiple of {count}, or shard another axis"
                 )
         return tuple([n // count for n, count in zip(shape, self.counts, strict=True)])
 
     def indices(self, shape: Shape) -> list[ShardIndex]:
-        """For each device the part of an array that it has."""
+        """Returns for each device the index of its part of the array. The result is cached."""
         return list(_indices(self, shape))
 
     def _indices(self, shape: Shape) -> list[ShardIndex]:
         tile = self.tile_shape(shape)
-        found = []
-        for place in self.tile_indices:
-            steps = np.unravel_index(place, self.counts) if self.counts else ()
-            found.append(
+        result = []
+        for tile_index in self.tile_indices:
+            steps = np.unravel_index(tile_index, self.counts) if self.counts else ()
+            result.append(
                 tuple(
                     [
                         slice(int(k) * n, (int(k) + 1) * n) if count > 1 else slice(None)
@@ -69,23 +71,29 @@ class Tiling:
                     ]
                 )
             )
-        return found
+        return result
 
     def split_tiles(self, host: NDArray, here: Sequence[bool], copied: bool = False) -> list[NDArray]:
-        """The tiles on some of the devices: views, or `copied`, in which case devices with the same tile share it.
+        """Returns the tiles of the devices for which `here` is true.
 
-        The array may have more axes than are cut, behind them.
+        They are views, or read-only copies if `copied`; devices with the same tile share the copy. The array may have
+        more trailing axes, which are not cut.
+
+        Args:
+            host: The whole array.
+            here: For each device, whether its tile is returned.
+            copied: Whether tiles are copied.
         """
         indices = self.indices(host.shape[: len(self.counts)])
         parts: dict[int, NDArray] = {}
-        found = []
-        for place, index, is_here in zip(self.tile_indices, indices, here, strict=True):
+        tiles = []
+        for tile_index, index, is_here in zip(self.tile_indices, indices, here, strict=True):
             if is_here:
-                if place not in parts:
+                if tile_index not in parts:
                     part = host[index]
-                    parts[place] = read_only_copy(part, host.dtype) if copied else np.asarray(part)
-                found.append(parts[place])
-        return found
+                    parts[tile_index] = read_only_copy(part, host.dtype) if copied else np.asarray(part)
+                tiles.append(parts[tile_index])
+        return tiles
 
 
 @functools.lru_cache(maxsize=1024)
@@ -94,38 +102,40 @@ def _indices(tiling: Tiling, shape: Shape) -> list[ShardIndex]:
 
 
 class Sharding(ABC):
-    """On which devices the parts of an array lie. Shardings are values: two that say the same are equal."""
+    """How an array is distributed over devices. Shardings are immutable and compared by value."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def devices(self) -> tuple[Device, ...]:
-        """All devices, in the order in which a program over them counts them."""
+        """All devices, in the order of the device assignment of an SPMD program."""
 
     @abstractmethod
     def tiling(self, ndim: int) -> Tiling:
-        """How an array with so many axes is cut."""
+        """Returns the tiling of an array with `ndim` axes."""
 
     @property
     def device_set(self) -> set[Device]:
+        """The set of all devices."""
         return set(self.devices)
 
     @property
     def num_devices(self) -> int:
+        """The number of devices."""
         return len(self.devices)
 
     @property
     def is_fully_addressable(self) -> bool:
-        """Whether all devices are this process's."""
-        mine = MEMORY.value.process_index
-        return all(d.process_index == mine for d in self.devices)
+        """Whether all devices belong to this process."""
+        process_index = MEMORY.value.process_index
+        return all(d.process_index == process_index for d in self.devices)
 
     @property
     def addressable_devices(self) -> set[Device]:
-        """The devices of this process."""
-        mine = MEMORY.value.process_index
-        return {d for d in self.devices if d.process_index == mine}
+        """The devices that belong to this process."""
+        process_index = MEMORY.value.process_index
+        return {d for d in self.devices if d.process_index == process_index}
 
     @property
     @abstractmethod
@@ -134,42 +144,60 @@ class Sharding(ABC):
 
     @property
     def memory_kind(self) -> str | None:
-        """The kind of memory, where a device has several: none is named here."""
+        """The kind of memory on devices that have several kinds; always `None`, the default memory."""
         return None
 
     def shard_shape(self, global_shape: Sequence[int]) -> Shape:
-        """The shape of the part that each device has. ValueError if the array can't be cut into equal parts."""
+        """Returns the shape of each shard.
+
+        Args:
+            global_shape: The shape of the array.
+
+        Raises:
+            ValueError: If the array cannot be cut into equal shards.
+        """
         shape = tuple(global_shape)
         return self.tiling(len(shape)).tile_shape(shape)
 
     def devices_indices_map(self, global_shape: Sequence[int]) -> Mapping[Device, ShardIndex]:
-        """For each device the part of the array that it has."""
+        """Returns for each device the index of its shard.
+
+        Args:
+            global_shape: The shape of the array.
+        """
         shape = tuple(global_shape)
         return dict(zip(self.devices, self.tiling(len(shape)).indices(shape), strict=True))
 
     def addressable_devices_indices_map(self, global_shape: Sequence[int]) -> Mapping[Device, ShardIndex]:
-        """`devices_indices_map` for the devices of this process."""
-        mine = self.addressable_devices
-        return {d: index for d, index in self.devices_indices_map(global_shape).items() if d in mine}
+        """Returns `devices_indices_map` for the devices of this process.
+
+        Args:
+            global_shape: The shape of the array.
+        """
+        addressable = self.addressable_devices
+        return {d: index for d, index in self.devices_indices_map(global_shape).items() if d in addressable}
 
     def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
-        """Whether both put the same parts of an array with `ndim` axes on the same devices."""
-        mine, others = self.tiling(ndim), other.tiling(ndim)
-        if mine.counts != others.counts:
+        """Whether both shardings put the same parts of an array with `ndim` axes on the same devices."""
+        tiling, other_tiling = self.tiling(ndim), other.tiling(ndim)
+        if tiling.counts != other_tiling.counts:
             return False
-        return dict(zip(mine.devices, mine.tile_indices, strict=True)) == dict(
-            zip(others.devices, others.tile_indices, strict=True)
+        return dict(zip(tiling.devices, tiling.tile_indices, strict=True)) == dict(
+            zip(other_tiling.devices, other_tiling.tile_indices, strict=True)
         )
 
 
 DeviceOrSharding: TypeAlias = Device | Sharding
-"""Where an array may be put."""
+"""A device or a sharding: the target of `device_put`, say."""
 
 
 @final
 @frozen
 class SingleDeviceSharding(Sharding):
-    """The whole array on one device.
+    """A sharding that places the whole array on one device.
+
+    Args:
+        device: The device.
 
     >>> from tracefx import devices
     >>> SingleDeviceSharding(devices()[0]).shard_shape((4, 2))
@@ -194,7 +222,7 @@ class SingleDeviceSharding(Sharding):
 
 
 def single_device_sharding(device: Device) -> SingleDeviceSharding:
-    """The sharding of what lies on one device: always the same object, as calls look for that first."""
+    """Returns the cached sharding for one device. It is always the same object, so calls can compare it by identity."""
     return _single_device_sharding(device)  # type: ignore[arg-type]  # devices are hashable, which their protocol need not say
 
 
@@ -204,7 +232,7 @@ _single_device_sharding = functools.lru_cache(maxsize=4096)(SingleDeviceSharding
 @final
 @frozen
 class RequestedShardings:
-    """Where the inputs and outputs of a program are to lie; `None` where nobody says."""
+    """The shardings that the user requests for the inputs and outputs of a program; `None` for an unspecified one."""
 
     inputs: tuple[Sharding | None, ...]
     outputs: tuple[Sharding | None, ...]

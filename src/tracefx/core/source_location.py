@@ -1,4 +1,4 @@
-"""Provenance: which line of the user's code an operation comes from. Captured cheaply, resolved late."""
+"""Source locations: the user's line from which an equation comes. Recorded cheaply, resolved when first needed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing_extensions import override
 
 _PACKAGE_DIR: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
 NAMED_SCOPES: ContextVar[tuple[str, ...]] = ContextVar("tracefx_named_scope", default=())
-"""The `named_scope`s around the operation at hand, within the function that is traced."""
+"""The active `named_scope`s inside the traced function, outermost first."""
 
 
 @final
 @frozen
 class SourceLocation:
-    """A place in the user's code, and the `named_scope`s around it."""
+    """A line of user code, its function, and the `named_scope`s around it."""
 
     file: str
     line: int
@@ -29,6 +29,7 @@ class SourceLocation:
     scope: tuple[str, ...] = ()
 
     def resolve(self) -> SourceLocation:
+        """Returns this location."""
         return self
 
     @override
@@ -38,9 +39,9 @@ class SourceLocation:
 
 @final
 class LazySourceLocation:
-    """A place not yet resolved: a code object and how far into it the frame had come.
+    """An unresolved location: a code object and the offset of the last executed instruction.
 
-    A plain class, since every operation that is traced makes one.
+    A plain class rather than an attrs class, since tracing constructs one per equation.
     """
 
     __slots__ = ("code", "lasti", "scope")
@@ -51,14 +52,15 @@ class LazySourceLocation:
         self.scope = scope
 
     def resolve(self) -> SourceLocation:
+        """Returns the location with file, line and qualified function name."""
         return SourceLocation(
             self.code.co_filename, _line_number(self.code, self.lasti), self.code.co_qualname, self.scope
         )
 
     @override
     def __reduce__(self) -> tuple[type[SourceLocation], tuple[str, int, str, tuple[str, ...]]]:
-        place = self.resolve()
-        return SourceLocation, (place.file, place.line, place.function, place.scope)
+        location = self.resolve()
+        return SourceLocation, (location.file, location.line, location.function, location.scope)
 
     @override
     def __str__(self) -> str:
@@ -69,6 +71,7 @@ Provenance = LazySourceLocation | SourceLocation
 
 
 def _line_number(code: CodeType, lasti: int) -> int:
+    """Returns the line of an instruction."""
     for start, end, line in code.co_lines():
         if start <= lasti < end and line is not None:
             return line
@@ -76,18 +79,21 @@ def _line_number(code: CodeType, lasti: int) -> int:
 
 
 _INTERNAL_FILES: Final[set[str]] = set()
-"""Those of our files that `here` has met: looking one up is much faster than comparing paths."""
+"""A cache of file names inside this package: a set lookup is much faster than comparing path prefixes."""
 
 
 EQN_LOCATION: Final[ContextVar[Provenance | None]] = ContextVar("tracefx_origin", default=None)
-"""While a program is run again (differentiated, batched, transposed): where the equation at hand was written. While a
-user's function runs: None, which stands for its own frame."""
+"""The location of the equation that is being interpreted (differentiated, batched, transposed).
+
+`None` while a user's function runs: its frame is the location.
+"""
 
 
 def current_provenance(ours: int = 0) -> Provenance | None:
-    """Where the operation at hand was written: by `EQN_LOCATION`, or in the innermost frame outside tracefx.
+    """Returns the location of the primitive being bound: `EQN_LOCATION`, or else the innermost frame outside tracefx.
 
-    `ours` says how many frames, from the caller's own on, need not be looked at.
+    Args:
+        ours: The number of innermost frames to skip without a check, starting with the caller's.
     """
     origin = EQN_LOCATION.get()
     if origin is not None:
@@ -105,8 +111,10 @@ def current_provenance(ours: int = 0) -> Provenance | None:
 
 
 def library_call_location(f: Callable[..., object]) -> SourceLocation | None:
-    """Where `f` is used, if it is a function of tracefx: its operations come from that line. None for other functions,
-    whose operations have lines of their own."""
+    """Returns the current location if `f` is a function of tracefx, whose equations are attributed to the user's call.
+
+    Returns `None` for other functions, whose equations have locations of their own.
+    """
     while isinstance(f, functools.partial):
         f = f.func
     module = str(f.__module__ if isinstance(f, FunctionType) else type(f).__module__)
@@ -117,19 +125,27 @@ def library_call_location(f: Callable[..., object]) -> SourceLocation | None:
 
 
 def at_location(source: Provenance | None) -> str:
-    """` at file:line (function)`, or nothing where the place is unknown: to end a sentence with."""
+    """Returns ` at file:line (function)` to append to a phrase; the empty string for an unknown location."""
     return "" if source is None else f" at {source}"
 
 
 @final
 class named_scope:
-    """Name the operations bound inside: the name reaches error messages and the compiled program's metadata.
+    """A context manager that adds a name to the source locations of the equations traced inside.
+
+    The names appear in error messages, profiles and the metadata of compiled programs.
+
+    Args:
+        name: The name of the scope.
+
+    Raises:
+        TypeError: If `name` is not a string.
 
     >>> with named_scope("encoder"):
     ...     pass
     """
 
-    __slots__ = ("_name",)  # no state: one scope may be entered again inside itself, and in several threads
+    __slots__ = ("_name",)  # stateless: one scope can be nested in itself and shared by threads
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str):

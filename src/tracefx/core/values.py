@@ -1,4 +1,8 @@
-"""Values: what operations take and give, and how Python's and NumPy's numbers become them."""
+"""Values: the operands and results of primitives, and the conversion of Python and NumPy numbers to them.
+
+A value is an `Array` or a `Literal`. An array is concrete (`ConcreteArray`: its elements exist, in host or device
+memory) or a tracer of a handler. Every value has an `aval`.
+"""
 
 from __future__ import annotations
 
@@ -30,29 +34,28 @@ _WORTH_FREEING: Final = 1 << 16  # bytes
 
 
 class ArrayImporter(Protocol):
-    """Makes arrays of other libraries' arrays on devices. The compiler's backend provides it."""
+    """Imports other libraries' arrays on accelerators. The compiler backend provides it."""
 
     def import_array(self, external: SupportsDLPack, weak_type: bool = False) -> ConcreteArray:
-        """Returns an array in the memory of another library's array, which is on a device that is not the host's."""
+        """Returns an array that shares the memory of another library's array, which is not on the host."""
         ...
 
 
-ARRAY_IMPORTER: Final[LateBound[ArrayImporter]] = LateBound("what imports arrays on devices")
+ARRAY_IMPORTER: Final[LateBound[ArrayImporter]] = LateBound("the importer of device arrays")
 
 
 class ConcreteArray(Array):
-    """Numbers: a NumPy array nobody can write to, a buffer of the host's first device, or both, if both were used.
+    """An array with elements: a read-only NumPy array, a buffer on the first device, or both once both were used.
 
-    They go where they are needed. Those that lie on other devices, or are to stay where they were put, are of the one
-    class below this, `ShardedArray`; hot paths ask for `type(x) is ConcreteArray`, and so never take one of these for
-    one of those.
+    It is uncommitted: it moves to whichever device a computation runs on. Committed arrays and arrays on other devices
+    are instances of the only subclass, `ShardedArray`. Hot paths test `type(x) is ConcreteArray`, which excludes them.
     """
 
     __slots__ = ("__weakref__", "aval", "device_copy", "buffer", "host")
-    aval: ShapedArray  # slots in place of properties, since every dispatch reads them
-    buffer: Buffer | None  # on a device, if there is one yet
-    host: NDArray | None  # in host memory, if they are there; `numpy` gives them wherever they are
-    device_copy: tuple[Sharding, Buffer]  # a copy on the device that programs run on; unset if there is none
+    aval: ShapedArray  # slots instead of properties: every dispatch reads them
+    buffer: Buffer | None  # the device buffer, if one has been made
+    host: NDArray | None  # the host copy, if there is one; `numpy()` makes it
+    device_copy: tuple[Sharding, Buffer]  # a copy on the device that a program runs on; unset if there is none
 
     def __init__(self, aval: ShapedArray, host: NDArray | None, buffer: Buffer | None = None) -> None:
         self.aval = aval
@@ -60,16 +63,19 @@ class ConcreteArray(Array):
         self.buffer = buffer
 
     def numpy(self) -> NDArray:
-        """The numbers as a NumPy array; not to be written to."""
-        host = self.host  # read once: another thread's `adopt` may drop it
+        """Returns the elements as a NumPy array, which must not be written to."""
+        host = self.host  # read once: `attach_buffer` in another thread may drop it
         if host is None:
             if self.buffer is None:
-                raise DeletedArrayError(f"the array of type {self.aval} was deleted: keep a copy before that")
+                raise DeletedArrayError(f"this {self.aval} array was deleted: copy it before `delete` or donation")
             host = self.host = from_key_data(MEMORY.value.read(self.buffer), self.aval.dtype)
         return host
 
     def attach_buffer(self, buffer: Buffer) -> None:
-        """Keep the device buffer that a first use made. A large host copy goes: the buffer can be read in place."""
+        """Stores the device buffer that the first compiled use made.
+
+        Drops a large host copy, since the host can read the buffer in place.
+        """
         self.buffer = buffer
         if self.aval.nbytes > _WORTH_FREEING:
             self.host = None
@@ -103,14 +109,14 @@ class ConcreteArray(Array):
         pass
 
     def drop_host_view(self) -> None:
-        """Drops the host view of the buffer, so that a program that the buffer is donated to can use its memory."""
+        """Drops the host view of the buffer, so that a program to which the buffer is donated can reuse its memory."""
         if self.buffer is not None:
             self.host = None
 
     @property
     @override
     def device(self) -> Device:
-        """Where the numbers are; for those in host memory, where programs will take them."""
+        """The device of the buffer; for an array in host memory, the default device, where programs will use it."""
         backend = MEMORY.value
         return backend.default_device if self.buffer is None else backend.device_of(self.buffer)
 
@@ -139,13 +145,13 @@ class ConcreteArray(Array):
         host = self.numpy()
         if dtypes.is_key(host.dtype):
             raise TypeError(
-                f"random keys, such as this {self.aval}, are no numbers: draw numbers from them with tracefx.random, "
-                "or look at their words with tracefx.random.key_data"
+                f"random keys, such as this {self.aval}, are not numbers: draw numbers from them with tracefx.random, "
+                "or read their words with tracefx.random.key_data"
             )
-        shown = read_only(host)
+        view = read_only(host)
         if host.base is not None:
-            self.host = shown  # which need not be protected again
-        return shown
+            self.host = view  # already protected at the next call
+        return view
 
     @override
     def block_until_ready(self) -> Self:
@@ -171,7 +177,7 @@ class ConcreteArray(Array):
             and self.aval.dtype.isbuiltin == 1
             and _DLPACK_HAS_READ_ONLY
         ):
-            # Such a capsule lies anywhere, and says that nobody may write to it unless it is a copy.
+            # A capsule of DLPack 1.0 can export the host memory itself: it is marked read-only unless it is a copy.
             host = np.array(self.numpy()) if copy else self.concrete_or_error(ConcretizationError)
             return host.__dlpack__(max_version=max_version)
         if copy:
@@ -179,15 +185,15 @@ class ConcreteArray(Array):
         buffer = self.buffer
         if buffer is None:
             buffer = MEMORY.value.put(self.numpy(), None)
-            self.buffer, self.host = buffer, None  # from now on both are the memory that is exported
+            self.buffer, self.host = buffer, None  # from now on the array uses the exported memory
         return MEMORY.value.to_dlpack(buffer)
 
     def __buffer__(self, flags: int, /) -> memoryview:
-        """The numbers for `memoryview(x)` from Python 3.12 on (PEP 688), not to be written to."""
+        """Returns a read-only view for `memoryview(x)`, from Python 3.12 on (PEP 688)."""
         return self.concrete_or_error(ConcretizationError).data
 
     def __copy__(self) -> ConcreteArray:
-        """An array of its own, which stays when this one is deleted or donated."""
+        """Returns an independent array, which stays valid when this one is deleted or donated."""
         return ConcreteArray(self.aval, self.numpy())
 
     def __deepcopy__(self, memo: object) -> ConcreteArray:
@@ -213,23 +219,23 @@ class ConcreteArray(Array):
 
     @override
     def __format__(self, spec: str) -> str:
-        """As NumPy formats them, which shows a number without axes to the last digit."""
+        """Formats the array as NumPy does: a zero-dimensional array like its element, in full precision."""
         host = self.numpy()
         return format(host if host.ndim else host[()], spec)
 
 
 _DLPACK_HAS_READ_ONLY: Final = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
-"""Whether NumPy makes the capsules of DLPack 1.0; those of before can't say that memory is read-only."""
+"""Whether NumPy exports capsules of DLPack 1.0; older capsules cannot be marked read-only."""
 
 
 def _check_export(stream: int | None, dl_device: tuple[int, int] | None) -> None:
-    """What a consumer may ask of numbers in host memory."""
+    """Raises if a DLPack consumer asks for a stream or a device that host memory does not have."""
     if stream is not None:
-        raise ValueError(f"__dlpack__: numbers in host memory have no streams, stream must be None, got {stream!r}")
+        raise ValueError(f"__dlpack__: arrays in host memory have no streams, so stream must be None; got {stream!r}")
     if dl_device is not None and tuple(dl_device) != (1, 0):
         raise BufferError(
-            f"__dlpack__: the numbers are in host memory, dl_device (1, 0), and can't be exported to {dl_device}: "
-            "move them there with the consumer's own functions"
+            f"__dlpack__: the array is in host memory, dl_device (1, 0), and can't be exported to {dl_device}: "
+            "move it there with the consumer's own functions"
         )
 
 
@@ -241,12 +247,26 @@ _PYTHON_SCALARS: Final = frozenset({bool, int, float, complex})
 
 
 def as_value(x: ArrayLike, what: str = "argument") -> Value:
-    """`x` as a value with a type. This is where settings are read: numbers narrow to 32 bits unless x64 is on.
+    """Converts an array-like to a value: an `Array` or a `Literal`.
 
-    A Python scalar (or a number of a subclass, such as a member of an `IntEnum`) becomes a weakly typed literal, a
-    NumPy scalar or array without axes a literal of its dtype, any other NumPy array an array (copied if it can be
-    written to), an array of JAX an array of the same type, an object with a method `__jax_array__` what that returns.
-    Anything else is a `TypeError`, a masked array a `ValueError`.
+    This is where the x64 setting is read: without x64, 64-bit dtypes become their 32-bit counterparts.
+
+    - A Python number, or one of a subclass such as a member of an `IntEnum`, becomes a weakly typed literal.
+    - A NumPy scalar or zero-dimensional NumPy array becomes a literal of its dtype.
+    - Any other NumPy array becomes a `ConcreteArray`; it is copied if it is writable.
+    - A JAX array becomes an array with the same aval.
+    - An object with a method `__jax_array__` is replaced by what the method returns.
+
+    Args:
+        x: The array-like.
+        what: The name of the argument in error messages.
+
+    Returns:
+        The value; `x` itself if it is one.
+
+    Raises:
+        TypeError: If `x` is not array-like.
+        ValueError: If `x` is a masked NumPy array, whose mask would be lost.
     """
     kind = type(x)
     if kind is ConcreteArray or kind is Literal:
@@ -266,9 +286,9 @@ def as_value(x: ArrayLike, what: str = "argument") -> Value:
         return Literal(scalar, ShapedArray((), dtype))
     if is_jax_array(x):
         return from_jax_array(x)
-    found = unwrap_arraylike(x)
-    if found is not x:
-        return as_value(found, what)
+    unwrapped = unwrap_arraylike(x)
+    if unwrapped is not x:
+        return as_value(unwrapped, what)
     hint = jax_hint(x) or "; turn sequences into arrays with tracefx.numpy.asarray"
     raise TypeError(
         f"{what} must be an array or a number, got {x!r} of type {kind.__module__}.{kind.__qualname__}{hint}"
@@ -276,8 +296,11 @@ def as_value(x: ArrayLike, what: str = "argument") -> Value:
 
 
 def unwrap_arraylike(x: Any) -> ArrayLike:
-    """A number of a subclass of `int`, `float` or `complex` as that Python number, and the array that an object with
-    a method `__jax_array__` stands for. Anything else is returned as it is."""
+    """Returns the plain Python number or array behind an object; anything else unchanged.
+
+    A number of a subclass of `int`, `float` or `complex` becomes that Python number; an object with a method
+    `__jax_array__` the array that the method returns.
+    """
     if not isinstance(x, np.generic):  # np.float64 is a subclass of float
         if isinstance(x, int):
             return x if type(x) is bool else int(x)
@@ -286,37 +309,37 @@ def unwrap_arraylike(x: Any) -> ArrayLike:
         if isinstance(x, complex):
             return complex(x)
         if has_jax_array_method(x):
-            return x.__jax_array__()  # type: ignore[no-any-return]  # checked by who asks
+            return x.__jax_array__()  # type: ignore[no-any-return]  # the caller checks it
     return x  # type: ignore[no-any-return]  # as above
 
 
 def require_no_mask(x: NDArray) -> None:
-    """Raises ValueError for a masked array, whose mask would be lost."""
+    """Raises ValueError for a masked NumPy array, whose mask would be lost."""
     if type(x) is not np.ndarray and isinstance(x, np.ma.MaskedArray):
         raise ValueError(
             "masked arrays of NumPy are not supported, since their mask would be lost: use arr.filled() to get a plain "
-            "array"
+            "NumPy array"
         )
 
 
 def filled_key(word: int, dtype: DType) -> ConcreteArray:
-    """A random key of this dtype, without axes, each of whose words is `word`."""
+    """Returns a random key of the given dtype, of shape `()`, all of whose words are `word`."""
     words = np.full(dtypes.key_data_size(dtype), word, np.int64).astype(np.uint32)
     return ConcreteArray(ShapedArray((), dtype), from_key_data(words, dtype))
 
 
 def jax_hint(x: object) -> str:
-    """What messages say to do with a tracer or random keys of JAX; nothing for anything else."""
+    """Returns advice for messages about a JAX tracer or JAX random keys; the empty string for anything else."""
     if type(x).__module__.partition(".")[0] not in ("jax", "jaxlib"):
         return ""
     return (
-        "; what JAX traces is for functions that tracefx.interop.jax.to_jax made, and random keys of JAX become keys "
-        "of tracefx by tracefx.interop.jax.as_tracefx"
+        "; to call a tracefx function under a JAX transformation, convert it with tracefx.interop.jax.to_jax; convert "
+        "JAX random keys with tracefx.interop.jax.as_tracefx"
     )
 
 
 def from_jax_array(x: Any) -> ConcreteArray:
-    """An array with the numbers and the type of one of JAX, whose memory nobody writes to: it is shared."""
+    """Returns an array with the elements and the aval of a JAX array. It shares the memory, which is immutable."""
     devices = x.devices()
     dtype = dtypes.as_dtype(x.dtype)
     aval = intern_aval(ShapedArray(x.shape, dtype, bool(x.weak_type) and not dtypes.is_bool(dtype)))
@@ -327,15 +350,15 @@ def from_jax_array(x: Any) -> ConcreteArray:
 
 @functools.cache
 def _number_aval(dtype: DType) -> ShapedArray:
-    """The type of Python numbers that are taken for numbers of this dtype."""
+    """Returns the aval of Python numbers of this dtype: weak unless boolean."""
     return ShapedArray((), dtype, not dtypes.is_bool(dtype))
 
 
 def read_only(host: NDArray) -> NDArray:
-    """The numbers in the same memory, by an array that can't be made writable again.
+    """Returns a view of the same memory that cannot be made writable again.
 
-    NumPy makes an array writable that owns its memory, or that has a writable array among its bases. Such a base may
-    be another library's, so its flags are left as they are.
+    NumPy lets users make an array writable if it owns its memory or has a writable array among its bases. Such a base
+    may belong to another library, so its flags are left unchanged.
     """
     if host.base is None:
         host.flags.writeable = False
@@ -350,7 +373,7 @@ def read_only(host: NDArray) -> NDArray:
 
 
 def from_numpy(x: NDArray, dtype: dtypes.DType | None = None) -> ConcreteArray:
-    """An array with the numbers of `x`, whose memory is copied if anyone could write to it."""
+    """Returns an array with the elements of `x`; copies them unless the memory is immutable and of the right dtype."""
     require_no_mask(x)
     aval = numpy_aval(x.shape, x.dtype, X64.value) if dtype is None else intern_aval(ShapedArray(x.shape, dtype))
     if x.flags.writeable or x.dtype != aval.dtype or x.base is not None:
@@ -360,13 +383,25 @@ def from_numpy(x: NDArray, dtype: dtypes.DType | None = None) -> ConcreteArray:
 
 @functools.lru_cache(maxsize=4096)
 def numpy_aval(shape: Shape, dtype: DType, x64: bool) -> ShapedArray:
-    """The type that NumPy data of a shape and dtype come in with. `x64` must be what the setting is."""
+    """Returns the aval that NumPy data of a shape and dtype get.
+
+    `x64` must be the current setting: it is part of the cache key.
+    """
     assert x64 == X64.value
     return intern_aval(ShapedArray(shape, dtypes.canonicalize(dtypes.as_dtype(dtype))))
 
 
 def get_aval(x: ArrayLike) -> ShapedArray:
-    """The type of anything that can be an argument.
+    """Returns the aval of any array-like.
+
+    Args:
+        x: An array, a tracer, a NumPy array or scalar, or a Python number.
+
+    Returns:
+        Its shape, dtype and weak type.
+
+    Raises:
+        TypeError: If `x` is not array-like.
 
     >>> get_aval(2.0)
     f32[]*
@@ -375,7 +410,7 @@ def get_aval(x: ArrayLike) -> ShapedArray:
 
 
 def to_numpy(x: Value) -> NDArray:
-    """The numbers of a literal or concrete array."""
+    """Returns the NumPy array of a literal or a concrete array. Raises `ConcretizationError` for a tracer."""
     if type(x) is ConcreteArray:
         return x.numpy()
     if type(x) is Literal:

@@ -1,8 +1,8 @@
-"""Along which axes of a mesh a value may differ from device to device.
+"""Varying mesh axes (vma): the manual mesh axes over which a value varies from device to device.
 
-Inside of a checked `shard_map` this is part of what is known of a value, as its type is: whoever records a program
-notes it of the values it gives out, and asks the operation, by `Primitive.varies`, what its outputs are like. It stands
-beside the type and not in it: no rule has to hand it on, and a program means the same whether anybody looks at it.
+Inside a checked `shard_map`, recording handlers track them for each value and ask the primitive, by its `varies` rule,
+for those of its results. They are kept beside the aval rather than in it: rules need not propagate them, and a program
+means the same whether or not they are tracked.
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ from tracefx.core.primitive import Primitive
 
 
 class HasVaryingRule:
-    """A capability: the primitive has a rule for the mesh axes along which its outputs vary.
+    """A capability: the primitive has a rule for the mesh axes over which its results vary.
 
-    Without one, each output varies along the axes of all operands.
+    Without one, each result varies over the axes of all operands.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
-        """Returns, for each of the `count` outputs, the mesh axes along which it varies.
+        """Returns, for each of the `count` results, the mesh axes over which it varies.
 
-        `operands` says it of the operands; `flow` follows it through sub-jaxprs.
+        Args:
+            operands: The mesh axes over which each operand varies.
+            count: The number of results.
+            flow: Propagates varying axes through sub-jaxprs.
         """
         raise NotImplementedError
 
@@ -39,18 +42,20 @@ class HasVaryingRule:
 @final
 @frozen
 class Flow:
-    """Looks through programs for what their outputs are like.
+    """Propagates varying mesh axes through jaxprs.
 
-    `of_values`: whether the values may differ, whatever they are declared to be. Else as what they count: what
-    `pcast` made varying is, though it is the same everywhere, and so is what was gathered.
+    Args:
+        of_values: Whether to compute the axes over which the elements may actually differ, or else the declared ones. A
+            value that `pcast` made varying is declared varying although it is replicated, and so is the result of
+            `all_gather`.
     """
 
     of_values: bool = field(kw_only=True)
 
     def through(self, jaxpr: Jaxpr, inputs: Sequence[Axes]) -> Sequence[Axes]:
-        """For each output of a program the axes along which it varies, from those of the constants and the inputs."""
-        given = tuple(inputs)
-        return jaxpr.memo.get(("varies", self.of_values, given), lambda: self._through(jaxpr, given))
+        """Returns the varying axes of the outputs of a jaxpr, from those of its constants and inputs. Cached."""
+        input_axes = tuple(inputs)
+        return jaxpr.memo.get(("varies", self.of_values, input_axes), lambda: self._through(jaxpr, input_axes))
 
     def _through(self, jaxpr: Jaxpr, inputs: tuple[Axes, ...]) -> list[Axes]:
         known = dict(zip([v.index for v in (*jaxpr.constvars, *jaxpr.invars)], inputs, strict=True))
@@ -64,13 +69,13 @@ class Flow:
         return [of(x) for x in jaxpr.outs]
 
     def of(self, prim: Primitive, operands: Sequence[Axes], count: int) -> Sequence[Axes]:
-        """For each of the `count` outputs of an operation the axes along which it varies."""
+        """Returns the varying axes of the `count` results of a primitive, from those of its operands."""
         if isinstance(prim, HasVaryingRule):
             return prim.varies(operands, count, self)
         if not isinstance(prim, HasSubjaxprs):
             return [NOWHERE.union(*operands)] * count
-        inside = {str(e.name) for body in prim.jaxprs() for e in body.effects if isinstance(e, NamedAxisEffect)}
-        return [NOWHERE.union(*operands, inside)] * count
+        body_axes = {str(e.name) for body in prim.jaxprs() for e in body.effects if isinstance(e, NamedAxisEffect)}
+        return [NOWHERE.union(*operands, body_axes)] * count
 
 
 DECLARED: Final = Flow(of_values=False)

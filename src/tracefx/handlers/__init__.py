@@ -1,4 +1,7 @@
-"""Ready interpretations of programs: each does one job, and composes with `jit`, `grad`, `vmap` and loops."""
+"""Ready-made handlers and the functions that apply them; each composes with `jit`, `grad`, `vmap` and loops.
+
+Every module has one job and a page in `docs/gallery/`.
+"""
 
 from __future__ import annotations
 

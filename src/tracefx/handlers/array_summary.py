@@ -1,4 +1,4 @@
-"""What there is to say of an array's elements in a line."""
+"""`Summary`, the statistics of an array's elements, and their one-line text."""
 
 from __future__ import annotations
 
@@ -11,16 +11,23 @@ from tracefx.core import dtypes
 from tracefx.core.dtypes import NDArray
 
 MAX_PRINTED_ELEMENTS: Final = 6
-"""Of how many elements an array is shown in full."""
+"""The largest number of elements for which an array is printed in full."""
 
 
 @final
 @frozen
 class Summary:
-    """The elements of an array, or of the same array in all steps of a loop.
+    """Statistics of an array's elements, or of the same array over all iterations of a loop.
 
-    `min`, `max` and `mean` are of the finite elements, for complex ones of their absolute values; `None` where there
-    is none.
+    Attributes:
+        size: the number of elements.
+        nans: the number of NaN elements.
+        infs: the number of infinite elements.
+        min: the smallest finite element, for complex arrays the smallest absolute value; None without finite elements.
+        max: the largest one, likewise.
+        mean: the mean of the finite elements (of their absolute values if complex); None without finite elements.
+
+    `a | b` is the summary of the elements of both.
     """
 
     size: int = 0
@@ -32,7 +39,7 @@ class Summary:
 
     @classmethod
     def of(cls, array: NDArray) -> Summary:
-        """
+        """Returns the summary of a NumPy array.
         >>> Summary.of(np.array([1.0, np.nan, 4.0, np.inf]))
         Summary(size=4, nans=1, infs=1, min=1.0, max=4.0, mean=2.5)
         """
@@ -40,16 +47,16 @@ class Summary:
             wide: NDArray = array.astype(np.complex128 if dtypes.is_complex(array.dtype) else np.float64)
             nans = np.isnan(wide)
             finite = np.isfinite(wide)
-            kept = np.abs(wide[finite]) if dtypes.is_complex(array.dtype) else wide[finite]
-            counted = int(nans.sum()), int((~nans & ~finite).sum())
+            values = np.abs(wide[finite]) if dtypes.is_complex(array.dtype) else wide[finite]
+            counts = int(nans.sum()), int((~nans & ~finite).sum())
         else:
-            kept, counted = array.astype(np.uint64 if array.dtype == np.uint64 else np.int64).ravel(), (0, 0)
-        if not kept.size:
-            return cls(array.size, *counted)
-        return cls(array.size, *counted, kept.min().item(), kept.max().item(), float(kept.mean(dtype=np.float64)))
+            values, counts = array.astype(np.uint64 if array.dtype == np.uint64 else np.int64).ravel(), (0, 0)
+        if not values.size:
+            return cls(array.size, *counts)
+        return cls(array.size, *counts, values.min().item(), values.max().item(), float(values.mean(dtype=np.float64)))
 
     def __or__(self, other: Summary) -> Summary:
-        """That of the elements of both."""
+        """Returns the summary of the elements of both."""
         means = [(s.mean, s.finite) for s in (self, other) if s.mean is not None]
         total = sum([n for _, n in means])
         return Summary(
@@ -63,11 +70,11 @@ class Summary:
 
     @property
     def finite(self) -> int:
-        """How many elements are finite."""
+        """The number of finite elements."""
         return self.size - self.nans - self.infs
 
     def text(self) -> str:
-        """One line: `min=0 max=4 mean=2.5 nan=1`."""
+        """Returns the summary as one line, e.g. `min=0 max=4 mean=2.5 nan=1`."""
         if not self.size:
             return "empty"
         parts = []
@@ -78,7 +85,7 @@ class Summary:
 
 
 def format_array(array: NDArray) -> str:
-    """An array in a line: its elements if they are few, else their summary.
+    """Returns an array as one line: all elements if there are few, otherwise their summary.
 
     >>> format_array(np.arange(3)), format_array(np.arange(100))
     ('[0 1 2]', 'min=0 max=99 mean=49.5')

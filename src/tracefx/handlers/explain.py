@@ -1,4 +1,4 @@
-"""`explain`: what every line of a function did, operation by operation."""
+"""`explain`: an account of every operation that a function ran, grouped by source line."""
 
 from __future__ import annotations
 
@@ -26,26 +26,35 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 MAX_STORED_ELEMENTS: Final = 100
-"""Of how many elements a result is kept as it is, by default."""
+"""The default of `keep`: the largest number of elements for which a result is stored in full."""
 
 
 def explain(fun: Callable[P, R], *, keep: int = MAX_STORED_ELEMENTS) -> WrappedFunction[P, Explanation[R]]:
-    """A function that calls `fun` once and tells what each line of the user's code did.
+    """Returns a function that calls `fun` once and reports which operations each source line ran.
 
-    The explanation has what `fun` gave, `.out`, and all operations in their order, `.operations`, those inside of
-    compiled functions, loops and branches too: each with the types of its operands and results, how often it ran, and a
-    summary of the elements of each result over all runs. Results of at most `keep` elements are kept as they were the
-    last time. `.lines` groups them by line, `.first(condition)` finds one, and `str` shows all beside the source.
+    The report covers every operation, including those in the bodies of compiled functions, loops and branches: the
+    shapes and dtypes of its operands and results, how often it ran, and a `Summary` of each result over all runs.
+    Printing it (`str`) lists the operations under their source lines.
 
-    Under `jit` the explanation has types alone, since there are no values when the function is traced.
+    Under `jit` the report has shapes and dtypes only, because there are no values while the function is traced.
 
-    Raises TypeError if `fun` can't be called or `keep` is no integer, ValueError if it is negative.
+    Args:
+        fun: the function to explain.
+        keep: the largest number of elements for which a result of the last run is stored in full.
 
+    Returns:
+        A function with the parameters of `fun` that returns an `Explanation`: `.out` is the result of `fun`,
+        `.operations` has all operations in program order, `.lines` groups them by source line, and
+        `.first(condition)` and `.where(condition)` search them.
+
+    Raises:
+        TypeError: if `fun` is not callable or `keep` is not an integer.
+        ValueError: if `keep` is negative.
     >>> import tracefx.numpy as fnp
-    >>> found = explain(lambda x: fnp.log(x - 1))(fnp.array([1.0, 0.5]))
-    >>> [(op.name, op.nans, op.infs) for op in found.operations]
+    >>> report = explain(lambda x: fnp.log(x - 1))(fnp.array([1.0, 0.5]))
+    >>> [(op.name, op.nans, op.infs) for op in report.operations]
     [('sub', 0, 0), ('log', 1, 1)]
-    >>> found.first(lambda op: op.has_nan).name
+    >>> report.first(lambda op: op.has_nan).name
     'log'
     """
     if type(keep) is not int:
@@ -58,7 +67,7 @@ def explain(fun: Callable[P, R], *, keep: int = MAX_STORED_ELEMENTS) -> WrappedF
 @final
 @frozen(eq=False, repr=False)
 class Explain(Transform):
-    """`explain` as a value."""
+    """The transformation that `explain` applies, with its option as a field."""
 
     title: ClassVar[str] = "explain"
     keep: int = MAX_STORED_ELEMENTS
@@ -72,21 +81,25 @@ class Explain(Transform):
             record = _ExplainHooks(self.keep)
             with handling(Instrument(current(), self.title, record)):
                 out = fun(*args, **kwargs)
-            return Explanation(out, tuple([seen.operation() for seen in record.records.values()]))
+            return Explanation(out, tuple([each.operation() for each in record.records.values()]))
 
         return explained
 
 
-# ------------------------------------------------------------------ what is told
+# ------------------------------------------------------------------ the report
 
 
 @final
 @frozen(eq=False)
 class ExplainedOperation:
-    """An operation, and what came of it.
+    """One operation of the program and its results.
 
-    `count` says how often it was done: in a branch that was not taken never. `summaries` has an entry for each result,
-    over all times, `values` the results of the last time, `None` for those that are large.
+    Attributes:
+        applied: the operation as it was traced.
+        name: its name, and that of the function it calls: `sin`, `jit(layer)`.
+        count: how often it ran; 0 in a branch that was not taken.
+        summaries: one `Summary` for each result, over all runs.
+        values: the results of the last run; None for those with more than `keep` elements.
     """
 
     applied: OperationInfo = field(repr=False)
@@ -101,26 +114,27 @@ class ExplainedOperation:
 
     @property
     def operands(self) -> tuple[ShapedArray, ...]:
-        """The types of the operands."""
+        """The shapes and dtypes of the operands."""
         return self.applied.operands
 
     @property
     def results(self) -> tuple[ShapedArray, ...]:
-        """The types of the results."""
+        """The shapes and dtypes of the results."""
         return self.applied.results
 
     @property
-    def place(self) -> SourceLocation | None:
-        return self.applied.place
+    def location(self) -> SourceLocation | None:
+        """The line of user code that it comes from, or None if it is unknown."""
+        return self.applied.location
 
     @property
     def enclosing_bodies(self) -> tuple[str, ...]:
-        """The bodies it is in, e.g. `("jit(f)", "a step of scan")`."""
+        """The bodies that contain it, outermost first, e.g. `("jit(f)", "a step of scan")`."""
         return self.applied.enclosing_bodies
 
     @property
     def has_bodies(self) -> bool:
-        """Whether it is a call, a loop, a branch or the like, whose own operations are told of too."""
+        """Whether it has sub-jaxprs (a call, a loop, a branch, ...), whose operations are listed as well."""
         return self.applied.has_bodies
 
     @property
@@ -130,24 +144,27 @@ class ExplainedOperation:
 
     @property
     def nans(self) -> int:
-        """How many elements of the results were NaN, over all times."""
+        """The number of NaN elements in the results, over all runs."""
         return sum([s.nans for s in self.summaries])
 
     @property
     def infs(self) -> int:
+        """The number of infinite elements in the results, over all runs."""
         return sum([s.infs for s in self.summaries])
 
     @property
     def has_nan(self) -> bool:
+        """Whether any result had a NaN."""
         return self.nans > 0
 
     @property
     def has_inf(self) -> bool:
+        """Whether any result had an infinite element."""
         return self.infs > 0
 
     @property
     def broadcasts(self) -> bool:
-        """Whether a result has more elements than any operand has."""
+        """Whether a result has more elements than every operand."""
         largest = max([a.size for a in self.operands], default=0)
         return bool(self.operands) and any(a.size > largest for a in self.results)
 
@@ -170,9 +187,13 @@ class ExplainedOperation:
 @final
 @frozen(eq=False)
 class ExplainedLine:
-    """A line of the user's code, and the operations it caused. `file` is empty if it is not known.
+    """A line of user code and the operations that it ran.
 
-    `function` is the one that was running when it first did something.
+    Attributes:
+        file: the source file; empty if the line is unknown.
+        line: the line number.
+        function: the function that contained the line when its first operation ran.
+        operations: the operations in program order.
     """
 
     file: str
@@ -182,7 +203,7 @@ class ExplainedLine:
 
     @property
     def text(self) -> str:
-        """The line's text, if its source can be found."""
+        """The source text of the line; empty if the file cannot be read."""
         return linecache.getline(self.file, self.line).strip()
 
     @override
@@ -200,29 +221,29 @@ class ExplainedLine:
 @final
 @frozen(eq=False)
 class Explanation(Generic[R_co]):
-    """What a call did: its result, and its operations."""
+    """The result of an explained call and all of its operations."""
 
     out: R_co
     operations: tuple[ExplainedOperation, ...]
 
     @property
     def lines(self) -> tuple[ExplainedLine, ...]:
-        """The lines in the order in which they first did something."""
-        found: dict[tuple[str, int], list[ExplainedOperation]] = {}
+        """The source lines, in the order of their first operations."""
+        by_line: dict[tuple[str, int], list[ExplainedOperation]] = {}
         for op in self.operations:
-            found.setdefault((op.applied.file, op.applied.line), []).append(op)
-        return tuple([ExplainedLine(*key, _function_name(ops[0]), tuple(ops)) for key, ops in found.items()])
+            by_line.setdefault((op.applied.file, op.applied.line), []).append(op)
+        return tuple([ExplainedLine(*key, _function_name(ops[0]), tuple(ops)) for key, ops in by_line.items()])
 
     def first(self, condition: Callable[[ExplainedOperation], object]) -> ExplainedOperation | None:
-        """The first operation that the condition holds for, if there is one.
+        """Returns the first operation for which `condition` is true, or None.
 
-        Operations with bodies come before those inside of them, and are asked after these.
+        An operation without sub-jaxprs is preferred: a call or loop is returned only if nothing inside it matches.
         """
-        found = self.where(condition)
-        return next((op for op in found if not op.has_bodies), next(iter(found), None))
+        matches = self.where(condition)
+        return next((op for op in matches if not op.has_bodies), next(iter(matches), None))
 
     def where(self, condition: Callable[[ExplainedOperation], object]) -> tuple[ExplainedOperation, ...]:
-        """All operations that the condition holds for."""
+        """Returns all operations for which `condition` is true."""
         return tuple([op for op in self.operations if condition(op)])
 
     @override
@@ -238,15 +259,15 @@ class Explanation(Generic[R_co]):
 
 
 def _function_name(op: ExplainedOperation) -> str:
-    return "" if op.place is None else op.place.function
+    return "" if op.location is None else op.location.function
 
 
-# ------------------------------------------------------------------ while it runs
+# ------------------------------------------------------------------ recording
 
 
 @final
 class _OperationRecord:
-    """An operation, and what has come of it so far."""
+    """The run count and the results of one operation so far; called with its results each time it runs."""
 
     __slots__ = ("applied", "count", "keep", "summaries", "values")
 
@@ -271,7 +292,7 @@ class _OperationRecord:
 @final
 @frozen(eq=False)
 class _ExplainHooks:
-    """Keeps all operations by their positions: a body that is traced again has its own again."""
+    """Records all operations by position; a body that is traced again replaces its records."""
 
     keep: int
     records: dict[Position, _OperationRecord] = field(factory=dict)
@@ -279,7 +300,7 @@ class _ExplainHooks:
     counts_steps: bool = False
 
     def before(self, position: Position, op: OperationInfo, depth: int) -> RuntimeCallback | None:
-        self.records[position] = _OperationRecord(op, self.keep)  # so that it comes before what is inside
+        self.records[position] = _OperationRecord(op, self.keep)  # placed before the records of its body
         return None
 
     def enter_body(self, body: str, jaxpr: Jaxpr, depth: int) -> RuntimeCallback | None:

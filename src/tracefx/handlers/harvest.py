@@ -1,7 +1,7 @@
-"""`sow`, `reap` and `plant`: values of a program under names, collected or overridden from outside.
+"""`sow`, `reap`, `plant` and `perturb`: naming intermediate values, collecting them and replacing them.
 
-One function, `reap`, gives both what the function gives and what it sows, since a compiled program computes nothing
-that nobody uses, and `grad(..., has_aux=True)` takes the pair as it is.
+`reap` alone returns both the result and the sown values: a compiled program does not compute unused outputs, so a
+separate function for the values would save nothing, and `grad(..., has_aux=True)` accepts the pair as it is.
 """
 
 from __future__ import annotations
@@ -41,22 +41,31 @@ _MODES: Final[tuple[SowMode, ...]] = ("strict", "clobber", "append")
 
 
 def sow(value: T, *, name: str, tag: str = INTERMEDIATES, mode: SowMode = "strict") -> T:
-    """`value`, a tree of arrays, under a name: `reap` collects it, `plant` puts another in its place.
+    """Names `value`, so that `reap` can collect it and `plant` can replace it.
 
-    Without either it is the value and costs nothing. `tag` keeps names for one purpose apart from those for another.
-    What is sown twice under one name is an error; with `mode="clobber"` the last one counts, with `mode="append"` the
-    result is a tuple of all of them.
+    Outside of `reap`, `plant` and `perturb` this is the identity and costs nothing.
 
-    Raises TypeError for leaves that are no arrays and for names and tags that are no strings, ValueError for another
-    mode.
+    Args:
+        value: the intermediate value, a pytree of arrays.
+        name: its name, unique among the values with this tag.
+        tag: a namespace for names. Only `reap`, `plant` and `perturb` with the same tag handle the value.
+        mode: what happens when the name is sown more than once: `"strict"` is an error, `"clobber"` keeps the last
+            value, `"append"` makes a tuple of all values.
+
+    Returns:
+        `value`, with arrays as leaves.
+
+    Raises:
+        TypeError: if a leaf is not an array or a number, or `name` or `tag` is not a string.
+        ValueError: if `mode` is none of the three.
 
     >>> from tracefx.handlers import reap
     >>> reap(lambda x: 2 * sow(x + 1, name="more"))(3)
     (Array(8, dtype=int32, weak_type=True), {'more': Array(4, dtype=int32, weak_type=True)})
     """
-    for what, given in (("name", name), ("tag", tag)):
-        if not isinstance(given, str):
-            raise TypeError(f"sow: the {what} must be a string, got {given!r} of type {type(given).__name__}")
+    for what, string in (("name", name), ("tag", tag)):
+        if not isinstance(string, str):
+            raise TypeError(f"sow: the {what} must be a string, got {string!r} of type {type(string).__name__}")
     if mode not in _MODES:
         raise ValueError(f"sow: mode must be one of {', '.join(map(repr, _MODES))}, got {mode!r}")
     values, tree = flatten_values(value, f"sow: the value {name!r}")
@@ -72,19 +81,28 @@ def sow(value: T, *, name: str, tag: str = INTERMEDIATES, mode: SowMode = "stric
 def reap(
     fun: Callable[P, R], *, tag: str = INTERMEDIATES, absent: Absent | None = None
 ) -> WrappedFunction[P, tuple[R, dict[str, Any]]]:
-    """A function that gives what `fun` gives, and the values that are sown while it runs, by their names.
+    """Returns a function that also returns the values that `fun` sows, as a dict by name.
 
-    A value that is sown in the steps of a scan comes stacked, `[length, ...]`. One that is sown in a `while_loop` is
-    that of the last step, or `absent`, zeros by default, if there was none. One that some branches of a `cond` sow and
-    others don't is an error; with `absent`, a number, it is filled with that where the branch sows none. Values sown
-    inside of another `reap` with this tag are that one's.
+    A value sown in the body of a scan is stacked, `[length, ...]`. One sown in a `while_loop` is that of the last
+    iteration. One sown in `cond` must be sown by all branches unless `absent` is given. Values sown inside a nested
+    `reap` with the same tag are collected by the inner one.
 
-    `vmap(reap(f))` and `reap(vmap(f))` give the same, but that in the second a value that is the same for the whole
-    batch has no batch axis. `reap(grad(f))` gives the values of the forward pass.
+    `vmap(reap(f))` and `reap(vmap(f))` return the same values, except that in the second a value that is the same for
+    the whole batch has no batch axis. `reap(grad(f))` returns the values of the forward pass.
 
-    Raises ValueError for a name that is sown twice or in some branches alone, TypeError for one whose branches sow
-    different types.
+    Args:
+        fun: the function that calls `sow`.
+        tag: collects only values sown with this tag.
+        absent: a number that replaces values which were not sown, in the branch of a `cond` or in a `while_loop`
+            without iterations. With the default, None, such a `cond` is an error and such a loop gives zeros.
 
+    Returns:
+        A function with the parameters of `fun` that returns the pair of its result and the dict of sown values.
+
+    Raises:
+        ValueError: if a name is sown twice, or by some branches of a `cond` only.
+        TypeError: if the branches of a `cond` sow values of different shapes or dtypes under one name, or `tag` or
+            `absent` is of a wrong type.
     >>> from tracefx import lax
     >>> from tracefx.handlers import sow
     >>> def powers(x):
@@ -101,7 +119,7 @@ def reap(
 @final
 @frozen(eq=False, repr=False)
 class Reap(Transform):
-    """`reap` as a value."""
+    """The transformation that `reap` applies, with its options as fields."""
 
     title: ClassVar[str] = "reap"
     tag: str = INTERMEDIATES
@@ -123,7 +141,7 @@ class Reap(Transform):
 @final
 @frozen(repr=False)
 class _SownName:
-    """A name, under which the values of mode "append" are numbered."""
+    """The key of a collected value: its name, with a counter for values of mode "append"."""
 
     label: str
     number: int
@@ -138,7 +156,7 @@ class _SownName:
 @final
 @frozen(eq=False)
 class _Reaper(Interpreter[Never, None]):
-    """Collects what is sown under a tag."""
+    """Collects the values that are sown with one tag."""
 
     tag: str
     fill: Absent | None
@@ -163,7 +181,7 @@ class _Reaper(Interpreter[Never, None]):
         source = current_provenance()
         if op.uncollectable is not None:
             raise ValueError(
-                f"reap: the value {op.label!r}, sown{at_location(source)}, can't be collected: {op.uncollectable}"
+                f"reap: cannot collect the value {op.label!r}, sown{at_location(source)}: {op.uncollectable}"
             )
         value = operands[0] if op.tree is None else trees.unflatten(op.tree, operands)
         self.collect(_SownName(op.label, 0, op.mode, source), value)
@@ -176,8 +194,7 @@ class _Reaper(Interpreter[Never, None]):
         if before and (name.mode == "strict" or any(n.mode != name.mode for n in before)):
             raise ValueError(
                 f"reap: two values are sown under the name {name.label!r}, one{at_location(before[0].source)} and one"
-                f"{at_location(name.source)}: give one of them another name, or both mode='append', which keeps "
-                "both, or "
+                f"{at_location(name.source)}: rename one of them, or give both mode='append', which collects both, or "
                 "mode='clobber', which keeps the last"
             )
         number = len(before) if name.mode == "append" else 0
@@ -189,25 +206,24 @@ class _Reaper(Interpreter[Never, None]):
         if self.fill is None and what is not None:
             raise ValueError(
                 f"reap: the value {name!r} is sown{at_location(name.source)} in one branch of cond but not in "
-                f"{what}: sow it "
-                "there too, or say what stands for it with reap(..., absent=0.0)"
+                f"{what}: sow it there too, or give a value for the missing ones: reap(..., absent=0.0)"
             )
         if self.fill is None:
             return [constant_like_aval(aval, 0) for aval in avals]
         for aval in avals:
             if not _is_representable(self.fill, aval):
-                raise TypeError(f"reap: absent={self.fill!r} is no value of the type of {name!r}, {aval}")
+                raise TypeError(f"reap: absent={self.fill!r} cannot be converted to the type of {name!r}, {aval}")
         return [constant_like_aval(aval, self.fill) for aval in avals]
 
     def reaped_values(self) -> dict[str, Any]:
-        """What was collected, by name."""
-        found: dict[str, Any] = {}
+        """Returns the collected values by name."""
+        by_name: dict[str, Any] = {}
         for name, value in self.store.collected.items():
             assert isinstance(name, _SownName)
             leaves, tree = trees.flatten(value)
-            given = tree.unflatten(to_arrays(cast(list[Value], leaves)))
-            found[name.label] = (*found.get(name.label, ()), given) if name.mode == "append" else given
-        return found
+            array_tree = tree.unflatten(to_arrays(cast(list[Value], leaves)))
+            by_name[name.label] = (*by_name.get(name.label, ()), array_tree) if name.mode == "append" else array_tree
+        return by_name
 
 
 _REAP_RULES: Final = Rules[_Reaper, Value]().on(Sow, _Reaper.sow_rule)
@@ -221,22 +237,30 @@ def _is_representable(number: Absent, aval: ShapedArray) -> bool:
     return dtypes.is_complex(aval.dtype) or (isinstance(number, float) and dtypes.is_float(aval.dtype))
 
 
-# ------------------------------------------------------------------ overriding
+# ------------------------------------------------------------------ replacing
 
 
 def plant(fun: Callable[P, R], *, tag: str = INTERMEDIATES) -> WrappedFunction[Concatenate[Mapping[str, Any], P], R]:
-    """A function that does what `fun` does with other values in place of some that it sows.
+    """Returns a function that takes replacements for values that `fun` sows as its first argument.
 
-    Its first argument is a dict of these values by name, in the form in which `reap` gives them: a value that is sown
-    in a scan is stacked, `[length, ...]`, and its steps take slices. In a `while_loop`, whose number of steps nobody
-    knows, every step takes the same value. What is planted is an argument like any other: the derivative with respect
-    to it is that of the result with respect to the intermediate value.
+    The replacements are a dict by name, in the form that `reap` returns: for a value sown in a scan the stacked values,
+    `[length, ...]`, of which each iteration takes a slice. In a `while_loop`, whose number of iterations is unknown,
+    every iteration takes the same value. The dict can be differentiated like any other argument: its gradient is that
+    of the result with respect to the intermediate values.
 
-    `plant(grad(f))` is the gradient of a program whose intermediate value depends on nothing.
+    A replacement does not depend on the arguments of `fun`, so `plant(grad(f))` is the gradient of the program with
+    the named values held constant.
 
-    Raises TypeError for a value of another structure, shape or dtype than what is sown, ValueError for a name that is
-    not sown, or is sown with `mode="append"`.
+    Args:
+        fun: the function that calls `sow`.
+        tag: replaces only values sown with this tag.
 
+    Returns:
+        A function that takes the dict of replacements, then the arguments of `fun`, and returns the result of `fun`.
+
+    Raises:
+        TypeError: if a replacement differs from the sown value in structure, shape or dtype.
+        ValueError: if a name is not sown, or is sown with `mode="append"`.
     >>> from tracefx import grad
     >>> from tracefx.handlers import sow
     >>> def f(x):
@@ -249,10 +273,21 @@ def plant(fun: Callable[P, R], *, tag: str = INTERMEDIATES) -> WrappedFunction[C
 
 
 def perturb(fun: Callable[P, R], *, tag: str = INTERMEDIATES) -> WrappedFunction[Concatenate[Mapping[str, Any], P], R]:
-    """As `plant`, but what is given is added to what is sown.
+    """Returns a function like that of `plant` that adds to the sown values instead of replacing them.
 
-    So the gradient at zeros is that of the result with respect to every intermediate value, the way through the other
-    ones included, where `plant` cuts it. Raises TypeError, too, for booleans.
+    At zero perturbations, its gradient with respect to the first argument is that of the result with respect to every
+    intermediate value, including paths through later sown values, which `plant` cuts.
+
+    Args:
+        fun: the function that calls `sow`.
+        tag: changes only values sown with this tag.
+
+    Returns:
+        A function that takes a dict of terms to add by name, then the arguments of `fun`.
+
+    Raises:
+        TypeError: if a term differs from the sown value in structure, shape or dtype, or is boolean.
+        ValueError: if a name is not sown, or is sown with `mode="append"`.
 
     >>> from tracefx import grad
     >>> from tracefx.handlers import sow
@@ -268,6 +303,8 @@ def perturb(fun: Callable[P, R], *, tag: str = INTERMEDIATES) -> WrappedFunction
 
 @frozen(eq=False, repr=False)
 class _PlantTransform(Transform):
+    """The common part of `Plant` and `Perturb`; `adds` tells them apart."""
+
     tag: str = INTERMEDIATES
     adds: ClassVar[bool]
 
@@ -279,11 +316,11 @@ class _PlantTransform(Transform):
         def changed(values: Mapping[str, Any], /, *args: Any, **kwargs: Any) -> Any:
             if not isinstance(values, Mapping):
                 raise TypeError(f"{self.title}: the first argument must be a dict of values by name, got {values!r}")
-            given = {}
+            replacements = {}
             for name, value in values.items():
                 leaves, tree = flatten_values(value, f"{self.title}: the value {name!r}")
-                given[name] = _PlantedValue(tuple(leaves), tree)
-            with handling(_Planter(current(), self.title, self.adds, self.tag, given)) as handler:
+                replacements[name] = _PlantedValue(tuple(leaves), tree)
+            with handling(_Planter(current(), self.title, self.adds, self.tag, replacements)) as handler:
                 out = fun(*args, **kwargs)
             handler.require_all_used()
             return out
@@ -293,7 +330,7 @@ class _PlantTransform(Transform):
 
 @final
 class Plant(_PlantTransform):
-    """`plant` as a value."""
+    """The transformation that `plant` applies."""
 
     __slots__ = ()
     title = "plant"
@@ -302,7 +339,7 @@ class Plant(_PlantTransform):
 
 @final
 class Perturb(_PlantTransform):
-    """`perturb` as a value."""
+    """The transformation that `perturb` applies."""
 
     __slots__ = ()
     title = "perturb"
@@ -312,7 +349,7 @@ class Perturb(_PlantTransform):
 @final
 @frozen(eq=False)
 class _PlantedValue:
-    """A value that is to be planted, with as many leading axes as it has been sliced along."""
+    """A replacement value; `sliced` counts the leading axes that enclosing scans have already sliced."""
 
     leaves: tuple[Value, ...]
     tree: trees.TreeDef
@@ -328,17 +365,17 @@ class _PlantedValue:
 @final
 @frozen(eq=False)
 class _Planter(Interpreter[Never, None]):
-    """Puts values in the place of what is sown under a tag, or adds them to it."""
+    """Replaces the values that are sown with one tag, or adds to them."""
 
     title: str
     adds: bool
     tag: str
     given: Mapping[str, _PlantedValue]
     used_names: set[str] = field(factory=set)
-    """The names that are sown."""
+    """All names that were sown with the tag."""
 
     handles_all: ClassVar[bool] = True
-    has_state: ClassVar[bool] = True  # so that functions with rules come as the programs they are
+    has_state: ClassVar[bool] = True  # so that calls with custom rules arrive with their jaxprs
 
     @property
     @override
@@ -346,25 +383,23 @@ class _Planter(Interpreter[Never, None]):
         return _PLANT_RULES
 
     def plant_rule(self, op: Plantable, x: Value) -> Sequence[Value]:
-        given = self.given.get(op.label) if op.tag == self.tag else None
-        if given is None:
+        replacement = self.given.get(op.label) if op.tag == self.tag else None
+        if replacement is None:
             return bind(op, x)
-        if op.derivative:  # what is planted depends on nothing
+        if op.derivative:  # the replacement is a constant
             return bind(op, x) if self.adds else [constant_like_aval(x.aval, 0)]
         if op.mode == "append":
             raise ValueError(
-                f"{self.title}: {op.label!r} is sown{at_location(current_provenance())} with mode='append', so that "
-                "nobody can tell which of "
-                "the values under this name is meant: give each a name of its own"
+                f"{self.title}: {op.label!r} is sown{at_location(current_provenance())} with mode='append', so it is "
+                "ambiguous which of its values is meant: sow each under its own name"
             )
-        self.require_structure(op, given)
+        self.require_structure(op, replacement)
         if self.adds and dtypes.is_bool(x.aval.dtype):
             raise TypeError(
-                f"{self.title}: the value {op.label!r}{given.path(op.leaf)}, "
-                f"sown{at_location(current_provenance())}, is {x.aval}, and "
-                "nothing can be added to booleans: use plant"
+                f"{self.title}: the value {op.label!r}{replacement.path(op.leaf)}, "
+                f"sown{at_location(current_provenance())}, is {x.aval}, and nothing can be added to booleans: use plant"
             )
-        leaf = self.cast_leaf(given.leaves[op.leaf], x.aval, given, op.leaf, op.label)
+        leaf = self.cast_leaf(replacement.leaves[op.leaf], x.aval, replacement, op.leaf, op.label)
         return bind(op, bind1(ADD, x, leaf) if self.adds else leaf)
 
     def sow_rule(self, op: Sow, *operands: Value) -> Sequence[Value]:
@@ -374,53 +409,52 @@ class _Planter(Interpreter[Never, None]):
                 self.require_structure(op, self.given[op.label])
         return bind(op, *operands)
 
-    def require_structure(self, op: Plantable | Sow, given: _PlantedValue) -> None:
+    def require_structure(self, op: Plantable | Sow, replacement: _PlantedValue) -> None:
         tree = trees.leaf() if op.tree is None else op.tree
-        if given.tree != tree:
+        if replacement.tree != tree:
             raise TypeError(
-                f"{self.title}: the value {op.label!r} has the structure {given.tree}, but what is "
-                f"sown{at_location(current_provenance())} "
-                f"has {tree}"
+                f"{self.title}: the value {op.label!r} has the structure {replacement.tree}, but what is "
+                f"sown{at_location(current_provenance())} has {tree}"
             )
 
-    def cast_leaf(self, leaf: Value, aval: ShapedArray, given: _PlantedValue, i: int, name: str) -> Value:
-        """A leaf of what is given as a value of the type of what is sown."""
+    def cast_leaf(self, leaf: Value, aval: ShapedArray, replacement: _PlantedValue, i: int, name: str) -> Value:
+        """Returns a replacement leaf converted to the dtype and weak type of the sown value."""
         if leaf.aval == aval:
             return leaf
         dtype = leaf.aval.dtype
         if leaf.aval.weak_type:
             dtype = promote([(dtype, True), (aval.dtype, False)])[0]
         if leaf.aval.shape != aval.shape or dtype != aval.dtype:
-            places = " in a step" if given.sliced else ""
+            suffix = " in a step" if replacement.sliced else ""
             raise TypeError(
-                f"{self.title}: the value {name!r}{given.path(i)} is {leaf.aval}{places}, but what is "
+                f"{self.title}: the value {name!r}{replacement.path(i)} is {leaf.aval}{suffix}, but what is "
                 f"sown{at_location(current_provenance())} is {aval}"
             )
         return convert_value(leaf, aval.dtype, aval.weak_type)
 
     def scan_rule(self, op: Scan, *operands: Value) -> Sequence[Value]:
-        """The steps of a scan take slices of what is planted in them."""
+        """Passes each iteration of a scan its slices of the replacement values."""
         names = [name for name in sown_names(op.jaxpr, self.tag) if name in self.given]
         if not names:
             return op.transform_bodies(self, operands)
-        given = [self.given[name] for name in names]
-        for name, each in zip(names, given, strict=True):
+        replacements = [self.given[name] for name in names]
+        for name, each in zip(names, replacements, strict=True):
             for i, leaf in enumerate(each.leaves):
                 if not leaf.aval.ndim or leaf.aval.shape[0] != op.length:
                     raise TypeError(
                         f"{self.title}: {name!r} is sown{at_location(current_provenance())} in a scan of "
-                        f"{op.length} steps, so what is given "
-                        f"must have {op.length} elements along axis {each.sliced}, one for each step, but the value "
-                        f"{name!r}{each.path(i)} has the shape {leaf.aval.shape}"
-                        f"{' in one step of the scan around it' if each.sliced else ''}"
+                        f"{op.length} steps, so its replacement must have {op.length} elements along axis "
+                        f"{each.sliced}, one for each step, but the value {name!r}{each.path(i)} has the shape "
+                        f"{leaf.aval.shape}{' in one step of the scan around it' if each.sliced else ''}"
                     )
-        leaves = [leaf for each in given for leaf in each.leaves]
+        leaves = [leaf for each in replacements for leaf in each.leaves]
         n = len(operands)
 
         def run(*xs: Value) -> Sequence[Value]:
             slices = iter(xs[n:])
             inside = {
-                name: g.slice_once_more([next(slices) for _ in g.leaves]) for name, g in zip(names, given, strict=True)
+                name: g.slice_once_more([next(slices) for _ in g.leaves])
+                for name, g in zip(names, replacements, strict=True)
             }
             handler = evolve(self.with_inner(CURRENT.get()), given=inside)
             return handler.run(op.jaxpr, xs[:n])
@@ -432,7 +466,7 @@ class _Planter(Interpreter[Never, None]):
         return bind(inner, *consts, *operands, *leaves)
 
     def custom_rule_program_rule(self, op: CustomRuleProgram, *operands: Value) -> Sequence[Value]:
-        """A function in which something is changed is another one than its rule is for."""
+        """Interprets the body instead of the custom rule if a value in it is replaced: the rule no longer holds."""
         if sown_names(op.jaxpr, self.tag).keys() & self.given.keys():
             return self.run(op.jaxpr, operands)
         return op.transform_bodies(self, operands)
@@ -442,7 +476,7 @@ class _Planter(Interpreter[Never, None]):
             names = ", ".join(map(repr, sorted(self.used_names))) or "nothing"
             raise ValueError(
                 f"{self.title}: nothing is sown under {', '.join(map(repr, unmet))} with the tag {self.tag!r}; "
-                f"the function sows {names}"
+                f"`fun` sows {names}"
             )
 
 

@@ -1,7 +1,7 @@
-"""A handler that lets somebody watch a program: every operation, where it stands, and its values when it runs.
+"""`Instrument`: a handler that reports every operation of a program, with its location and its runtime values.
 
-What is shown of a value goes through `debug_callback`, so it is shown when the value is computed: at once where the
-program is evaluated, and from within where it is compiled, once for each step of a loop.
+Values are reported through `debug_callback`, so a report is made when the value is computed: immediately in eager code,
+and from within the running program in compiled code, once for each iteration of a loop.
 """
 
 from __future__ import annotations
@@ -37,83 +37,95 @@ from tracefx.pytrees import trees
 
 STEP_AVAL: Final = ShapedArray((), dtypes.int32)
 RuntimeCallback: TypeAlias = Callable[..., None]
-"""Called with arrays when these are computed, or with none when the program gets there."""
+"""Called at run time: with the computed arrays, or without arguments when the program reaches an operation or body."""
 
 
 @final
 @frozen
 class OperationInfo:
-    """An operation of a program.
+    """A traced operation.
 
-    `operands` and `results` are types; an operation that holds functions has no results before it is done. `place`
-    is the line of the user's code it comes from. `inside` says in which bodies it is, from the outermost on.
+    Attributes:
+        prim: the primitive.
+        operands: the abstract values (shape and dtype) of its operands.
+        results: those of its results; empty in `OperationHooks.before`, which runs before there are any.
+        place: the line of user code it comes from, or None if it is unknown.
+        enclosing_bodies: the bodies that contain it, outermost first.
     """
 
     prim: Primitive
     operands: tuple[ShapedArray, ...]
     results: tuple[ShapedArray, ...]
-    place: SourceLocation | None
+    location: SourceLocation | None
     enclosing_bodies: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """The operation's name, and that of the function it calls: `sin`, `jit(layer)`."""
+        """The primitive's name, for a call with that of the called function: `sin`, `jit(layer)`."""
         return self.prim.profile_name
 
     @property
     def has_bodies(self) -> bool:
-        """Whether it is a call, a loop, a branch or the like, whose own operations follow it."""
+        """Whether it has sub-jaxprs (a call, a loop, a branch, ...), whose operations follow it."""
         return isinstance(self.prim, (BodyTransformable, HasCallables))
 
     @property
     def file(self) -> str:
-        return "" if self.place is None else self.place.file
+        """The source file; empty if it is unknown."""
+        return "" if self.location is None else self.location.file
 
     @property
     def line(self) -> int:
-        return 0 if self.place is None else self.place.line
+        """The line number; 0 if it is unknown."""
+        return 0 if self.location is None else self.location.line
 
 
 def relative_path(file: str) -> str:
-    """The name of a file, seen from the current directory if it is below it."""
+    """Returns a file's path relative to the current directory, or unchanged if it is outside of it."""
     folder = os.path.join(os.getcwd(), "")
     return file.removeprefix(folder)
 
 
 Position: TypeAlias = tuple[int | str, ...]
-"""Where an operation is in a program: its number in its body, before that the body's name and its operation's."""
+"""The path to an operation: its index in its body, after the indices and names of the enclosing bodies."""
 
 
 class OperationHooks(Protocol):
-    """What wants to know of the operations. All is asked while the program is traced, or evaluated."""
+    """What `Instrument` calls for each operation, while the program is traced or eagerly evaluated."""
 
     @property
     def cache_key(self) -> Hashable:
-        """Equal for watchers that show the same; `None` if programs must be watched anew each time."""
+        """A cache key: equal for hooks with equal reports. None if every program must be interpreted anew."""
         ...
 
     @property
     def counts_steps(self) -> bool:
-        """Whether what is shown at the start of a loop's step takes the number of the step, `i32[]`, from 0 on."""
+        """Whether the callback at the start of a loop iteration takes its number, `i32[]`, counted from 0."""
         ...
 
     def before(self, position: Position, op: OperationInfo, depth: int) -> RuntimeCallback | None:
-        """What to show where the program gets to an operation with bodies. With `None`, it counts for no depth."""
+        """Returns the callback to run when the program reaches an operation with sub-jaxprs.
+
+        None means no callback, and no deeper nesting `depth` for its bodies.
+        """
         ...
 
     def enter_body(self, body: str, jaxpr: Jaxpr, depth: int) -> RuntimeCallback | None:
-        """What to show where the program gets into a body."""
+        """Returns the callback to run when the program enters a body, or None."""
         ...
 
     def after(self, position: Position, op: OperationInfo, depth: int) -> RuntimeCallback | None:
-        """What to do with the results of an operation. `before` was asked if it has bodies."""
+        """Returns the callback to run with the results of an operation, or None.
+
+        For an operation with sub-jaxprs, `before` has been called as well.
+        """
         ...
 
 
 @final
 @frozen
 class NextStep(Primitive, Expandable):
-    """The number of the next step of a loop: the program's own count, so that several threads can run the program."""
+    """Increments a loop's step counter, which is part of the program, so that several threads may run the program."""
 
     name: ClassVar[str] = "next_step"
 
@@ -129,7 +141,7 @@ class NextStep(Primitive, Expandable):
 
 
 def _with_step_counter(op: Scan | While) -> Scan | While:
-    """The loop with the number of its step as the first carry."""
+    """Returns the loop with a step counter as its first carry."""
     return op.memo.get("counted", lambda: _add_step_counter(op))
 
 
@@ -142,7 +154,7 @@ def _add_step_counter(op: Scan | While) -> Scan | While:
 
 
 def _body_with_step_counter(body: Jaxpr, n: int) -> Jaxpr:
-    """The body of a loop, which takes the count after `n` constants and gives it first."""
+    """Returns a loop body that takes the counter after its `n` constants and returns the next count first."""
     body = rearrange_jaxpr(body, [*range(n), STEP_AVAL, *range(n, len(body.invars))])
     after = Var(body.var_count, STEP_AVAL)
     return evolve(body, eqns=(*body.eqns, Eqn(NextStep(), (body.invars[n],), (after,))), outs=(after, *body.outs))
@@ -150,7 +162,7 @@ def _body_with_step_counter(body: Jaxpr, n: int) -> Jaxpr:
 
 @final
 class _Tally:
-    """How many operations there have been in a body."""
+    """Numbers the operations of a body."""
 
     __slots__ = ("step_input",)
 
@@ -165,7 +177,7 @@ class _Tally:
 @final
 @frozen(eq=False)
 class Instrument(Interpreter[Never, None]):
-    """Hands every operation on as it is, and shows it to a watcher."""
+    """Passes every operation on unchanged and reports it to its hooks."""
 
     title: str
     hooks: OperationHooks
@@ -174,11 +186,11 @@ class Instrument(Interpreter[Never, None]):
     enclosing_bodies: tuple[str, ...] = ()
     depth: int = 0
     body: str | None = None
-    """What is entered, until it is run."""
+    """The name of the body to interpret, until `run` starts to."""
     hidden: bool = False
-    """Whether the operation whose bodies are entered was not shown."""
+    """Whether `before` gave no callback for the operation whose bodies are interpreted."""
     step_input: int | None = None
-    """Which input of the body is the number of the step."""
+    """The index of the body's input that is the step counter."""
     tally: _Tally = field(factory=_Tally)
 
     handles_all: ClassVar[bool] = True
@@ -223,7 +235,7 @@ class Instrument(Interpreter[Never, None]):
         return outs
 
     def bind_with_step_counter(self, op: Scan | While, args: Sequence[Value]) -> Sequence[Value]:
-        """Interpret a loop whose steps are counted."""
+        """Interprets a loop extended by a step counter."""
         before = op.num_consts if isinstance(op, Scan) else op.cond_nconsts + op.body_nconsts
         counted = evolve(self, step_input=op.num_consts if isinstance(op, Scan) else op.body_nconsts)
         return Interpreter.bind(
@@ -231,12 +243,12 @@ class Instrument(Interpreter[Never, None]):
         )[1:]
 
     def emit_callback(self, show: RuntimeCallback, values: Sequence[Value]) -> None:
-        given = [self._printable(x) for x in values if x.aval.dtype != float0]
-        function = FlatCallback(show, trees.structure((tuple(given), {})), None, X64.value)
-        self.inner.bind(DebugCallback(function, DebugEffect(ordered=True)), given)
+        operands = [self._printable(x) for x in values if x.aval.dtype != float0]
+        function = FlatCallback(show, trees.structure((tuple(operands), {})), None, X64.value)
+        self.inner.bind(DebugCallback(function, DebugEffect(ordered=True)), operands)
 
     def _printable(self, x: Value) -> Value:
-        """Random keys are shown by their words."""
+        """Returns the value to report: for random keys their words."""
         return self.inner.bind(RandomUnwrap(), [x])[0] if is_key(x.aval.dtype) else x
 
     @override

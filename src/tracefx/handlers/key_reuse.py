@@ -1,4 +1,4 @@
-"""`check_key_reuse`: a function that says so where a random key is used twice."""
+"""`check_key_reuse`: raises an error where a random key is used twice."""
 
 from __future__ import annotations
 
@@ -36,24 +36,33 @@ R = TypeVar("R")
 
 
 class KeyReuseError(ValueError):
-    """A random key was used for a second time: what is drawn from it is no news."""
+    """A random key was used a second time, so its random numbers are not independent of the first use."""
 
 
 def check_key_reuse(fun: Callable[P, R]) -> Callable[P, R]:
-    """`fun`, which raises `KeyReuseError` where a key is used twice, with the lines of both uses.
+    """Returns `fun` with a runtime check that raises `KeyReuseError` where a random key is used twice.
 
-    To draw from a key uses it, and so does `split`; `fold_in` doesn't, and `clone` gives one more use. Keys are told
-    by their words, wherever they went in between, so a key in a loop is seen to be used again in the second step. What
-    `checkpoint` computes again in the backward pass is no second use. Each call begins anew; inside of `jit`, the first
+    Drawing from a key and `split` count as uses; `fold_in` does not, and `clone` permits one more use. Keys are
+    compared by value, so a key that a loop closes over is found to be reused in its second iteration. Recomputation in
+    the backward pass of `checkpoint` does not count. Every call starts without used keys; inside `jit`, only the first
     call of the compiled function does.
 
+    Args:
+        fun: the function to check.
+
+    Returns:
+        A function like `fun`.
+
+    Raises:
+        KeyReuseError: when the program runs and reuses a key; the message has the lines of both uses.
+        TypeError: if `fun` is not callable.
     >>> from tracefx import random
     >>> def noise(key):
     ...     return random.normal(key) + random.uniform(key)
     >>> check_key_reuse(noise)(random.key(0))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    tracefx.handlers.key_reuse.KeyReuseError: a random key, of words [0, 0], that was used in ...
+    tracefx.handlers.key_reuse.KeyReuseError: the random key [0, 0] is reused: it was used in ...
     """
     require_callable("check_key_reuse", fun)
 
@@ -64,7 +73,7 @@ def check_key_reuse(fun: Callable[P, R]) -> Callable[P, R]:
             with handling(_KeyReuseHandler(current(), uses)):
                 out = fun(*args, **kwargs)
         finally:
-            effects_barrier()  # which raises what programs found that still ran
+            effects_barrier()  # raises the errors of programs that were still running
         return out
 
     return checked
@@ -72,22 +81,22 @@ def check_key_reuse(fun: Callable[P, R]) -> Callable[P, R]:
 
 @final
 class _KeyUses:
-    """Which keys were used, and where last. It changes while programs run, of which it is a part."""
+    """The keys used so far and the lines of their last uses; it changes while the checked programs run."""
 
     def __init__(self) -> None:
         self.remaining_uses: dict[bytes, int] = {}
-        self.place: dict[bytes, str] = {}
+        self.last_use: dict[bytes, str] = {}
 
     def record_use(self, where: str, words: Array) -> None:
         for key in _iterate_keys(words):
             name = key.tobytes()
             if not self.remaining_uses.get(name, 1):
                 raise KeyReuseError(
-                    f"a random key, of words {key.tolist()}, that was used in {self.place[name]} is used again in "
-                    f"{where}: split it before, and use each of the new keys once"
+                    f"the random key {key.tolist()} is reused: it was used in {self.last_use[name]} and is used again "
+                    f"in {where}: split it before, and use each of the new keys once"
                 )
             self.remaining_uses[name] = self.remaining_uses.get(name, 1) - 1
-            self.place[name] = where
+            self.last_use[name] = where
 
     def record_clone(self, words: Array) -> None:
         for key in _iterate_keys(words):
@@ -95,7 +104,7 @@ class _KeyUses:
 
 
 def _iterate_keys(words: Array) -> Iterator[NDArray]:
-    """Key by key."""
+    """Yields the words of each key."""
     keys = np.asarray(words)
     yield from keys.reshape(-1, keys.shape[-1])
 
@@ -103,7 +112,7 @@ def _iterate_keys(words: Array) -> Iterator[NDArray]:
 @final
 @frozen(eq=False)
 class _KeyReuseHandler(Interpreter[Never, None]):
-    """Tells of every use of a key when it happens."""
+    """Records each use of a key at run time."""
 
     title: ClassVar[str] = "check_key_reuse"
     handles_all: ClassVar[bool] = True
@@ -122,10 +131,10 @@ class _KeyReuseHandler(Interpreter[Never, None]):
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         if isinstance(prim, CheckpointPrimitive) and prim.differentiated:
-            return self.inner.bind(prim, args)  # draws the same numbers again, on purpose
+            return self.inner.bind(prim, args)  # recomputes the same random numbers on purpose
         if not isinstance(prim, Call) or not is_sampler_name(prim.callee_name):
             return Interpreter.bind(self, prim, args)
-        # A distribution uses its key once, whatever it does with it, and its own lines say nothing.
+        # A sampler uses its key once, whatever it does inside; the lines of its implementation are not reported.
         for x in args:
             if dtypes.is_key(x.aval.dtype):
                 self._call_inner(self.emit_callback, functools.partial(self.uses.record_use, _current_line()), x)

@@ -1,4 +1,4 @@
-"""`log`: a function that shows every operation it does."""
+"""`log`: prints every operation of a function as it runs."""
 
 from __future__ import annotations
 
@@ -32,17 +32,25 @@ def log(
     where: Callable[[OperationInfo], object] | None = None,
     values: bool = True,
 ) -> Callable[P, R]:
-    """`fun`, which shows every operation that it does: the line of the user's code, types, and values.
+    """Returns `fun` with a printed line for every operation: source line, shapes and dtypes, and values.
 
-    Operations in compiled functions, loops and branches are shown when they happen, in their order, indented, step by
-    step; only the branch that is taken is. An array of more than a few elements is shown by its least, greatest and
-    mean element. Differentiation and `vmap` inside of `fun` show the operations they make; around it they leave what
-    is shown to be the function's own.
+    Operations in compiled functions, loops and branches are printed when they run, indented, for each iteration and
+    only for the branch taken. Small arrays are printed in full, larger ones as their minimum, maximum and mean.
+    `log(grad(f))` and `log(vmap(f))` print the operations of the transformed program, `grad(log(f))` and `vmap(log(f))`
+    those of `f` itself.
 
-    `sink` gets a line of text each time; a logger logs it as information. `where(op)` says which operations are shown,
-    by name, types, file, line; it is asked when the program is traced. With `values=False` no values are shown.
+    Args:
+        fun: the function to log.
+        sink: called with each line of text; a logger logs it at level INFO.
+        where: a predicate on `OperationInfo` (`name`, `operands`, `results`, `file`, `line`, ...) that selects the
+            operations to print; it is called when the program is traced. With the default, None, all are printed.
+        values: whether to print the values of the results.
 
-    Raises TypeError if `fun`, `sink` or `where` can't be called.
+    Returns:
+        A function like `fun`.
+
+    Raises:
+        TypeError: if `fun`, `sink` or `where` is not callable.
 
     >>> import tracefx.numpy as fnp
     >>> def f(x):
@@ -55,16 +63,16 @@ def log(
     require_callable("log", fun)
     if isinstance(sink, logging.Logger):
         sink = sink.info
-    for name, given in (("sink", sink), ("where", sink if where is None else where)):
-        if not callable(given):
-            raise TypeError(f"log: {name} must be a function, got {given!r} of type {type(given).__name__}")
+    for name, argument in (("sink", sink), ("where", sink if where is None else where)):
+        if not callable(argument):
+            raise TypeError(f"log: {name} must be a function, got {argument!r} of type {type(argument).__name__}")
     return handle(fun, _LogHandlerFactory(_LogHooks(sink, where), bool(values)))
 
 
 @final
 @frozen
 class _LogHandlerFactory:
-    """Makes the handler."""
+    """Makes the handler of `log` over an inner handler."""
 
     hooks: _LogHooks
     values: bool
@@ -76,12 +84,12 @@ class _LogHandlerFactory:
 @final
 @frozen
 class _LogHooks:
-    """Shows operations as lines of text."""
+    """Formats operations as lines of text."""
 
     sink: Callable[[str], object]
     where: Callable[[OperationInfo], object] | None
     callbacks: dict[Hashable, RuntimeCallback] = field(factory=dict, eq=False, repr=False)
-    """What has been made to show something, so that a program that is traced again is the same one."""
+    """The callbacks made so far, reused so that retracing a program gives an equal one."""
 
     @override
     def __reduce__(self) -> tuple[object, ...]:
@@ -126,26 +134,28 @@ class _LogHooks:
         return self.where is None or bool(self.where(op))
 
 
-# ------------------------------------------------------------------ what is shown when the program gets there
+# ------------------------------------------------------------------ runtime callbacks
 
 
 @final
 @frozen(eq=False)
 class _PrintOperation:
-    """Shows an operation, and its results where it is given them."""
+    """Prints an operation, with its results if it is called with them."""
 
     sink: Callable[[str], object]
     text: str
-    place: str
+    location: str
 
     def __call__(self, *results: Array) -> None:
         values = f" = {', '.join([format_array(np.asarray(x)) for x in results])}" if results else ""
-        self.sink(f"{self.text}{values}{self.place}")
+        self.sink(f"{self.text}{values}{self.location}")
 
 
 @final
 @frozen(eq=False)
 class _PrintStep:
+    """Prints the number of a loop iteration."""
+
     sink: Callable[[str], object]
     indent: str
 
@@ -154,4 +164,4 @@ class _PrintStep:
 
 
 def _location_suffix(op: OperationInfo) -> str:
-    return "" if op.place is None else f"  ({relative_path(op.file)}:{op.line})"
+    return "" if op.location is None else f"  ({relative_path(op.file)}:{op.line})"

@@ -1,4 +1,4 @@
-"""Low-rank adaptation: weights `W + scale * A @ B`, of which a few numbers are trained, never made as a sum."""
+"""Low-rank adaptation (LoRA): weights `W + scale * A @ B` that are applied without forming the sum."""
 
 from __future__ import annotations
 
@@ -38,7 +38,14 @@ R = TypeVar("R")
 @trees.register_dataclass
 @frozen
 class LowRank:
-    """The weight `weight + scale * a @ b`: `f32[..., n, m]`, `f32[..., n, r]` and `f32[..., r, m]`."""
+    """A weight `weight + scale * a @ b` with a low-rank update.
+
+    Attributes:
+        weight: the base weight, `f32[..., n, m]`; leading axes are those of stacked layers.
+        a: the left factor, `f32[..., n, r]`.
+        b: the right factor, `f32[..., r, m]`.
+        scale: the factor of the update.
+    """
 
     weight: Any
     a: Any
@@ -46,7 +53,7 @@ class LowRank:
     scale: float = field(default=1.0, metadata={"static": True})
 
     def merged(self) -> Array:
-        """The sum.
+        """Returns the sum `weight + scale * a @ b` as an array.
 
         >>> import tracefx.numpy as fnp
         >>> LowRank(fnp.ones((2, 2)), fnp.ones((2, 1)), fnp.ones((1, 2)), 0.5).merged()
@@ -63,13 +70,21 @@ def _is_low_rank(x: object) -> bool:
 
 
 def lora(fun: Callable[P, R]) -> Callable[P, R]:
-    """`fun` on weights of low-rank adaptation: anywhere in the arguments a `LowRank` may stand for an array.
+    """Returns `fun` for arguments in which a `LowRank` replaces an array, anywhere in their pytrees.
 
-    Products with it, on either side, transposed and batched, are `x @ weight + (x @ a) @ b * scale`: the sum of the
-    weights is not made. Scans over stacked layers take slices of all three. What else is done with such a weight is
-    done with the sum.
+    Products with such a weight, on either side, transposed and batched, are computed as
+    `x @ weight + (x @ a) @ b * scale`, without forming the sum of the weights. Scans over stacked layers take slices of
+    all three arrays. All other operations use the sum.
 
-    Raises ValueError for parts whose shapes don't fit.
+    Args:
+        fun: the function to adapt.
+
+    Returns:
+        A function like `fun` that also accepts `LowRank` weights.
+
+    Raises:
+        ValueError: if the shapes of `weight`, `a` and `b` do not fit together.
+        TypeError: if `fun` is not callable.
 
     >>> import tracefx.numpy as fnp
     >>> w = LowRank(fnp.ones((3, 2)), fnp.ones((3, 1)), fnp.ones((1, 2)))
@@ -81,12 +96,12 @@ def lora(fun: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(fun)
     def adapted(*args: P.args, **kwargs: P.kwargs) -> R:
         with handling(_Lora(current())) as handler:
-            given: tuple[Any, Any] = trees.map(
+            wrapped: tuple[Any, Any] = trees.map(
                 lambda x: handler.wrap(_factor_weight(x)) if isinstance(x, LowRank) else x,
                 (args, kwargs),
                 is_leaf=_is_low_rank,
             )
-            out = fun(*given[0], **given[1])
+            out = fun(*wrapped[0], **wrapped[1])
         result: R = trees.map(lambda x: handler.strip_to_plain(x, "a result") if isinstance(x, Array) else x, out)
         return result
 
@@ -104,12 +119,25 @@ def init_lora(
     alpha: float | None = None,
     where: Callable[[str, Array], bool] | None = None,
 ) -> Any:
-    """The parameters with a `LowRank` in place of each matrix: `a` is random, `b` is 0, so nothing changes yet.
+    """Returns the parameters with a `LowRank` in place of each matrix.
 
-    `where(path, leaf)` says which: `path` is that of the leaf, such as `"['layers'][0]"`. Without it, all floats with
-    two axes or more are; axes before the last two are those of stacked layers. The scale is `alpha / rank`, or 1.
+    `a` is random and `b` is zero, so the adapted parameters compute the same function at first.
 
-    Raises ValueError for a rank below 1, TypeError where `where` chooses what is no matrix of floats.
+    Args:
+        params: a pytree of arrays.
+        rank: the rank `r` of the updates, at least 1.
+        key: a random key or a seed for the factors `a`.
+        alpha: the scale of an update is `alpha / rank`; with the default, None, it is 1.
+        where: a predicate that selects the leaves to adapt by their path, e.g. `"['layers'][0]"`, and value. With the
+            default, None, all floating-point leaves with at least two axes are; all axes but the last two are those of
+            stacked layers.
+
+    Returns:
+        A pytree like `params` with `LowRank` nodes.
+
+    Raises:
+        ValueError: if `rank` is below 1.
+        TypeError: if `where` selects a leaf that is not a floating-point matrix.
 
     >>> import tracefx.numpy as fnp
     >>> init_lora({"w": fnp.ones((4, 3)), "b": fnp.ones(3)}, 2)["w"].a.shape
@@ -127,7 +155,7 @@ def init_lora(
         if not (fits if where is None else where(path, x)):
             return leaf
         if not fits:
-            raise TypeError(f"init_lora: where chooses params{path}, but it is {x.aval}, and no matrix of floats")
+            raise TypeError(f"init_lora: where selects params{path}, which is {x.aval}, not a floating-point matrix")
         *stack, n, m = x.shape
         a = random.normal(keys[i], (*stack, n, rank), x.dtype) * float(n**-0.5)
         return LowRank(x, a, as_array(np.zeros((*stack, rank, m), x.dtype)), scale)
@@ -136,7 +164,13 @@ def init_lora(
 
 
 def merge(params: PyTree) -> Any:
-    """The parameters with arrays in place of each `LowRank`, for use without `lora`.
+    """Returns the parameters with each `LowRank` merged into one array, for use without `lora`.
+
+    Args:
+        params: a pytree of arrays and `LowRank` nodes.
+
+    Returns:
+        A pytree of arrays.
 
     >>> import tracefx.numpy as fnp
     >>> merge({"w": LowRank(fnp.zeros((1, 1)), fnp.ones((1, 2)), fnp.ones((2, 1)))})
@@ -146,10 +180,16 @@ def merge(params: PyTree) -> Any:
 
 
 def split_lora(params: PyTree) -> tuple[Any, Any]:
-    """What is trained, and what is frozen: `a` and `b` of each `LowRank`, and all else.
+    """Splits parameters into a trainable and a frozen part: the factors `a` and `b` of each `LowRank`, and the rest.
 
-    Both are trees in the form of `params`, with `None` for what the other has. `join_lora` puts them together, so that
-    `grad(lambda trained: loss(join_lora(trained, frozen)))` is the gradient by the few numbers alone.
+    `join_lora` puts the parts together, so `grad(lambda trained: loss(join_lora(trained, frozen)))` is the gradient
+    with respect to the factors alone.
+
+    Args:
+        params: a pytree of arrays and `LowRank` nodes.
+
+    Returns:
+        The pair `(trained, frozen)` of pytrees like `params`, each with None for what is in the other.
 
     >>> import tracefx.numpy as fnp
     >>> trained, frozen = split_lora(init_lora({"w": fnp.ones((4, 3)), "b": fnp.ones(3)}, 1))
@@ -166,7 +206,14 @@ def split_lora(params: PyTree) -> tuple[Any, Any]:
 
 
 def join_lora(trained: PyTree, frozen: PyTree) -> Any:
-    """The parameters that `split_lora` took apart.
+    """Returns the parameters that `split_lora` split.
+
+    Args:
+        trained: the trainable part.
+        frozen: the frozen part.
+
+    Returns:
+        A pytree like the argument of `split_lora`.
 
     >>> import tracefx.numpy as fnp
     >>> params = init_lora({"w": fnp.ones((4, 3))}, 1)
@@ -190,10 +237,10 @@ WeightAxes: TypeAlias = tuple[int, ...]
 @trees.register_dataclass
 @frozen
 class FactoredWeight:
-    """A weight and its factors, with an axis of the rank at the end of each.
+    """A weight and its two factors, each with the rank as its last axis.
 
-    `axes` names the axes of the weight: those that `left` has are `of_left`, those of `right` `of_right`. Axes before
-    them, of stacked layers, all three have.
+    Axes have names: those of the weight are `axes`, those of `left` and `right` are `left_axes` and `right_axes`,
+    both subsets of `axes`. All three arrays also have the leading axes of stacked layers, `stack_axes`.
     """
 
     weight: Value
@@ -206,11 +253,11 @@ class FactoredWeight:
 
     @property
     def stack_axes(self) -> WeightAxes:
-        """Names of the axes before."""
+        """The names of the leading axes, those of stacked layers: negative numbers."""
         return tuple(range(-(self.weight.aval.ndim - len(self.axes)), 0))
 
     def sum(self) -> Array:
-        """The weight that it stands for."""
+        """Returns the weight plus the product of its factors."""
         rank = max(self.axes) + 1
         names = self.stack_axes + self.axes
         left, right = (self.stack_axes + own + (rank,) for own in (self.left_axes, self.right_axes))
@@ -239,7 +286,7 @@ def _factor_weight(x: LowRank) -> FactoredWeight:
 @final
 @frozen(eq=False)
 class _Lora(Interpreter[FactoredWeight]):
-    """Values are weights with their factors, which products keep apart."""
+    """Values are weights with their factors; contractions multiply by the factors separately."""
 
     title: ClassVar[str] = "lora"
     cache_key: ClassVar[Hashable] = ()
@@ -259,7 +306,7 @@ class _Lora(Interpreter[FactoredWeight]):
 
     @override
     def join(self, x: ValueSpec, y: ValueSpec, what: str) -> ValueSpec:
-        """The sum, where a weight meets another value."""
+        """Returns the spec of a plain array where a factored weight meets another value."""
         if x == y or len(x.avals) == len(y.avals) == 0:
             return x
         return Interpreter.join(self, array_spec(x.avals[0]), array_spec(y.avals[0]), what)
@@ -268,20 +315,20 @@ class _Lora(Interpreter[FactoredWeight]):
 def _named_contraction(
     op: DotGeneral, x: Value, x_names: WeightAxes, y: Value, y_names: WeightAxes, outs: WeightAxes
 ) -> Array:
-    """The product of arrays whose axes have names, summed over those that `outs` doesn't have."""
+    """Contracts two arrays with named axes over the names that are missing from `outs`."""
     shared = [name for name in x_names if name in y_names]
     batch, summed = [name for name in shared if name in outs], [name for name in shared if name not in outs]
 
-    def places(names: Sequence[int]) -> tuple[WeightAxes, WeightAxes]:
+    def positions(names: Sequence[int]) -> tuple[WeightAxes, WeightAxes]:
         return tuple([x_names.index(name) for name in names]), tuple([y_names.index(name) for name in names])
 
-    found = [*batch, *[n for n in x_names if n not in shared], *[n for n in y_names if n not in shared]]
-    out = bind1(evolve(op, dimension_numbers=(places(summed), places(batch))), x, y)
-    return transpose(out, [found.index(name) for name in outs])
+    product_names = [*batch, *[n for n in x_names if n not in shared], *[n for n in y_names if n not in shared]]
+    out = bind1(evolve(op, dimension_numbers=(positions(summed), positions(batch))), x, y)
+    return transpose(out, [product_names.index(name) for name in outs])
 
 
 def dot_general_lora(h: _Lora, op: DotGeneral, x: FactoredOrValue, y: FactoredOrValue) -> list[FactoredOrValue]:
-    """One weight's factors are multiplied one after the other, first the one whose axes are summed over."""
+    """Multiplies by a weight's factors one after the other, first by the one with contracted axes."""
     if isinstance(x, FactoredWeight) and isinstance(y, FactoredWeight):
         y = y.sum()
     weight_first = isinstance(x, FactoredWeight)
@@ -293,13 +340,13 @@ def dot_general_lora(h: _Lora, op: DotGeneral, x: FactoredOrValue, y: FactoredOr
     summed_other, batch_other = (of_y, batch_y) if weight_first else (of_x, batch_x)
     names = w.stack_axes + w.axes
     rank = max(w.axes) + 1
-    fresh = iter(range(rank + 1, rank + 1 + other.aval.ndim))
+    new_names = iter(range(rank + 1, rank + 1 + other.aval.ndim))
     partner = {**dict(zip(summed_other, summed, strict=True)), **dict(zip(batch_other, batch, strict=True))}
-    theirs = tuple([names[partner[i]] if i in partner else next(fresh) for i in range(other.aval.ndim)])
+    other_names = tuple([names[partner[i]] if i in partner else next(new_names) for i in range(other.aval.ndim)])
     mapped = [names[i] for i in batch]
     free = [n for i, n in enumerate(names) if i not in summed and i not in batch]
-    rest = [n for i, n in enumerate(theirs) if i not in partner]
-    outs = (*mapped, *free, *rest) if weight_first else (*mapped, *rest, *free)
+    other_free = [n for i, n in enumerate(other_names) if i not in partner]
+    outs = (*mapped, *free, *other_free) if weight_first else (*mapped, *other_free, *free)
     over = {names[i] for i in summed}
     if not over & {*w.left_axes, *w.right_axes}:
         return [bind1(op, *(w.sum() if isinstance(a, FactoredWeight) else a for a in (x, y)))]
@@ -308,14 +355,18 @@ def dot_general_lora(h: _Lora, op: DotGeneral, x: FactoredOrValue, y: FactoredOr
         parts.reverse()
     (first, first_names), (second, second_names) = parts
     needed = {*outs, *second_names}
-    between = (*[n for n in theirs if n in needed], *[n for n in first_names if n in needed and n not in theirs])
-    half = _named_contraction(op, other, theirs, first, first_names, between) * w.scale
+    between = (
+        *[n for n in other_names if n in needed],
+        *[n for n in first_names if n in needed and n not in other_names],
+    )
+    half = _named_contraction(op, other, other_names, first, first_names, between) * w.scale
     low = _named_contraction(op, half, between, second, second_names, outs)
     out = bind1(op, *(a.weight if isinstance(a, FactoredWeight) else a for a in (x, y)))
     return [out + convert(low, out.aval.dtype, low.aval.weak_type)]
 
 
-def turned(h: _Lora, op: Transpose, x: FactoredWeight) -> list[FactoredOrValue]:
+def transpose_lora(h: _Lora, op: Transpose, x: FactoredWeight) -> list[FactoredOrValue]:
+    """Transposes the weight and the stack axes of its factors; an axis moved into or out of the stack needs the sum."""
     names = x.stack_axes + x.axes
     new = tuple([names[i] for i in op.permutation])
     stack, axes = new[: len(x.stack_axes)], new[len(x.stack_axes) :]
@@ -327,26 +378,28 @@ def turned(h: _Lora, op: Transpose, x: FactoredWeight) -> list[FactoredOrValue]:
 
 
 def elementwise_lora(h: _Lora, op: Primitive, x: FactoredWeight) -> list[FactoredOrValue]:
+    """Applies a linear elementwise operation to the weight and both factors."""
     return [evolve(x, weight=bind1(op, x.weight), left=bind1(op, x.left), right=bind1(op, x.right))]
 
 
 def convert_element_type_lora(h: _Lora, op: ConvertElementType, x: FactoredWeight) -> list[FactoredOrValue]:
+    """Converts the weight and both factors; other than to floating-point dtypes, the sum is converted."""
     if not dtypes.is_float(op.new_dtype):
         return [bind1(op, x.sum())]
     return elementwise_lora(h, op, x)
 
 
 def scan_lora(h: _Lora, op: Scan, *xs: FactoredOrValue) -> Sequence[FactoredOrValue]:
-    """Steps take slices along an axis of stacked layers, or of the sum."""
+    """Slices the weight and its factors along an axis of stacked layers; without one, slices the sum."""
     consts, carry, arrays = op.split_operands(xs)
     sliced = [x.sum() if isinstance(x, FactoredWeight) and not x.stack_axes else x for x in arrays]
     outs = op.transform_bodies(h, [h.wrap(x) for x in (*consts, *carry, *sliced)])
     return [h.unwrap(x) for x in outs]
 
 
-def summed(h: _Lora, op: Primitive, *xs: FactoredOrValue) -> Sequence[FactoredOrValue]:
-    """Everything else is done with the weight itself."""
-    if isinstance(op, HasCallables) and isinstance(op, Expandable):  # functions that may close over such weights
+def sum_lora(h: _Lora, op: Primitive, *xs: FactoredOrValue) -> Sequence[FactoredOrValue]:
+    """Applies all other operations to the sum."""
+    if isinstance(op, HasCallables) and isinstance(op, Expandable):  # its functions may close over factored weights
         return [h.unwrap(x) for x in bind_expansion(h, op, [h.wrap(x) for x in xs])]
     return h.inner.bind(op, [x.sum() if isinstance(x, FactoredWeight) else x for x in xs])
 
@@ -354,9 +407,9 @@ def summed(h: _Lora, op: Primitive, *xs: FactoredOrValue) -> Sequence[FactoredOr
 _RULES: Final = (
     Rules[_Lora, FactoredOrValue]()
     .on(DotGeneral, dot_general_lora)
-    .on(Transpose, turned)
+    .on(Transpose, transpose_lora)
     .on(ConvertElementType, convert_element_type_lora)
     .on(StopGradient, elementwise_lora)
     .on(Scan, scan_lora)
-    .family(Primitive, summed)
+    .family(Primitive, sum_lora)
 )

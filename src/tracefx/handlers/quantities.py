@@ -1,4 +1,4 @@
-"""Physical units: quantities whose units are checked and computed while a program is traced, and cost nothing after."""
+"""Physical units: `with_units` checks and computes units while a program is traced, without run-time cost."""
 
 from __future__ import annotations
 
@@ -56,7 +56,11 @@ from tracefx.transforms.arguments import flatten_values, require_callable
 @trees.register_dataclass
 @frozen
 class Quantity:
-    """An array and its unit: a tree, whose structure has the unit.
+    """An array with a unit: a pytree whose leaf is the array and whose structure includes the unit.
+
+    Attributes:
+        value: the magnitude, an array or a number.
+        unit: its unit.
 
     >>> from tracefx.handlers.units import hour, km, m, s
     >>> Quantity(36.0, km / hour).to(m / s)
@@ -67,9 +71,9 @@ class Quantity:
     unit: Unit = field(metadata={"static": True})
 
     def to(self, unit: Unit) -> Quantity:
-        """In another unit; UnitError if it measures something else."""
+        """Returns the quantity in another unit; raises `UnitError` if the dimensions differ."""
         if unit.dimension != self.unit.dimension:
-            raise UnitError(f"a quantity in {self.unit} can't be converted to {unit}: that measures something else")
+            raise UnitError(f"a quantity in {self.unit} can't be converted to {unit}, a unit of another dimension")
         return Quantity(_convert_scale(as_array(self.value), self.unit.scale / unit.scale, self.unit, unit), unit)
 
 
@@ -92,7 +96,7 @@ def _convert_scale(x: Array, factor: Fraction, old: Unit, new: Unit) -> Array:
 @final
 @frozen(eq=False)
 class _OfUnit(Primitive, Expandable):
-    """A number, said to be in a unit. Where no units are, it is one in base units."""
+    """Attaches a unit to a number. Outside of `with_units` it converts the number to base units."""
 
     name = "of_unit"
     unit: Unit
@@ -113,7 +117,7 @@ class _OfUnit(Primitive, Expandable):
 @final
 @frozen(eq=False)
 class _InUnit(Primitive, Expandable):
-    """The number of a quantity in a unit."""
+    """Returns the magnitude of a quantity in a unit."""
 
     name = "in_unit"
     unit: Unit
@@ -132,9 +136,16 @@ class _InUnit(Primitive, Expandable):
 
 
 def of_unit(x: ArrayLike, unit: Unit) -> Array:
-    """A number in a unit, for constants in functions that run `with_units`.
+    """Returns a quantity as a value, for constants inside functions that run under `with_units`.
 
-    Where these run without, they compute in base units: it is `x` times the unit's scale.
+    Outside of `with_units` such functions compute in base units: the result is `x` times the unit's scale.
+
+    Args:
+        x: the magnitude.
+        unit: its unit.
+
+    Returns:
+        An array that is a quantity under `with_units`, and a plain array in base units otherwise.
 
     >>> from tracefx.handlers.units import km
     >>> of_unit(2.0, km)
@@ -144,7 +155,17 @@ def of_unit(x: ArrayLike, unit: Unit) -> Array:
 
 
 def in_unit(x: ArrayLike, unit: Unit) -> Array:
-    """The number that a quantity is in a unit, a plain array. UnitError if the unit measures something else.
+    """Returns the magnitude of a quantity in `unit`, as an array without a unit.
+
+    Args:
+        x: a quantity, e.g. from `of_unit`.
+        unit: the unit to express it in.
+
+    Returns:
+        The magnitude.
+
+    Raises:
+        UnitError: if `unit` has another dimension than `x`.
 
     >>> from tracefx.handlers.units import km, m
     >>> in_unit(of_unit(2.0, km), m)
@@ -154,14 +175,22 @@ def in_unit(x: ArrayLike, unit: Unit) -> Array:
 
 
 def with_units(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """`fun` on quantities: anywhere in the arguments a `Quantity` may stand for an array, as it does in the result.
+    """Returns `fun` for arguments with units: a `Quantity` may replace an array anywhere in their pytrees.
 
-    Sums, comparisons and choices need units of one dimension, and are in that of one operand; products,
-    quotients, powers and contractions have theirs; other functions take numbers without a unit. Constants that are 0,
-    infinite or NaN fit every unit.
-    `with_units(grad(f))` gives derivatives in the units of the result by those of the argument.
+    Sums, comparisons and selections need operands of one dimension, and their result has the unit of one operand.
+    Products, quotients, powers and contractions compute the unit of the result. Other functions take dimensionless
+    numbers. The constants 0, infinity and NaN fit every unit. `with_units(grad(f))` gives derivatives in the unit of
+    the result divided by that of the argument.
 
-    Raises UnitError, which names both units and the line, where they don't fit.
+    Args:
+        fun: a function of arrays and quantities.
+
+    Returns:
+        A function like `fun`, whose results with a unit are `Quantity` objects.
+
+    Raises:
+        UnitError: if units do not fit; the message names both units and the source line.
+        TypeError: if `fun` is not callable, or the unit of a quantity is not a `Unit`.
 
     >>> from tracefx.handlers.units import m, s
     >>> with_units(lambda x, t: x / t)(Quantity(100.0, m), Quantity(10.0, s))
@@ -202,11 +231,11 @@ def _strip_any_unit(x: QuantityOrValue) -> QuantityOrValue:
 @final
 @frozen(eq=False)
 class _Units(Interpreter[Quantity]):
-    """Values are quantities, and constants that are the same in all units; numbers are plain."""
+    """Values with a unit are quantities; plain values are dimensionless or constants that fit every unit."""
 
     title: ClassVar[str] = "with_units"
     cache_key: ClassVar[Hashable] = ()
-    handles_all: ClassVar[bool] = True  # as it knows of constants that are free
+    handles_all: ClassVar[bool] = True  # because plain constants may fit every unit
 
     @property
     @override
@@ -227,7 +256,7 @@ class _Units(Interpreter[Quantity]):
 
     @override
     def strip(self, value: Quantity) -> Value:
-        return _magnitude_in(value, DIMENSIONLESS, "what the program asks a number of")
+        return _magnitude_in(value, DIMENSIONLESS, "a value that must be a plain number")
 
     @override
     def spec(self, x: Value) -> ValueSpec:
@@ -235,8 +264,8 @@ class _Units(Interpreter[Quantity]):
 
     @override
     def join(self, x: ValueSpec, y: ValueSpec, what: str) -> ValueSpec:
-        """The unit of the first, unless any would do for it."""
-        if len(x.avals) != 1 or len(y.avals) != 1:  # no quantities, but states
+        """Returns the spec with the unit of `x`, or that of `y` if `x` fits every unit."""
+        if len(x.avals) != 1 or len(y.avals) != 1:  # specs of handler states, not of quantities
             return Interpreter.join(self, x, y, what)
         units = _unit_of_spec(x), _unit_of_spec(y)
         if ANY_UNIT not in units and units[0].dimension != units[1].dimension:
@@ -248,15 +277,15 @@ class _Units(Interpreter[Quantity]):
         return joined if unit == DIMENSIONLESS else ValueSpec(trees.structure(Quantity(0.0, unit)), joined.avals)
 
 
-def _unit_of_spec(form: ValueSpec) -> Unit:
-    if form.tree is None:
+def _unit_of_spec(spec: ValueSpec) -> Unit:
+    if spec.tree is None:
         return DIMENSIONLESS
-    quantity: Quantity = trees.unflatten(form.tree, [0.0])
+    quantity: Quantity = trees.unflatten(spec.tree, [0.0])
     return quantity.unit
 
 
 def _has_any_unit(x: QuantityOrValue) -> bool:
-    """Whether it is a constant that is the same in all units."""
+    """Returns whether `x` is a constant that fits every unit: 0, infinity or NaN."""
     if not isinstance(x, (Literal, ConcreteArray)) or x.aval.ndim or not dtypes.is_inexact(x.aval.dtype):
         return False
     number = to_numpy(x).astype(np.complex128).item()
@@ -277,7 +306,7 @@ def _magnitude(x: QuantityOrValue) -> Value:
 
 
 def _magnitude_in(x: QuantityOrValue, unit: Unit, what: str) -> Value:
-    """What it is in a unit."""
+    """Returns the magnitude of a value in a unit; `what` names the value in the error."""
     own = _unit(x)
     if own in (unit, ANY_UNIT):
         return _magnitude(x)
@@ -288,15 +317,14 @@ def _magnitude_in(x: QuantityOrValue, unit: Unit, what: str) -> Value:
 
 
 def _to_common_unit(op: Primitive, xs: Sequence[QuantityOrValue]) -> tuple[list[Value], Unit]:
-    """Numbers in the unit of the first that has one."""
+    """Returns the magnitudes in a common unit, that of the first operand that doesn't fit every unit."""
     unit = next((u for u in map(_unit, xs) if u != ANY_UNIT), ANY_UNIT)
     for x in xs:
         own = _unit(x)
         if own != ANY_UNIT and own.dimension != unit.dimension:
-            names = [str(u) if u != DIMENSIONLESS else "a number without a unit" for u in (unit, own)]
+            names = [str(u) if u != DIMENSIONLESS else "a dimensionless number" for u in (unit, own)]
             raise UnitError(
-                f"{op.name} of {names[0]} and {names[1]}{at_location(current_provenance())}: they measure different "
-                "things"
+                f"{op.name} of {names[0]} and {names[1]}{at_location(current_provenance())}: their dimensions differ"
             )
     return [_magnitude_in(x, unit, "the value") for x in xs], unit
 
@@ -305,37 +333,42 @@ def _to_common_unit(op: Primitive, xs: Sequence[QuantityOrValue]) -> tuple[list[
 
 
 def common_unit_rule(h: _Units, op: Primitive, *xs: QuantityOrValue) -> list[QuantityOrValue]:
+    """Operands and results share one unit."""
     numbers, unit = _to_common_unit(op, xs)
     return [_with_unit(x, unit) for x in bind(op, *numbers)]
 
 
 def compare_units(h: _Units, op: Primitive, *xs: QuantityOrValue) -> Sequence[QuantityOrValue]:
+    """Operands share one unit; the result has none."""
     return bind(op, *_to_common_unit(op, xs)[0])
 
 
-def keep_unit_rule(h: _Units, op: Primitive, x: QuantityOrValue, *places: QuantityOrValue) -> list[QuantityOrValue]:
-    """One operand counts; any others are places."""
-    return [_with_unit(y, _unit(x)) for y in bind(op, _magnitude(x), *map(_magnitude, places))]
+def keep_unit_rule(h: _Units, op: Primitive, x: QuantityOrValue, *indices: QuantityOrValue) -> list[QuantityOrValue]:
+    """The result has the unit of the first operand; any others are indices."""
+    return [_with_unit(y, _unit(x)) for y in bind(op, _magnitude(x), *map(_magnitude, indices))]
 
 
 def drop_unit_rule(h: _Units, op: Primitive, *xs: QuantityOrValue) -> Sequence[QuantityOrValue]:
-    """The result says nothing of the size."""
+    """The result does not depend on the unit: signs, predicates, positions, reports."""
     return bind(op, *map(_magnitude, xs))
 
 
 def keep_each_unit_rule(h: _Units, op: Primitive, *xs: QuantityOrValue) -> list[QuantityOrValue]:
+    """Each result has the unit of its operand."""
     return [_with_unit(y, _unit(x)) for x, y in zip(xs, bind(op, *map(_magnitude, xs)), strict=True)]
 
 
 def top_k_units(h: _Units, op: Primitive, x: QuantityOrValue) -> list[QuantityOrValue]:
-    """Elements, and their places."""
-    found, places = bind(op, _magnitude(x))
-    return [_with_unit(found, _unit(x)), places]
+    """The elements have the operand's unit, their indices none."""
+    elements, indices = bind(op, _magnitude(x))
+    return [_with_unit(elements, _unit(x)), indices]
 
 
-def select_units(h: _Units, op: Primitive, which: QuantityOrValue, *cases: QuantityOrValue) -> list[QuantityOrValue]:
+def select_units(
+    h: _Units, op: Primitive, condition: QuantityOrValue, *cases: QuantityOrValue
+) -> list[QuantityOrValue]:
     numbers, unit = _to_common_unit(op, cases[::-1])  # in the unit of the first argument of `where`
-    return [_with_unit(x, unit) for x in bind(op, _magnitude(which), *numbers[::-1])]
+    return [_with_unit(x, unit) for x in bind(op, _magnitude(condition), *numbers[::-1])]
 
 
 def clamp_units(h: _Units, op: Primitive, *xs: QuantityOrValue) -> list[QuantityOrValue]:
@@ -345,17 +378,17 @@ def clamp_units(h: _Units, op: Primitive, *xs: QuantityOrValue) -> list[Quantity
 
 
 def dynamic_update_slice_units(
-    h: _Units, op: Primitive, x: QuantityOrValue, update: QuantityOrValue, *places: QuantityOrValue
+    h: _Units, op: Primitive, x: QuantityOrValue, update: QuantityOrValue, *indices: QuantityOrValue
 ) -> list[QuantityOrValue]:
     numbers, unit = _to_common_unit(op, [x, update])
-    return [_with_unit(y, unit) for y in bind(op, *numbers, *map(_magnitude, places))]
+    return [_with_unit(y, unit) for y in bind(op, *numbers, *map(_magnitude, indices))]
 
 
 def scatter_units(
-    h: _Units, op: Primitive, x: QuantityOrValue, places: QuantityOrValue, update: QuantityOrValue
+    h: _Units, op: Primitive, x: QuantityOrValue, indices: QuantityOrValue, update: QuantityOrValue
 ) -> list[QuantityOrValue]:
-    (number, change), unit = _to_common_unit(op, [x, update])
-    return [_with_unit(y, unit) for y in bind(op, number, _magnitude(places), change)]
+    (magnitude, update_magnitude), unit = _to_common_unit(op, [x, update])
+    return [_with_unit(y, unit) for y in bind(op, magnitude, _magnitude(indices), update_magnitude)]
 
 
 def mul_units(h: _Units, op: Primitive, x: QuantityOrValue, y: QuantityOrValue) -> list[QuantityOrValue]:
@@ -366,16 +399,17 @@ def mul_units(h: _Units, op: Primitive, x: QuantityOrValue, y: QuantityOrValue) 
 
 def div_units(h: _Units, op: Primitive, x: QuantityOrValue, y: QuantityOrValue) -> list[QuantityOrValue]:
     out = bind1(op, _magnitude(x), _magnitude(y))
-    over, under = _unit(x), _unit(y)
-    return [_with_unit(out, over if ANY_UNIT in (over, under) else over / under)]
+    numerator, denominator = _unit(x), _unit(y)
+    return [_with_unit(out, numerator if ANY_UNIT in (numerator, denominator) else numerator / denominator)]
 
 
 def _bind_power(op: Primitive, x: QuantityOrValue, power: RealNumber, *more: Value) -> list[QuantityOrValue]:
+    """Binds `op` to a magnitude; the unit of the result is a power of the operand's."""
     out, unit = bind1(op, _magnitude(x), *more), _unit(x)
     return [_with_unit(out, (ANY_UNIT if power > 0 else DIMENSIONLESS) if unit == ANY_UNIT else unit**power)]
 
 
-def power(h: _Units, op: powers.IntegerPow, x: QuantityOrValue) -> list[QuantityOrValue]:
+def integer_pow_units(h: _Units, op: powers.IntegerPow, x: QuantityOrValue) -> list[QuantityOrValue]:
     return _bind_power(op, x, op.y)
 
 
@@ -400,9 +434,8 @@ def pow_units(h: _Units, op: powers.Pow, x: QuantityOrValue, y: QuantityOrValue)
         return dimensionless_rule(h, op, x, y)
     if not isinstance(y, (Literal, ConcreteArray)) or to_numpy(y).ndim:
         raise UnitError(
-            f"pow of {x.unit} with an exponent that is no constant number{at_location(current_provenance())}: the "
-            "unit of the result would "
-            "depend on a value"
+            f"pow of {x.unit} with an exponent that is not a constant number{at_location(current_provenance())}: the "
+            "unit of the result would depend on a value"
         )
     return _bind_power(op, x, float(to_numpy(y)), y)
 
@@ -421,9 +454,9 @@ def in_unit_rule(h: _Units, op: _InUnit, x: QuantityOrValue) -> list[QuantityOrV
 
 
 def dimensionless_rule(h: _Units, op: Primitive, *xs: QuantityOrValue) -> Sequence[QuantityOrValue]:
-    """Functions of numbers without a unit."""
+    """The default for array functions: operands and results are dimensionless."""
     return bind(
-        op, *[_magnitude_in(x, DIMENSIONLESS, f"{op.name} takes numbers without a unit, but an operand") for x in xs]
+        op, *[_magnitude_in(x, DIMENSIONLESS, f"{op.name} takes dimensionless numbers, but an operand") for x in xs]
     )
 
 
@@ -515,7 +548,7 @@ _PRIMITIVES_BY_RULE: Final[dict[Callable[..., Sequence[QuantityOrValue]], tuple[
     ),
     mul_units: (arithmetic.Mul, contraction.DotGeneral, convolution.ConvGeneralDilated),
     div_units: (arithmetic.Div,),
-    power: (powers.IntegerPow,),
+    integer_pow_units: (powers.IntegerPow,),
     square_units: (powers.Square,),
     sqrt_units: (transcendental.Sqrt,),
     rsqrt_units: (transcendental.Rsqrt,),

@@ -1,4 +1,4 @@
-"""Units as values, and the common ones."""
+"""`Unit`, physical units as values, and common units of the SI and others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RealNumber: TypeAlias = int | float | Fraction
 
 
 class UnitError(TypeError):
-    """Quantities whose units don't fit what is done to them."""
+    """Raised where the units of quantities do not fit an operation."""
 
 
 # ------------------------------------------------------------------ units
@@ -23,7 +23,12 @@ class UnitError(TypeError):
 @final
 @frozen(repr=False)
 class Unit:
-    """A unit: powers of base units, times a number. Equal if these are, whatever it is called.
+    """A physical unit: a product of powers of base units, times a scale. Names do not count in comparisons.
+
+    Attributes:
+        dimension: the base units, sorted by name, with their exponents.
+        scale: the size of the unit in base units.
+        symbols: the printed form, a product of powers of unit names.
 
     >>> km / hour
     km/h
@@ -32,10 +37,8 @@ class Unit:
     """
 
     dimension: Exponents = ()
-    """The base units, in the order of their names, and to which powers."""
     scale: Fraction = Fraction(1)
     symbols: Exponents = field(default=(), eq=False)
-    """What it is called: a product of powers of names."""
 
     def __mul__(self, other: Unit | RealNumber) -> Unit:
         if isinstance(other, Unit):
@@ -63,25 +66,25 @@ class Unit:
         )
 
     def called(self, name: str) -> Unit:
-        """The same unit under a name."""
+        """Returns an equal unit that is printed as `name`."""
         return evolve(self, symbols=((name, Fraction(1)),))
 
     @override
     def __repr__(self) -> str:
         if self == ANY_UNIT:
             return "any unit"
-        above = [_format_factor(n, e) for n, e in self.symbols if e > 0]
-        below = [_format_factor(n, -e) for n, e in self.symbols if e < 0]
-        if not above and not below:
+        numerator = [_format_factor(n, e) for n, e in self.symbols if e > 0]
+        denominator = [_format_factor(n, -e) for n, e in self.symbols if e < 0]
+        if not numerator and not denominator:
             return "1" if self.scale == 1 else f"{float(self.scale):g}"
-        return "*".join(above or ["1"]) + "".join([f"/{each}" for each in below])
+        return "*".join(numerator or ["1"]) + "".join([f"/{factor}" for factor in denominator])
 
 
 def _multiply_exponents(x: Exponents, y: Exponents) -> Exponents:
-    found = dict(x)
+    exponents = dict(x)
     for name, exponent in y:
-        found[name] = found.get(name, Fraction(0)) + exponent
-    return tuple(sorted([(name, exponent) for name, exponent in found.items() if exponent]))
+        exponents[name] = exponents.get(name, Fraction(0)) + exponent
+    return tuple(sorted([(name, exponent) for name, exponent in exponents.items() if exponent]))
 
 
 def _scale_exponents(exponents: Exponents, power: Fraction) -> Exponents:
@@ -89,7 +92,7 @@ def _scale_exponents(exponents: Exponents, power: Fraction) -> Exponents:
 
 
 def _raise_scale(scale: Fraction, power: Fraction) -> Fraction:
-    """Exact where the root is a fraction too."""
+    """Returns a power of a scale, exactly if it is a rational number."""
     whole = scale**power.numerator
     n = power.denominator
     roots = [round(part ** (1 / n)) for part in (whole.numerator, whole.denominator)] if whole > 0 else [0, 1]
@@ -102,14 +105,14 @@ def _format_factor(name: str, exponent: Fraction) -> str:
 
 
 def base(name: str) -> Unit:
-    """A unit that no others make up, such as `base("EUR")`."""
+    """Returns a new base unit, e.g. `base("EUR")`."""
     return Unit(((name, Fraction(1)),)).called(name)
 
 
 DIMENSIONLESS: Final = Unit()
-"""No unit: that of numbers."""
+"""The unit of plain numbers."""
 ANY_UNIT: Final = Unit((("any", Fraction(1)),), Fraction(0))
-"""That of numbers which are the same in all units: 0, infinite, or NaN."""
+"""The unit of constants that fit every unit: 0, infinity and NaN."""
 
 m, s, kg, A, K, mol, cd = map(base, ("m", "s", "kg", "A", "K", "mol", "cd"))
 km, cm, mm, um, nm = [

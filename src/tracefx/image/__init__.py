@@ -1,4 +1,4 @@
-"""Images in other sizes: arrays of any number of axes, resampled along some of them."""
+"""Image resizing for arrays of any rank, with the names of `jax.image`."""
 
 from __future__ import annotations
 

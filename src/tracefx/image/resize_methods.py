@@ -1,4 +1,4 @@
-"""How pixels weigh by their distance from where an image is sampled."""
+"""`ResizeMethod`, and the resampling kernels behind it: weights as a function of distance in pixels."""
 
 from __future__ import annotations
 
@@ -16,32 +16,41 @@ from tracefx.numpy import abs, divide, maximum, sin, where
 
 @unique
 class ResizeMethod(Enum):
-    """How an image is resampled."""
+    """The interpolation method of `resize` and `scale_and_translate`."""
 
     NEAREST = 0
-    """Each pixel is the one whose area its center lies in."""
+    """Nearest neighbor: copies the pixel that contains the center of the new pixel."""
     LINEAR = 1
+    """Linear interpolation: a triangle kernel of radius 1."""
     LANCZOS3 = 2
-    """Lanczos's kernel, a windowed sinc, that reaches three pixels far."""
+    """Lanczos kernel, a windowed sinc, of radius 3."""
     LANCZOS5 = 3
+    """Lanczos kernel of radius 5."""
     CUBIC = 4
-    """Keys's cubic convolution, with the parameter -0.5."""
+    """Keys cubic convolution with parameter -0.5."""
     CUBIC_PYTORCH = 5
-    """The same with the parameter -0.75 and repeated edges, unless it is antialiased: as in PyTorch and OpenCV."""
+    """Keys cubic convolution with parameter -0.75 and replicated edges, as in PyTorch; if antialiased, as `CUBIC`."""
     AREA = 6
-    """Each pixel is the mean over the area that it has in the image."""
+    """Area average: the mean over the part of the image that the new pixel covers."""
 
     @staticmethod
     def from_string(s: str) -> ResizeMethod:
-        """The method of that name; ValueError if there is none.
+        """Returns the method with this name.
+
+        Args:
+            s: `"nearest"`; `"linear"`, `"bilinear"`, `"trilinear"` or `"triangle"`; `"lanczos3"`; `"lanczos5"`;
+                `"cubic"`, `"bicubic"` or `"tricubic"`; `"cubic-pytorch"` or `"bicubic-pytorch"`; or `"area"`.
+
+        Raises:
+            ValueError: if no method has this name.
 
         >>> ResizeMethod.from_string("bilinear")
         <ResizeMethod.LINEAR: 1>
         """
-        found = _NAMES.get(s)
-        if found is None:
-            raise ValueError(f"the method to resize by must be one of {', '.join(_NAMES)}, got {s!r}")
-        return found
+        method = _NAMES.get(s)
+        if method is None:
+            raise ValueError(f"the resize method must be one of {', '.join(_NAMES)}, got {s!r}")
+        return method
 
 
 _NAMES: Final[Mapping[str, ResizeMethod]] = MappingProxyType(
@@ -62,7 +71,7 @@ KernelFunction: TypeAlias = Callable[[Array], Array]
 @final
 @frozen
 class ResampleKernel:
-    """Weights by distance in pixels, which is positive, and how far they reach."""
+    """A resampling kernel: a radius in pixels, and the weight of a pixel as a function of its nonnegative distance."""
 
     radius: int
     weight: KernelFunction
@@ -99,4 +108,4 @@ RESAMPLE_KERNELS: Final[Mapping[ResizeMethod, ResampleKernel]] = MappingProxyTyp
         ResizeMethod.CUBIC_PYTORCH: ResampleKernel(2, _cubic(-0.75)),
     }
 )
-"""Methods that weigh by distance; what a pixel's area weighs depends on both its ends."""
+"""The kernels of the methods whose weights depend on distance alone. (`AREA` weights depend on both pixel edges.)"""

@@ -1,4 +1,4 @@
-"""`resize` and `scale_and_translate`: one matrix of weights for each axis, contracted with the image."""
+"""`resize` and `scale_and_translate`: one weight matrix for each resized axis, contracted with the image."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tracefx.ops.static_integers import canonicalize_axes
 from tracefx.ops.structural import convert, transpose
 
 _MIN_TOTAL_WEIGHT: Final = 1000 * float(np.finfo(np.float32).eps)
-"""Weights whose sum is smaller are those of pixels that nothing is seen of."""
+"""New pixels whose kernel weights sum to less than this get weight 0: the kernel lies outside the image."""
 
 _MAX_CACHED_WEIGHTS: Final = 2**16
-"""So many weights are kept from one call to the next."""
+"""Largest weight matrix, in elements, that is cached between calls."""
 
 
 def resize(
@@ -36,13 +36,25 @@ def resize(
     antialias: bool = True,
     precision: PrecisionLike = Precision.HIGHEST,
 ) -> Array:
-    """`image` resampled to `shape`, along all axes whose size changes.
+    """Resamples an image to a new shape, along every axis whose size changes.
 
-    `method` is `"nearest"`, `"linear"`, `"cubic"`, `"lanczos3"`, `"lanczos5"`, `"area"` or `"cubic-pytorch"`, or a
-    `ResizeMethod`. With `antialias`, where the image becomes smaller, all that lies under a new pixel has a part in it.
-    Pixels have an area, the first from 0 to 1. Integers become floats, but with `"nearest"`.
+    Pixels have unit extent: pixel `i` covers the interval from `i` to `i + 1`.
 
-    Raises ValueError for an unknown method, and for a shape with another number of axes.
+    Args:
+        image: an array of any rank. Integers are converted to floats, except with `"nearest"`.
+        shape: the new size of every axis.
+        method: `"nearest"`, `"linear"`, `"cubic"`, `"lanczos3"`, `"lanczos5"`, `"area"`, `"cubic-pytorch"` (or an
+            alias, see `ResizeMethod.from_string`), or a `ResizeMethod`.
+        antialias: whether to widen the kernel when an axis shrinks, so that every pixel under a new one contributes to
+            it.
+        precision: the precision of the contractions, as in `lax.dot_general`.
+
+    Returns:
+        The resampled image, of shape `shape`.
+
+    Raises:
+        ValueError: if the method is unknown, if `shape` has another rank than `image`, or if a nonempty axis is asked
+            for where `image` has none.
 
     >>> import numpy as np
     >>> resize(np.array([0.0, 1.0]), (4,), "linear")
@@ -50,14 +62,16 @@ def resize(
     """
     x = as_value(image, "image")
     sizes = _shape("resize", x, shape)
-    kind = ResizeMethod.from_string(method) if isinstance(method, str) else method
-    along = [d for d, (n, m) in enumerate(zip(x.aval.shape, sizes, strict=True)) if n != m]
-    for d in along:
+    resize_method = ResizeMethod.from_string(method) if isinstance(method, str) else method
+    resized_axes = [d for d, (n, m) in enumerate(zip(x.aval.shape, sizes, strict=True)) if n != m]
+    for d in resized_axes:
         if sizes[d] and not x.aval.shape[d]:
-            raise ValueError(f"resize: axis {d} of the image, {x.aval}, has no pixels to make {sizes[d]} of")
-    if kind is ResizeMethod.NEAREST:
+            raise ValueError(
+                f"resize: axis {d} of the image, {x.aval}, is empty and can't be resized to {sizes[d]} pixels"
+            )
+    if resize_method is ResizeMethod.NEAREST:
         out = as_array(x)
-        for d in along:
+        for d in resized_axes:
             n, m = out.shape[d], sizes[d]
             centers = (2 * np.arange(m, dtype=np.int64) + 1) * n // (2 * max(m, 1))
             out = take(out, centers.astype(np.int32), d, mode="clip", indices_are_sorted=True)
@@ -65,11 +79,11 @@ def resize(
     x = to_inexact(x, "resize: image")
     dtype = _dtype_of_weights(x)
     weights = []
-    for d in along:
+    for d in resized_axes:
         n, m = x.aval.shape[d], sizes[d]
-        find = _cached_resize_weights if n * m <= _MAX_CACHED_WEIGHTS else _resize_weights
-        weights.append(find(n, m, kind, antialias, dtype))
-    return _contract_axes(x, along, weights, precision)
+        compute_weights = _cached_resize_weights if n * m <= _MAX_CACHED_WEIGHTS else _resize_weights
+        weights.append(compute_weights(n, m, resize_method, antialias, dtype))
+    return _contract_axes(x, resized_axes, weights, precision)
 
 
 def scale_and_translate(
@@ -82,13 +96,28 @@ def scale_and_translate(
     antialias: bool = True,
     precision: PrecisionLike = Precision.HIGHEST,
 ) -> Array:
-    """`image` enlarged by `scale` and then moved by `translation`, on a ground of zeros of the given `shape`.
+    """Resamples an image that is scaled and then translated along some axes.
 
-    `scale` and `translation` have a number for each axis of `spatial_dims`: what is at `x` comes to
-    `x * scale + translation`, the first pixel reaching from 0 to 1. There are derivatives in both. `method` and
-    `antialias` are as in `resize`.
+    A point at `x` moves to `x * scale + translation`, where pixel `i` covers the interval from `i` to `i + 1`. New
+    pixels whose center falls outside the image are 0. Differentiable with respect to `image`, `scale` and
+    `translation`.
 
-    Raises ValueError for an unknown method, for `"nearest"`, and for a shape with another number of axes.
+    Args:
+        image: an array of any rank. Integers are converted to floats.
+        shape: the size of every axis of the result.
+        spatial_dims: the axes to scale and translate.
+        scale: `f32[n]`, one factor for each axis of `spatial_dims`.
+        translation: `f32[n]`, one offset in new pixels for each axis of `spatial_dims`.
+        method: as for `resize`, except that `"nearest"` is not supported.
+        antialias: whether to widen the kernel where the image shrinks.
+        precision: the precision of the contractions, as in `lax.dot_general`.
+
+    Returns:
+        The resampled image, of shape `shape`.
+
+    Raises:
+        ValueError: if the method is unknown or `"nearest"`, if `shape` has another rank than `image`, or if `scale` or
+            `translation` doesn't have one number for each axis of `spatial_dims`.
 
     >>> import numpy as np
     >>> scale_and_translate(np.array([1.0, 2.0, 3.0]), (3,), (0,), np.ones(1), np.ones(1), "linear")
@@ -97,64 +126,71 @@ def scale_and_translate(
     name = "scale_and_translate"
     x = as_value(image, "image")
     sizes = _shape(name, x, shape)
-    kind = ResizeMethod.from_string(method) if isinstance(method, str) else method
-    if kind is ResizeMethod.NEAREST:
-        raise ValueError(f"{name}: the nearest pixel is found by resize alone; choose another method")
-    along = canonicalize_axes(name, spatial_dims, x.aval.ndim, "spatial_dims")
-    scales, moves = [as_array(v) for v in promote_args_inexact(name, scale, translation)]
-    for what, given in (("scale", scales), ("translation", moves)):
-        if given.shape != (len(along),):
-            raise ValueError(f"{name}: {what} must have a number for each of {len(along)} axes, got {given.aval}")
-    weights = [_weights(x.aval.shape[d], sizes[d], scales[i], moves[i], kind, antialias) for i, d in enumerate(along)]
-    return _contract_axes(to_inexact(x, f"{name}: image"), along, weights, precision)
+    resize_method = ResizeMethod.from_string(method) if isinstance(method, str) else method
+    if resize_method is ResizeMethod.NEAREST:
+        raise ValueError(f"{name}: method 'nearest' is not supported; use resize, or choose another method")
+    resized_axes = canonicalize_axes(name, spatial_dims, x.aval.ndim, "spatial_dims")
+    scales, translations = [as_array(v) for v in promote_args_inexact(name, scale, translation)]
+    for argument, value in (("scale", scales), ("translation", translations)):
+        if value.shape != (len(resized_axes),):
+            raise ValueError(
+                f"{name}: {argument} must have one number for each of {len(resized_axes)} axes, got {value.aval}"
+            )
+    weights = [
+        _weights(x.aval.shape[d], sizes[d], scales[i], translations[i], resize_method, antialias)
+        for i, d in enumerate(resized_axes)
+    ]
+    return _contract_axes(to_inexact(x, f"{name}: image"), resized_axes, weights, precision)
 
 
 def _shape(name: str, x: Value, shape: Sequence[int]) -> Shape:
     sizes = static_shape(name, shape)
     if len(sizes) != x.aval.ndim:
-        raise ValueError(f"{name}: shape must have a size for each axis of the image, got {sizes} for {x.aval}")
+        raise ValueError(f"{name}: shape must have one size for each axis of the image, got {sizes} for {x.aval}")
     return sizes
 
 
 def _dtype_of_weights(x: Value) -> DType:
+    """Returns the real dtype of the weights: float32 at least."""
     dtype = dtypes.real_dtype(x.aval.dtype)
     return dtypes.float32 if dtypes.itemsize_bits(dtype) < 32 else dtype
 
 
 def _resize_weights(n: int, m: int, method: ResizeMethod, antialias: bool, dtype: DType) -> Array:
-    """The weights that make `n` pixels to `m`."""
+    """Returns the weight matrix `f32[n, m]` that resizes `n` pixels to `m`."""
     scale = as_array(convert(as_value(m / n if m else 1.0), dtype))
     return _weights(n, m, scale, 0.0, method, antialias)
 
 
 @functools.lru_cache(maxsize=64)
 def _cached_resize_weights(n: int, m: int, method: ResizeMethod, antialias: bool, dtype: DType) -> Array:
-    """The same, computed once: for a program they are constants."""
+    """Memoizes `_resize_weights`, evaluated under the root handler, so that programs hold constants."""
     with handling(ROOT):
         return _resize_weights(n, m, method, antialias, dtype)
 
 
 def _contract_axes(x: Value, axes: Sequence[int], weights: Sequence[Array], precision: PrecisionLike) -> Array:
-    """The image, each of the axes contracted with the first one of its weights."""
-    # Axes that shrink come first, so that there is less to do for the others. A contracted axis goes to the end.
+    """Contracts each of the axes of the image with axis 0 of its weight matrix."""
+    # The axes that shrink most come first, which makes the other contractions cheaper. dot_general puts the
+    # contracted axis last.
     order = list(range(x.aval.ndim))
     for i in sorted(range(len(axes)), key=lambda i: weights[i].shape[1] / max(weights[i].shape[0], 1)):
-        place = order.index(axes[i])
-        x = dot_general(x, convert(weights[i], x.aval.dtype), (((place,), (0,)), ((), ())), precision)
-        order.append(order.pop(place))
+        position = order.index(axes[i])
+        x = dot_general(x, convert(weights[i], x.aval.dtype), (((position,), (0,)), ((), ())), precision)
+        order.append(order.pop(position))
     return transpose(x, sorted(range(len(order)), key=order.__getitem__))
 
 
-def _weights(n: int, m: int, scale: Array, move: ArrayLike, method: ResizeMethod, antialias: bool) -> Array:
-    """What each of `n` pixels weighs in each of `m` new ones: `f32[n, m]`."""
+def _weights(n: int, m: int, scale: Array, translation: ArrayLike, method: ResizeMethod, antialias: bool) -> Array:
+    """Returns the weight of each of `n` pixels in each of `m` new ones: `f32[n, m]`."""
     dtype = scale.dtype
     inverse = 1.0 / scale
-    centers = (arange(m, dtype=dtype) + 0.5) * inverse - move * inverse - 0.5
+    centers = (arange(m, dtype=dtype) + 0.5) * inverse - translation * inverse - 0.5
     if method is ResizeMethod.AREA:
-        start = arange(m, dtype=dtype) * inverse - move * inverse
+        start = arange(m, dtype=dtype) * inverse - translation * inverse
         left = arange(n, dtype=dtype)[:, None]
-        found = maximum(0.0, minimum(start + inverse, left + 1.0) - maximum(start, left))
-        return _mask_outside(_normalize_weights(found), centers, n)
+        overlap = maximum(0.0, minimum(start + inverse, left + 1.0) - maximum(start, left))
+        return _mask_outside(_normalize_weights(overlap), centers, n)
     if method is ResizeMethod.CUBIC_PYTORCH and not antialias:
         kernel = RESAMPLE_KERNELS[method]
         return _normalize_weights(
@@ -170,21 +206,21 @@ def _kernel_weights(kernel: ResampleKernel, centers: Array, start: int, stop: in
     return kernel.weight(divide(abs(centers - pixels), width))
 
 
-def _fold_edge_weights(weights: Array, beyond: int) -> Array:
-    """The weights of pixels beyond either end, added to those of the last ones there are."""
-    inside = weights[beyond : weights.shape[0] - beyond]
-    rest = (0, inside.shape[0] - 1)
-    before = sum(weights[:beyond], 0, keepdims=True)
-    after = sum(weights[weights.shape[0] - beyond :], 0, keepdims=True)
-    return inside + pad(before, (rest, (0, 0))) + pad(after, (rest[::-1], (0, 0)))
+def _fold_edge_weights(weights: Array, margin: int) -> Array:
+    """Adds the weights of pixels outside the image to those of the edge pixels, which replicates the edges."""
+    inside = weights[margin : weights.shape[0] - margin]
+    edge_padding = (0, inside.shape[0] - 1)
+    before = sum(weights[:margin], 0, keepdims=True)
+    after = sum(weights[weights.shape[0] - margin :], 0, keepdims=True)
+    return inside + pad(before, (edge_padding, (0, 0))) + pad(after, (edge_padding[::-1], (0, 0)))
 
 
 def _normalize_weights(weights: Array) -> Array:
-    """Weights that add up to 1 for each new pixel: part of a kernel may lie outside."""
+    """Scales the weights of each new pixel to sum to 1, since part of a kernel may lie outside the image."""
     total = sum(weights, 0, keepdims=True)
     return where(abs(total) > _MIN_TOTAL_WEIGHT, divide(weights, where(total != 0, total, 1)), 0)
 
 
 def _mask_outside(weights: Array, centers: Array, n: int) -> Array:
-    """The weights, but zero for new pixels whose center is outside of the image."""
+    """Sets the weights of new pixels whose center is outside the image to zero."""
     return where(logical_and(centers >= -0.5, centers <= n - 0.5), weights, 0)

@@ -1,1 +1,1 @@
-"""Exchange of whole programs with other libraries, one package for each. Arrays alone need nothing from here."""
+"""Conversion of programs between tracefx and other libraries, one package each. Arrays alone need none of this."""

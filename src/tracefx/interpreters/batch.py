@@ -1,4 +1,4 @@
-"""Batching: one application stands for many, along one more axis."""
+"""Batching (`vmap`): runs a function once on values that have an additional axis."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tracefx.shardings.meshes import entry_axis_names
 
 @final
 class BatchTracer(Tracer):
-    """A value that differs along the batch: the whole batch, and which axis of it is the batch axis.
+    """A batched value: the array of the whole batch, and the index of its batch axis.
 
-    A plain class, as `StageTracer` is, and for its reason.
+    A plain class rather than an attrs class, for the same reason as `StageTracer`: speed of construction.
     """
 
     __slots__ = ("aval", "dim", "handler", "origin", "val")
@@ -64,24 +64,20 @@ class BatchTracer(Tracer):
 @final
 @frozen(eq=False)
 class Batch(Handler):
-    """Operations on values that differ along the batch do their `batch` rule, once for all."""
+    """The handler of `vmap`: applies the `batch` rule of each primitive that has batched operands."""
 
     title: ClassVar[str] = "vmap"
     inner: Handler
     axis: MappedAxis
     group: object = field(factory=object, repr=False)
-    """What `over` shares: tracers of one home are at home with all of its handlers."""
+    """The identity that copies made by `with_inner` share: each owns the tracers of the others."""
     evaluates: bool = field(init=False, repr=False)
     thread: int = field(factory=threading.get_ident, init=False)
 
     @evaluates.default
     def _evaluates(self) -> bool:
-        return self.axis.name is None and self.inner.evaluates  # others than tracers may refer to the axis by name
-
-    @property
-    @override
-    def below(self) -> Handler:
-        return self.inner
+        # With a named axis, primitives without batched operands may use the axis too (`axis_index`).
+        return self.axis.name is None and self.inner.evaluates
 
     @property
     @override
@@ -93,21 +89,30 @@ class Batch(Handler):
     @property
     @override
     def checked(self) -> Mapping[str, int]:
-        found = self.inner.checked
-        return {name: n for name, n in found.items() if name != self.axis.name} if self.axis.name in found else found
+        sizes = self.inner.checked
+        return {name: n for name, n in sizes.items() if name != self.axis.name} if self.axis.name in sizes else sizes
 
     @override
     def owns(self, tracer: Tracer) -> bool:
         return type(tracer) is BatchTracer and tracer.handler.group is self.group
 
     def with_inner(self, inner: Handler) -> Batch:
-        """The same batch on another handler: for a function that closes over its tracers and runs elsewhere."""
+        """Returns the same batch over another handler, for functions that close over its tracers and run elsewhere."""
         return evolve(self, inner=inner)
 
     def run(
         self, f: Callable[..., Sequence[Value]], args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[list[Value], list[int | None]]:
-        """Run a function once for the whole batch, on the handler that is current."""
+        """Runs a function once for the whole batch, over the current handler.
+
+        Args:
+            f: a function of values.
+            args: the operands of the whole batch.
+            dims: the batch axis of each operand; `None` for one that is not batched.
+
+        Returns:
+            The results, and the batch axis of each.
+        """
         handler = self.with_inner(CURRENT.get())
         inputs = [handler.wrap(x, d) for x, d in zip(args, dims, strict=True)]
         token = CURRENT.set(handler)
@@ -119,9 +124,11 @@ class Batch(Handler):
         return [x for x, _ in pairs], [d for _, d in pairs]
 
     def wrap(self, x: Value, dim: int | None) -> Value:
+        """Returns a tracer with batch axis `dim`, or `x` itself if `dim` is `None`."""
         return x if dim is None else BatchTracer(self, x, dim, current_provenance())
 
     def unwrap(self, x: Value) -> tuple[Value, int | None]:
+        """Returns the array of the whole batch and its batch axis; `None` if `x` is not batched."""
         if type(x) is BatchTracer and (x.handler is self or x.handler.group is self.group):
             return x.val, x.dim
         return x, None
@@ -137,8 +144,8 @@ class Batch(Handler):
             raise missing_rule_error(
                 prim, "batch", "inherit from Batchable and define batch(self, axis, args, dims), or from Expandable"
             )
-        line = current_provenance(1)
-        token, origin = CURRENT.set(self.inner), EQN_LOCATION.set(line)
+        location = current_provenance(1)
+        token, origin = CURRENT.set(self.inner), EQN_LOCATION.set(location)
         try:
             values, in_dims = [x for x, _ in pairs], [dim for _, dim in pairs]
             if isinstance(prim, Batchable):
@@ -148,17 +155,17 @@ class Batch(Handler):
         finally:
             CURRENT.reset(token)
             EQN_LOCATION.reset(origin)
-        return [x if dim is None else BatchTracer(self, x, dim, line) for x, dim in zip(outs, dims, strict=True)]
+        return [x if dim is None else BatchTracer(self, x, dim, location) for x, dim in zip(outs, dims, strict=True)]
 
     def applies_to(self, prim: Primitive) -> bool:
-        """Whether the batch concerns an operation none of whose operands differs along it."""
+        """Whether the batch affects a primitive without batched operands."""
         return isinstance(prim, HasCallables) or any_per_batch_element(prim.effects) or self.uses_axis_name(prim)
 
     def uses_axis_name(self, prim: Primitive) -> bool:
-        """Whether the operation refers to our axis by name."""
+        """Whether the primitive refers to the batch axis by name."""
         return self.axis.name is not None and NamedAxisEffect(self.axis.name) in prim.effects
 
 
 def spmd_axes(handler: Handler) -> tuple[str, ...]:
-    """The axes of a mesh that the batches from a handler down lie along, by `spmd_axis_name`."""
+    """Returns the mesh axes of all batches from a handler down its chain, as given by `spmd_axis_name`."""
     return tuple([name for h in handler.chain() if isinstance(h, Batch) for name in entry_axis_names(h.axis.spmd_name)])

@@ -1,4 +1,4 @@
-"""The base of handlers that others write: a table of rules, values of one's own, a state, and what is collected."""
+"""`Interpreter`, the base class of user-written handlers: a table of rules, own values, a state, collected values."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ _PIECEWISE_CONSTANT: Final = frozenset({TracerBoolConversionError, TracerInteger
 
 @final
 class InterpreterTracer(Tracer):
-    """A value of a handler's own. A plain class, as `StageTracer` is, and for its reason."""
+    """A tracer of an `Interpreter`: one of the handler's own values, seen by the program as an array of `aval`.
+
+    A plain class rather than an attrs class, for the same reason as `StageTracer`: speed of construction.
+    """
 
     __slots__ = ("aval", "handler", "held", "origin")
     aval: ShapedArray
@@ -67,20 +70,20 @@ class InterpreterTracer(Tracer):
     def concrete_or_error(self, error: type[ConcretizationError]) -> NDArray:
         if error not in _PIECEWISE_CONSTANT:
             raise error(
-                f"a NumPy array was asked of {self}, made by {self.handler.title}{at_origin(self.origin)}: NumPy knows "
-                f"nothing of what {self.handler.title} keeps beside the number. Use the functions of tracefx.numpy"
+                f"a NumPy array cannot be made from {self}, created by {self.handler.title}{at_origin(self.origin)}: "
+                f"it would lose what {self.handler.title} stores with the value. Use the functions of tracefx.numpy"
             )
         x = self.handler.strip_to_plain(self, "a Python number")
         return x.numpy() if isinstance(x, Literal) else x.concrete_or_error(error)
 
     @override
     def __repr__(self) -> str:
-        return f"Held({self.aval}, {self.held})"
+        return f"InterpreterTracer({self.aval}, {self.held})"
 
 
 @final
 class Store(Generic[S]):
-    """What changes while a handler is in force: its state, and what it has collected. It dies with the handler."""
+    """The mutable part of an `Interpreter`: its state and the values it has collected."""
 
     __slots__ = ("collected", "state")
 
@@ -91,17 +94,39 @@ class Store(Generic[S]):
 
 @frozen(eq=False)
 class Interpreter(Handler, Generic[V, S]):
-    """A handler by rules, that acts inside of loops, branches and calls without a word about them.
+    """Base class of user-written handlers. Loops, branches and calls need no rules: their bodies are interpreted.
 
-    `V` is the type of its own values, a pytree of arrays that stands for one array of the program; handlers without
-    such leave it out. `S` is the type of its state, a pytree of arrays which loops carry and branches hand on.
+    `V` is the type of the handler's own values: a pytree of arrays that represents one array of the program. Handlers
+    without own values omit it. `S` is the type of the state: a pytree of arrays, which loops carry and branches return.
 
-    An operation is handled if one of its operands is such a value; with `everything`, every operation is. What holds
-    for it is, in this order: its rule in `rules`, or that of a capability; if it carries programs, these are entered;
-    the rule of a family; what smaller operations it is made of. Without any of them a value of one's own is an error,
-    and an operation on others is handed on.
+    The handler handles a primitive if one of its operands is an own value; with `handles_all`, it handles every
+    primitive. It applies the first of these that exists:
 
-    Rules run under the handler below, take operands that are values of `V` or plain ones, and give the like.
+    1. the rule in `rules` for the exact class of the primitive, or for a capability that the class inherits from;
+    2. for primitives with sub-jaxprs that are `BodyTransformable`: the primitive with interpreted bodies;
+    3. the rule in `rules` for a family of primitives;
+    4. the expansion into smaller primitives (`Expandable`).
+
+    If none exists, `bind` raises `MissingRuleError` if an operand is an own value or the primitive has sub-jaxprs, and
+    otherwise passes the primitive to `inner`. Primitives whose only effects are debug effects (printing, for example)
+    receive `debug_value` of own values.
+
+    Rules run with `inner` as the current handler. They take and return values of type `V` or plain values.
+
+    Args:
+        inner: the next handler of the chain, usually `current()`.
+
+    >>> from tracefx import numpy as fnp
+    >>> from tracefx.core.handler import current, handling
+    >>> from tracefx.ops.elementwise.transcendental import Sin
+    >>> class CosineForSine(Interpreter):
+    ...     handles_all = True
+    ...     @property
+    ...     def rules(self):
+    ...         return Rules().on(Sin, lambda handler, prim, x: [fnp.cos(x)])
+    >>> with handling(CosineForSine(current())):
+    ...     print(fnp.sin(0.0))
+    1.0
     """
 
     inner: Handler
@@ -109,66 +134,81 @@ class Interpreter(Handler, Generic[V, S]):
     thread: int = field(factory=threading.get_ident, init=False, repr=False)
 
     handles_all: ClassVar[bool] = False
-    """Whether operations on plain values are handled too."""
+    """Whether the handler also handles primitives all of whose operands are plain values."""
     has_state: ClassVar[bool] = False
-    """Whether there is a state, or something is collected: then what programs do to it is looked after."""
+    """Whether the handler has a state or collects values; if so, both are threaded through the bodies of primitives."""
 
-    # -------------------------------------------------------------- what subclasses say
+    # -------------------------------------------------------------- methods that subclasses override
 
     @property
     def rules(self) -> Rules[Self, V | Value]:
-        """What is done with which operation."""
+        """The table of rules, from classes of primitives to functions `rule(handler, primitive, *operands)`."""
         return Rules()
 
     @property
     def cache_key(self) -> Hashable:
-        """All that the rules depend on besides operands and state, if they depend on no array of the handler's.
+        """A hashable key of everything the rules depend on besides operands and state, or `None`.
 
-        Programs that were entered are remembered under it; without a key they are entered anew each time.
+        Interpreted bodies are cached under this key; with `None`, the default, they are interpreted anew each time.
+        Handlers whose rules depend on arrays that they hold must return `None`.
         """
         return None
 
     def aval_of(self, value: V) -> ShapedArray:
-        """The type that a value of one's own has for the program."""
+        """Returns the shape and dtype that one of the handler's own values has in the program."""
         raise TypeError(f"{type(self).__name__} has values of its own, so it must define aval_of(self, value)")
 
     def lift(self, x: Value) -> V:
-        """A plain value as one of one's own, for a loop or a branch where one and the other come together."""
-        raise TypeError(f"{self.title} can't make a plain value one of its own: define lift(self, x)")
+        """Converts a plain value to an own value, where a loop or a branch joins the two."""
+        raise TypeError(f"{self.title} cannot convert a plain value to one of its own values: define lift(self, x)")
 
     def unify(self, x: V, y: V) -> tuple[V, V]:
-        """Two values of different structure, with one that both have: where a loop or branches bring them together.
+        """Converts two own values of different structure to a common structure, where a loop or branches join them.
 
-        It depends on their structure alone. The default refuses.
+        The result structure may depend only on the structures of `x` and `y`. The default raises `TypeError`.
         """
-        raise TypeError(f"{trees.structure(x)} and {trees.structure(y)} have no common form")
+        raise TypeError(f"{trees.structure(x)} and {trees.structure(y)} have no common structure")
 
     def unify_states(self, x: S, y: S) -> tuple[S, S]:
-        """Two states of different structure, with one that both have, as `unite` for values. The default refuses."""
+        """Converts two states of different structure to a common one, like `unify` for values.
+
+        The default raises `TypeError`.
+        """
         raise TypeError(
-            "a state keeps its structure in programs, so give it all its parts before the function is run, or define "
-            "unite_states(self, x, y)"
+            "a state must keep its structure: initialize all its parts before the function runs, or define "
+            "unify_states(self, x, y)"
         )
 
     def strip(self, value: V) -> Value:
-        """The plain value that decides where the program branches."""
-        raise TypeError(f"{self.title} does not say which plain value stands for one of its own: define bared(self, x)")
+        """Returns the plain value of an own value, where the program branches on it."""
+        raise TypeError(
+            f"{self.title} cannot convert one of its own values to a plain value: define strip(self, value)"
+        )
 
     def debug_value(self, value: V) -> Value:
-        """The plain value that is shown where the program prints one of one's own: by default the one that decides."""
+        """Returns the plain value that debug effects, such as printing, receive for an own value.
+
+        The default is that of `strip`.
+        """
         return self.strip(value)
 
     def default_collected(self, name: Hashable, avals: Sequence[ShapedArray], what: str | None) -> Sequence[Value]:
-        """What stands for something collected in a branch, which `what` tells, that has not collected it.
+        """Returns the arrays for `name` where a branch or an empty loop has not collected anything under it.
 
-        Without `what` it is a loop, which may not have a step that does. The default is zeros.
+        Args:
+            name: the name under which another branch, or a step of the loop, collects a value.
+            avals: the shape and dtype of each array to return.
+            what: the branch, in words for messages; `None` for a loop, which may run no step.
+
+        Returns:
+            The arrays; by default, zeros.
         """
         return [constant_like_aval(aval, 0) for aval in avals]
 
-    # -------------------------------------------------------------- values, state, and what is collected
+    # -------------------------------------------------------------- values, state, collected values
 
     def wrap(self, value: V | Value) -> Value:
-        """A value as the program sees it."""
+        """Returns a value as the program sees it: an own value becomes a tracer, a plain one stays as it is."""
         if isinstance(value, (Array, Literal)):
             return value
         if isinstance(value, _NUMERIC_TYPES):
@@ -176,6 +216,7 @@ class Interpreter(Handler, Generic[V, S]):
         return InterpreterTracer(self, value, self.aval_of(value), current_provenance())
 
     def unwrap(self, x: Value) -> V | Value:
+        """Returns the own value of a tracer of this handler, and any other value unchanged."""
         return cast(V, x.held) if type(x) is InterpreterTracer and x.handler is self else x
 
     def _is_own(self, x: Value) -> bool:
@@ -183,33 +224,36 @@ class Interpreter(Handler, Generic[V, S]):
 
     @property
     def current_state(self) -> S:
+        """The state at this point of the program."""
         return cast(S, self.store.state)
 
     def set_state(self, state: S) -> None:
-        """Change the state. Raises `TypeError` if the class does not say that it has one."""
+        """Replaces the state. Raises `TypeError` if the class does not set `has_state`."""
         self._require_state()
         self.store.state = state
 
     def collect(self, name: Hashable, value: object) -> None:
-        """Collect a pytree of plain values under a name.
+        """Stores a pytree of plain values under a name, to be read from `collected`.
 
-        Raises `ValueError` if there is something under this name, `TypeError` if the class lacks `has_state`.
+        Raises:
+            ValueError: something has been collected under this name.
+            TypeError: the class does not set `has_state`.
         """
         self._require_state()
         if name in self.store.collected:
-            raise ValueError(f"{self.title} has collected something under the name {name!r} already")
+            raise ValueError(f"{self.title} has already collected a value under the name {name!r}")
         self.store.collected[name] = value
 
     def _require_state(self) -> None:
         if not self.has_state:
             raise TypeError(
-                f"{type(self).__name__} keeps a state or collects, so its class must say has_state = True: else what "
-                "happens in functions with rules of their own would be lost"
+                f"{type(self).__name__} has a state or collects values, so its class must set has_state = True: "
+                "otherwise updates inside functions with custom rules would be lost"
             )
 
     @property
     def collected(self) -> Mapping[Hashable, object]:
-        """What has been collected: by steps of a loop, stacked."""
+        """The collected values by name; a value that the steps of a loop collected has a leading axis of steps."""
         return MappingProxyType(self.store.collected)
 
     # -------------------------------------------------------------- handling
@@ -221,45 +265,41 @@ class Interpreter(Handler, Generic[V, S]):
 
     @property
     @override
-    def below(self) -> Handler:
-        return self.inner
-
-    @property
-    @override
     def evaluates(self) -> bool:
         return not self.handles_all and self.inner.evaluates
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
-        mine = False
+        has_own = False
         for a in args:
             if type(a) is InterpreterTracer and a.handler is self:
-                mine = True
+                has_own = True
                 break
-        if not mine and not self.handles_all and not isinstance(prim, HasCallables):  # which may close over ours
+        # Callables may close over own values.
+        if not has_own and not self.handles_all and not isinstance(prim, HasCallables):
             return self.inner.bind(prim, args)
         rules = self.rules
         rule = rules.find_own(prim)
         if rule is None:
             if isinstance(prim, BodyTransformable):
                 return self._call_inner(prim.transform_bodies, self, args)
-            if isinstance(prim, HasCallables):  # entered as the program it is where it is recorded
-                if not mine:
+            if isinstance(prim, HasCallables):  # interpreted as the jaxpr that staging would record
+                if not has_own:
                     return self._bind_with_callables(prim, args)
                 if isinstance(prim, Expandable):
                     return bind_expansion(self, prim, args)
-            if mine and prim.effects and all(isinstance(effect, DebugEffect) for effect in prim.effects):
-                shown = [
+            if has_own and prim.effects and all(isinstance(effect, DebugEffect) for effect in prim.effects):
+                operands = [
                     self._call_inner(self.debug_value, cast(V, self.unwrap(a))) if self._is_own(a) else a for a in args
                 ]
-                return self._call_inner(self.inner.bind, prim, shown)
+                return self._call_inner(self.inner.bind, prim, operands)
             rule = rules.find_family(prim)
         if rule is not None:
-            found = self._call_inner(rule, self, prim, *[self.unwrap(a) for a in args])
-            if type(found) is not list and type(found) is not tuple:
-                self._require_outputs(prim, found)
-            return [self.wrap(x) for x in found]
-        if not mine:
+            results = self._call_inner(rule, self, prim, *[self.unwrap(a) for a in args])
+            if type(results) is not list and type(results) is not tuple:
+                self._require_outputs(prim, results)
+            return [self.wrap(x) for x in results]
+        if not has_own:
             if isinstance(prim, HasSubjaxprs):
                 raise self._no_rule(prim)
             return self.inner.bind(prim, args)
@@ -268,17 +308,17 @@ class Interpreter(Handler, Generic[V, S]):
         raise self._no_rule(prim)
 
     def _bind_with_callables(self, prim: HasCallables, args: Sequence[Value]) -> Sequence[Value]:
-        """Hand on an operation that holds functions, in which the handler is in force.
+        """Binds a primitive that holds user functions, which run under this handler.
 
-        What happens to a state in there comes out only where the functions run at once, or as a program; so does what
-        they close over.
+        Updates of the state inside these functions, and own values that they close over, are visible only if the
+        functions run now or are staged as jaxprs.
         """
         assert isinstance(prim, Primitive)
         if (self.handles_all and not self.has_state) or not isinstance(prim, Expandable):
-            within = prim.wrap_callables(self.with_inner)
-            assert isinstance(within, Primitive)
-            return self._call_inner(self.inner.bind, within, args)
-        if self.inner is ROOT:  # nobody is there to ask for the rule
+            wrapped = prim.wrap_callables(self.with_inner)
+            assert isinstance(wrapped, Primitive)
+            return self._call_inner(self.inner.bind, wrapped, args)
+        if self.inner is ROOT:  # no transformation below uses the custom rule
             return bind_expansion(self, prim, args)
         try:
             program, operands = prim.stage_callables(Stage(self), args)
@@ -288,16 +328,19 @@ class Interpreter(Handler, Generic[V, S]):
             return self.inner.bind(prim, args)
         if not self.handles_all and not any(map(self._is_own, operands)):
             return self.inner.bind(prim, args)
-        if isinstance(program, HasCallables):  # no program even where it is recorded: what it does is
+        if isinstance(program, HasCallables):  # staging keeps the functions: only the expansion can be interpreted
             return bind_expansion(self, prim, args)
         return self.bind(program, operands)
 
-    def _require_outputs(self, prim: Primitive, found: object) -> None:
-        """An array is a sequence of its rows, and a named tuple one of its parts: neither is a list of outputs."""
-        if isinstance(found, (Array, Literal)) or hasattr(found, "_fields") or not isinstance(found, Sequence):
+    def _require_outputs(self, prim: Primitive, results: object) -> None:
+        """Raises `TypeError` unless a rule returned a list of outputs.
+
+        An array is a sequence of its rows and a named tuple one of its fields; neither is a list of outputs.
+        """
+        if isinstance(results, (Array, Literal)) or hasattr(results, "_fields") or not isinstance(results, Sequence):
             raise TypeError(
-                f"the rule of {self.title} for {prim.name} gives {type(found).__name__} where a list of the outputs is "
-                "expected: return [out]"
+                f"the rule of {self.title} for {prim.name} returned {type(results).__name__} instead of a list of "
+                "outputs: return [out]"
             )
 
     def _no_rule(self, prim: Primitive) -> Exception:
@@ -307,12 +350,12 @@ class Interpreter(Handler, Generic[V, S]):
         return missing_rule_error(
             prim,
             self.title,
-            f"{enter}{inherit}; or give the handler a rule, by rules.on({type(prim).__name__}, ...) or for a family of "
-            "operations by rules.family(...)",
+            f"{enter}{inherit}; or give the handler a rule, with rules.on({type(prim).__name__}, ...), or with "
+            "rules.family(...) for a family of primitives",
         )
 
     def _call_inner(self, f: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call `f` with the handler below in force."""
+        """Calls `f` with `inner` as the current handler."""
         token, origin = CURRENT.set(self.inner), EQN_LOCATION.set(current_provenance(2))
         try:
             return f(*args, **kwargs)
@@ -320,15 +363,15 @@ class Interpreter(Handler, Generic[V, S]):
             CURRENT.reset(token)
             EQN_LOCATION.reset(origin)
 
-    # -------------------------------------------------------------- entering programs
+    # -------------------------------------------------------------- interpreting sub-jaxprs (`BodyInterpreter`)
 
     def with_inner(self, handler: Handler) -> Self:
-        """The same interpretation on another handler, with a state of its own."""
+        """Returns the same interpretation over another handler, with an empty state."""
         return evolve(self, inner=handler)
 
     @override
     def unwrap_result(self, x: Value) -> Value:
-        return self._call_inner(self.strip_to_plain, x, "what a function gives")
+        return self._call_inner(self.strip_to_plain, x, "the result of a function")
 
     def spec(self, x: Value) -> ValueSpec:
         if type(x) is InterpreterTracer and x.handler is self:
@@ -336,16 +379,16 @@ class Interpreter(Handler, Generic[V, S]):
         return array_spec(x.aval)
 
     def arrays(self, x: Value, form: ValueSpec) -> list[Value]:
-        given = self.unwrap(x)
-        mine = type(x) is InterpreterTracer and x.handler is self
+        unwrapped = self.unwrap(x)
+        is_own = type(x) is InterpreterTracer and x.handler is self
         if form.tree is not None:
-            value = cast(V, given) if mine else self.lift(x)
-            found = _spec_of(value)
-            if not found.same_structure(form):
+            value = cast(V, unwrapped) if is_own else self.lift(x)
+            actual = _spec_of(value)
+            if not actual.same_structure(form):
                 value = self.unify(value, cast(V, _zeros_like_spec(form)))[0]
             leaves = _leaf_values(value)
         else:
-            leaves = [self.strip_to_plain(x, "a plain value") if mine else x]
+            leaves = [self.strip_to_plain(x, "a plain value") if is_own else x]
         return _cast_arrays(leaves, form)
 
     def value(self, form: ValueSpec, arrays: Sequence[Value]) -> Value:
@@ -369,12 +412,12 @@ class Interpreter(Handler, Generic[V, S]):
         return self._join_avals(x, y, what)
 
     def join_states(self, x: ValueSpec, y: ValueSpec, what: str) -> ValueSpec:
-        """A form that the state has before and after a program."""
+        """Returns a spec that the state can have both before (`x`) and after (`y`) a body."""
         if not x.same_structure(y):
             try:
                 a, b = self.unify_states(cast(S, _zeros_like_spec(x)), cast(S, _zeros_like_spec(y)))
             except TypeError as error:
-                raise TypeError(f"{self.title}: {what} takes the state {x} and gives {y}: {error}") from error
+                raise TypeError(f"{self.title}: {what} takes the state {x} and returns {y}: {error}") from error
             x, y = _spec_of(a), _spec_of(b)
         return self._join_avals(x, y, f"the state in {what}")
 
@@ -401,11 +444,11 @@ class Interpreter(Handler, Generic[V, S]):
         self.store.state = cast(S, _unflatten(form, arrays))
 
     def collect_from_body(self, collected: Sequence[CollectedSpec], arrays: Sequence[Value]) -> None:
-        place = 0
+        start = 0
         for each in collected:
             n = len(each.spec.avals)
-            self.collect(each.name, _unflatten(each.spec, arrays[place : place + n]))
-            place += n
+            self.collect(each.name, _unflatten(each.spec, arrays[start : start + n]))
+            start += n
 
     def collected_of_empty_loop(self, collected: CollectedSpec) -> list[Value]:
         return self._default_arrays(collected, None)
@@ -431,25 +474,25 @@ class Interpreter(Handler, Generic[V, S]):
         collected: Sequence[CollectedSpec] = (),
         bare: bool = False,
     ) -> TransformedBody:
-        kept = state is not None
+        keeps_state = state is not None
         before = state if state is not None else _spec_of(self.store.state)
         outs, wanted = tuple(outs) or (None,) * len(jaxpr.outs), tuple(collected)
         if self.cache_key is None:
-            entered = self._transform_body(jaxpr, inputs, what, outs, before, wanted, bare)
+            body = self._transform_body(jaxpr, inputs, what, outs, before, wanted, bare)
         else:
             key = ("entered", type(self), self.cache_key, tuple(inputs), outs, before, wanted, bare)
-            entered = jaxpr.memo.get(key, lambda: self._transform_body(jaxpr, inputs, what, outs, before, wanted, bare))
-        return entered if kept or entered.state is None else self._drop_unchanged_state(entered, before)
+            body = jaxpr.memo.get(key, lambda: self._transform_body(jaxpr, inputs, what, outs, before, wanted, bare))
+        return body if keeps_state or body.state is None else self._drop_unchanged_state(body, before)
 
-    def _drop_unchanged_state(self, entered: TransformedBody, before: ValueSpec) -> TransformedBody:
-        """The program without the state, if it hands that on as it is: what it reads of it is a constant then."""
-        k, s, jaxpr = len(entered.consts), len(before.avals), entered.jaxpr
-        if entered.state != before or jaxpr.outs[:s] != jaxpr.invars[k : k + s]:
-            return entered
+    def _drop_unchanged_state(self, body: TransformedBody, before: ValueSpec) -> TransformedBody:
+        """Removes the state from a body that returns it unchanged: the parts it reads become constants."""
+        k, s, jaxpr = len(body.consts), len(before.avals), body.jaxpr
+        if body.state != before or jaxpr.outs[:s] != jaxpr.invars[k : k + s]:
+            return body
         if s:
             jaxpr = jaxpr.memo.get("settled", lambda: Jaxpr((), jaxpr.invars, jaxpr.eqns, jaxpr.outs[s:]))
-        consts = (*entered.consts, *self.state(before))
-        return TransformedBody(jaxpr, consts, None, None, entered.outs, entered.collected)
+        consts = (*body.consts, *self.state(before))
+        return TransformedBody(jaxpr, consts, None, None, body.outs, body.collected)
 
     def _transform_body(
         self,
@@ -461,47 +504,47 @@ class Interpreter(Handler, Generic[V, S]):
         wanted: tuple[CollectedSpec, ...],
         bare: bool,
     ) -> TransformedBody:
-        after, forms, found = before, list[ValueSpec](), wanted
+        after, out_specs, collected_specs = before, list[ValueSpec](), wanted
 
         def run(*arrays: Value) -> list[Value]:
-            nonlocal after, forms, found
+            nonlocal after, out_specs, collected_specs
             handler = self.with_inner(CURRENT.get())
-            taken = iter(arrays)
-            handler.restore_state(before, [next(taken) for _ in before.avals])
-            args = [handler.value(form, [next(taken) for _ in form.avals]) for form in inputs]
+            remaining = iter(arrays)
+            handler.restore_state(before, [next(remaining) for _ in before.avals])
+            args = [handler.value(spec, [next(remaining) for _ in spec.avals]) for spec in inputs]
             results = handler.run(jaxpr, args)
             token = CURRENT.set(handler.inner)
             try:
                 if bare:
                     results = [handler.strip_to_plain(x, what) for x in results]
-                forms = [
-                    handler.spec(x) if form is None else handler.join(form, handler.spec(x), f"{what}, output {i},")
-                    for i, (x, form) in enumerate(zip(results, outs, strict=True))
+                out_specs = [
+                    handler.spec(x) if spec is None else handler.join(spec, handler.spec(x), f"{what}, output {i},")
+                    for i, (x, spec) in enumerate(zip(results, outs, strict=True))
                 ]
-                flat = [a for x, form in zip(results, forms, strict=True) for a in handler.arrays(x, form)]
+                flat = [a for x, spec in zip(results, out_specs, strict=True) for a in handler.arrays(x, spec)]
                 after = handler.join_states(before, _spec_of(handler.store.state), what)
-                given = handler.state(after)
-                ours = handler.store.collected
-                found = (
+                state_arrays = handler.state(after)
+                collected = handler.store.collected
+                collected_specs = (
                     *wanted,
-                    *[CollectedSpec(n, _spec_of(x)) for n, x in ours.items() if n not in {w.name for w in wanted}],
+                    *[CollectedSpec(n, _spec_of(x)) for n, x in collected.items() if n not in {w.name for w in wanted}],
                 )
-                more = [
+                collected_arrays = [
                     a
-                    for each in found
+                    for each in collected_specs
                     for a in (
-                        _fit_collected(ours[each.name], each.spec, what, each.name)
-                        if each.name in ours
+                        _fit_collected(collected[each.name], each.spec, what, each.name)
+                        if each.name in collected
                         else handler._default_arrays(each, what)
                     )
                 ]
             finally:
                 CURRENT.reset(token)
-            return [*given, *flat, *more]
+            return [*state_arrays, *flat, *collected_arrays]
 
-        avals = [a for form in (before, *inputs) for a in form.avals]
-        entered, consts = stage(run, avals, self.inner, title=self.title)
-        return TransformedBody(entered.closed(), tuple(consts), before, after, tuple(forms), found)
+        avals = [a for spec in (before, *inputs) for a in spec.avals]
+        body, consts = stage(run, avals, self.inner, title=self.title)
+        return TransformedBody(body.closed(), tuple(consts), before, after, tuple(out_specs), collected_specs)
 
 
 def _spec_of(value: object) -> ValueSpec:
@@ -509,30 +552,30 @@ def _spec_of(value: object) -> ValueSpec:
     return ValueSpec(tree, tuple([as_value(cast(Value, a)).aval for a in leaves]))
 
 
-def _unflatten(form: ValueSpec, values: Sequence[Value]) -> object:
-    """What a handler's author gets: arrays, where a program may have numbers."""
-    assert form.tree is not None
-    return trees.unflatten(form.tree, [as_array(x) for x in values])
+def _unflatten(spec: ValueSpec, values: Sequence[Value]) -> object:
+    """Returns the pytree of a spec, with literals converted to arrays."""
+    assert spec.tree is not None
+    return trees.unflatten(spec.tree, [as_array(x) for x in values])
 
 
 def _leaf_values(value: object) -> list[Value]:
     return [as_value(cast(Value, a)) for a in trees.leaves(value)]
 
 
-def _fit_collected(value: object, form: ValueSpec, what: str, name: Hashable) -> list[Value]:
-    found = _spec_of(value)
-    if not found.same_structure(form) or [(a.shape, a.dtype) for a in found.avals] != [
-        (a.shape, a.dtype) for a in form.avals
+def _fit_collected(value: object, spec: ValueSpec, what: str, name: Hashable) -> list[Value]:
+    actual = _spec_of(value)
+    if not actual.same_structure(spec) or [(a.shape, a.dtype) for a in actual.avals] != [
+        (a.shape, a.dtype) for a in spec.avals
     ]:
-        raise TypeError(f"what is collected as {name!r} in {what} is {found} here and {form} there")
-    return _cast_arrays(_leaf_values(value), form)
+        raise TypeError(f"the value collected as {name!r} in {what} is {actual} here and {spec} there")
+    return _cast_arrays(_leaf_values(value), spec)
 
 
-def _cast_arrays(arrays: Sequence[Value], form: ValueSpec) -> list[Value]:
-    return [convert_value(a, aval.dtype, aval.weak_type) for a, aval in zip(arrays, form.avals, strict=True)]
+def _cast_arrays(arrays: Sequence[Value], spec: ValueSpec) -> list[Value]:
+    return [convert_value(a, aval.dtype, aval.weak_type) for a, aval in zip(arrays, spec.avals, strict=True)]
 
 
-def _zeros_like_spec(form: ValueSpec) -> object:
-    """A value of a form, of zeros: to ask what its structure is like."""
-    zeros = [constant_like_aval(aval, 0) for aval in form.avals]
-    return zeros[0] if form.tree is None else trees.unflatten(form.tree, zeros)
+def _zeros_like_spec(spec: ValueSpec) -> object:
+    """Returns a value of zeros with this spec, to inspect its structure."""
+    zeros = [constant_like_aval(aval, 0) for aval in spec.avals]
+    return zeros[0] if spec.tree is None else trees.unflatten(spec.tree, zeros)

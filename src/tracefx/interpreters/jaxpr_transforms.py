@@ -1,11 +1,18 @@
-"""Transformed jaxprs: each is a handler over `Stage`, and a pure function of (jaxpr, masks), kept with the jaxpr.
+"""Transformed jaxprs: differentiated, batched, partially evaluated and transposed.
 
-A mask says of each input or output whether it takes part: has a tangent, is unknown, is linear, is batched.
-The arrays that rules bring along (a matrix of coefficients, say) are `consts`, the first inputs of a derived program:
-they are arguments of what is compiled, and never tracers, since deriving depends on the jaxpr alone.
-Where outputs must fit others (a loop's carry fits its input, a branch fits its neighbours), `forced` says which have to
-take part even if they need not: their tangents and cotangents are made zeros, known ones are handed through, and those
-alike for the whole batch are repeated.
+Each transformation is a handler over `Stage`, and a pure function of a jaxpr and masks. Results are cached in the
+`memo` of the jaxpr that they come from.
+
+A mask is a tuple of booleans, one for each input or output: whether it has a tangent, is unknown, is linear, or is
+batched.
+
+Arrays that rules introduce (a matrix of coefficients, for example) are the `consts` of a transformed jaxpr, and its
+first inputs. So they are arguments of the compiled program, and never tracers, since the transformation depends on the
+jaxpr alone.
+
+Where outputs must match other values (a loop's carry must match its input, a branch the other branches), the mask
+`forced` marks the outputs that must take part even if they need not: zero tangents and cotangents are instantiated,
+known outputs become unknown ones, and unbatched outputs are broadcast along the batch.
 """
 
 from __future__ import annotations
@@ -33,7 +40,7 @@ Consts: TypeAlias = tuple[Value, ...]
 
 
 def _instantiate_forced(tangents: Sequence[Tangent], forced: Mask) -> Sequence[Tangent]:
-    """The tangents, those that are forced no `Zero`."""
+    """Returns the tangents, with each forced `Zero` replaced by an array of zeros."""
     if not any(forced):
         return tangents
     return [instantiate(t) if must else t for t, must in zip(tangents, forced, strict=True)]
@@ -53,7 +60,11 @@ def _run_under(handler: Handler, jaxpr: Jaxpr, args: Sequence[Value]) -> list[Va
 @final
 @frozen(eq=False)
 class JVPJaxpr:
-    """`(consts, primals, tangents of the inputs that have one) -> (outputs, tangents of those that have one)`."""
+    """The JVP of a jaxpr.
+
+    `jaxpr` maps `(consts, primals, nonzero input tangents)` to `(outputs, nonzero output tangents)`. `out_nonzero`
+    tells which outputs have a tangent.
+    """
 
     jaxpr: Jaxpr
     consts: Consts
@@ -61,7 +72,7 @@ class JVPJaxpr:
 
 
 def jvp_jaxpr(jaxpr: Jaxpr, nonzero: Mask, forced: Mask = ()) -> JVPJaxpr:
-    """The derivative of a program, `nonzero` saying which inputs have a tangent."""
+    """Returns the JVP of a jaxpr, where `nonzero` tells which inputs have a tangent."""
     return jaxpr.memo.get(("jvp", nonzero, forced), lambda: _jvp_jaxpr(jaxpr, nonzero, forced))
 
 
@@ -90,7 +101,10 @@ def _jvp_jaxpr(jaxpr: Jaxpr, nonzero: Mask, forced: Mask) -> JVPJaxpr:
 @final
 @frozen(eq=False)
 class BatchedJaxpr:
-    """`(consts, inputs) -> outputs` for the whole batch."""
+    """A jaxpr for a whole batch.
+
+    `jaxpr` maps `(consts, inputs)` to outputs. `out_dims` is the batch axis of each output, or `None`.
+    """
 
     jaxpr: Jaxpr
     consts: Consts
@@ -98,9 +112,9 @@ class BatchedJaxpr:
 
 
 def batch_jaxpr(jaxpr: Jaxpr, axis: MappedAxis, dims: tuple[int | None, ...], forced: Mask = ()) -> BatchedJaxpr:
-    """The program for a whole batch, `dims` saying where each input has the batch axis.
+    """Returns the jaxpr for a whole batch, where `dims` is the batch axis of each input, or `None`.
 
-    Outputs that are forced have it first.
+    Forced outputs have the batch axis first.
     """
     return jaxpr.memo.get(("batch", axis, dims, forced), lambda: _batch_jaxpr(jaxpr, axis, dims, forced))
 
@@ -131,11 +145,12 @@ def _batch_jaxpr(jaxpr: Jaxpr, axis: MappedAxis, dims: tuple[int | None, ...], f
 @final
 @frozen(eq=False)
 class UnzippedJaxpr:
-    """A program in two halves: what can be computed from the known inputs, and the rest.
+    """A jaxpr split by partial evaluation into a known and an unknown half.
 
-    `known` maps `consts` and the known inputs to the known outputs followed by new residuals; `unknown` maps the
-    residuals, then the unknown inputs, to the unknown outputs. A residual that is a known input is not computed by
-    `known`: `forwarded` gives, for each residual, the place of that input among the known inputs, or `None`.
+    `known` maps `(consts, known inputs)` to `(known outputs, new residuals)`; `unknown` maps `(residuals, unknown
+    inputs)` to unknown outputs. `out_unknown` tells which outputs of the original are unknown. `known` does not return
+    a residual that is one of its inputs: `forwarded` gives, for each residual, its index among the known inputs, or
+    `None` for a new residual.
     """
 
     known: Jaxpr
@@ -146,29 +161,32 @@ class UnzippedJaxpr:
 
 
 def unzip_jaxpr(jaxpr: Jaxpr, unknown: Mask, forced: Mask = ()) -> UnzippedJaxpr:
-    """Partial evaluation of a program: `PartialEval` over `Stage`."""
+    """Splits a jaxpr into a known and an unknown half, where `unknown` tells which inputs are unknown.
+
+    The transformation is `PartialEval` over `Stage`.
+    """
     return jaxpr.memo.get(("unzip", unknown, forced), lambda: _unzip_jaxpr(jaxpr, unknown, forced))
 
 
 def _unzip_jaxpr(jaxpr: Jaxpr, unknown: Mask, forced: Mask) -> UnzippedJaxpr:
     outer = Stage(ROOT)
-    rest = PartialEval(outer)
-    inputs = [(rest if u else outer).input(v.aval) for v, u in zip(jaxpr.invars, unknown, strict=True)]
-    outs = _run_under(rest, jaxpr, inputs)
-    out_unknown = tuple([rest.owns(o) for o in outs])
+    partial = PartialEval(outer)
+    inputs = [(partial if u else outer).input(v.aval) for v, u in zip(jaxpr.invars, unknown, strict=True)]
+    outs = _run_under(partial, jaxpr, inputs)
+    out_unknown = tuple([partial.owns(o) for o in outs])
     if any(forced):
         out_unknown = tuple([u or must for u, must in zip(out_unknown, forced, strict=True)])
-    late, residuals = rest.build(
+    unknown_half, residuals = partial.build(
         [t for t, u in zip(inputs, unknown, strict=True) if u], [o for o, u in zip(outs, out_unknown, strict=True) if u]
     )
-    late, used = prune(late.closed(), (True,) * sum(out_unknown), keep=len(residuals))
+    unknown_half, used = prune(unknown_half.closed(), (True,) * sum(out_unknown), keep=len(residuals))
     residuals = [r for r, u in zip(residuals, used, strict=False) if u]
     known_inputs = [t for t, u in zip(inputs, unknown, strict=True) if not u]
-    places = {id(t): i for i, t in enumerate(known_inputs)}
-    forwarded = tuple([places.get(id(r)) for r in residuals])
-    fresh = [r for r, place in zip(residuals, forwarded, strict=True) if place is None]
-    known, consts = outer.build(known_inputs, [o for o, u in zip(outs, out_unknown, strict=True) if not u] + fresh)
-    return UnzippedJaxpr(dce(known.closed()), late, tuple(consts), out_unknown, forwarded)
+    positions = {id(t): i for i, t in enumerate(known_inputs)}
+    forwarded = tuple([positions.get(id(r)) for r in residuals])
+    new = [r for r, position in zip(residuals, forwarded, strict=True) if position is None]
+    known, consts = outer.build(known_inputs, [o for o, u in zip(outs, out_unknown, strict=True) if not u] + new)
+    return UnzippedJaxpr(dce(known.closed()), unknown_half, tuple(consts), out_unknown, forwarded)
 
 
 # ------------------------------------------------------------------ transposition
@@ -177,9 +195,10 @@ def _unzip_jaxpr(jaxpr: Jaxpr, unknown: Mask, forced: Mask) -> UnzippedJaxpr:
 @final
 @frozen(eq=False)
 class TransposedJaxpr:
-    """`(consts, the other inputs, cotangents of the outputs that have one) -> cotangents of the linear inputs`.
+    """The transpose of a jaxpr.
 
-    Only the cotangents that are not known to be zero are outputs; `in_nonzero` says which, among the linear inputs.
+    `jaxpr` maps `(consts, non-linear inputs, nonzero output cotangents)` to the nonzero cotangents of the linear
+    inputs. `in_nonzero` tells, for each linear input, whether it has a nonzero cotangent.
     """
 
     jaxpr: Jaxpr
@@ -188,7 +207,11 @@ class TransposedJaxpr:
 
 
 def transpose_jaxpr(jaxpr: Jaxpr, linear: Mask, out_nonzero: Mask, forced: Mask = ()) -> TransposedJaxpr:
-    """The program backwards, `linear` saying which inputs it is linear in; `forced` is of these inputs alone."""
+    """Returns the transpose of a jaxpr.
+
+    `linear` tells which inputs the outputs are linear in, `out_nonzero` which outputs have a nonzero cotangent.
+    `forced` has one entry for each linear input.
+    """
     key = ("transpose", linear, out_nonzero, forced)
     return jaxpr.memo.get(key, lambda: _transpose_jaxpr(jaxpr, linear, out_nonzero, forced))
 
@@ -199,10 +222,10 @@ def _transpose_jaxpr(jaxpr: Jaxpr, linear: Mask, out_nonzero: Mask, forced: Mask
 
     def transposed(*args: Value) -> list[Value]:
         nonlocal in_nonzero
-        values, given = iter(args[: len(others)]), iter(args[len(others) :])
+        values, cotangents = iter(args[: len(others)]), iter(args[len(others) :])
         operands = [UndefinedPrimal(a) if lin else next(values) for a, lin in zip(jaxpr.in_avals, linear, strict=True)]
         cts: list[Tangent] = [
-            next(given) if nz else Zero(a.tangent()) for a, nz in zip(jaxpr.out_avals, out_nonzero, strict=True)
+            next(cotangents) if nz else Zero(a.tangent()) for a, nz in zip(jaxpr.out_avals, out_nonzero, strict=True)
         ]
         results = _instantiate_forced([ct for ct in backward_pass(jaxpr, (), operands, cts) if ct is not None], forced)
         in_nonzero = tuple([not isinstance(ct, Zero) for ct in results])

@@ -1,4 +1,4 @@
-"""Forward-mode differentiation."""
+"""Forward-mode differentiation: the handler `JVP` and its tracers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tracefx.errors import (
 )
 
 _PIECEWISE_CONSTANT: Final = frozenset({TracerBoolConversionError, TracerIntegerConversionError})
-"""Conversions that are piecewise constant, so their derivative is zero: a program may depend on them."""
+"""Conversions that are piecewise constant: their derivative is zero, so a program may depend on the result."""
 _CONVERSION_NAMES: Final[Mapping[type[ConcretizationError], str]] = MappingProxyType(
     {TracerArrayConversionError: "a NumPy array"}
 )
@@ -35,9 +35,9 @@ _CONVERSION_NAMES: Final[Mapping[type[ConcretizationError], str]] = MappingProxy
 
 @final
 class JVPTracer(Tracer):
-    """A primal with a tangent that may be nonzero; values whose tangent is zero are left unwrapped.
+    """A primal with a tangent that may be nonzero; values whose tangent is zero stay unwrapped.
 
-    A plain class, as `StageTracer` is, and for its reason.
+    A plain class rather than an attrs class, for the same reason as `StageTracer`: speed of construction.
     """
 
     __slots__ = ("aval", "handler", "origin", "primal", "tangent")
@@ -71,8 +71,8 @@ class JVPTracer(Tracer):
     def concrete_or_error(self, error: type[ConcretizationError]) -> NDArray:
         if error not in _PIECEWISE_CONSTANT:
             raise error(
-                f"{_CONVERSION_NAMES.get(error, 'a Python number')} was asked of JVPTracer({self.aval}), made by "
-                "differentiation"
+                f"{_CONVERSION_NAMES.get(error, 'a Python number')} cannot be made from JVPTracer({self.aval}), "
+                "created by differentiation"
                 f"{at_origin(self.origin)}: it would have no derivative. Use the functions of tracefx.numpy, or "
                 "tracefx.lax.stop_gradient(x) if the derivative is to be zero"
             )
@@ -86,7 +86,7 @@ class JVPTracer(Tracer):
 @final
 @frozen(eq=False)
 class JVP(Handler):
-    """Every value of ours is a pair of a primal and a tangent; operations on them do their `jvp`."""
+    """The handler of forward-mode differentiation: applies the `jvp` rule of each primitive that has a tangent."""
 
     title = "differentiation"
     inner: Handler
@@ -97,15 +97,12 @@ class JVP(Handler):
     def _evaluates(self) -> bool:
         return self.inner.evaluates
 
-    @property
-    @override
-    def below(self) -> Handler:
-        return self.inner
-
     def wrap(self, primal: Value, tangent: Tangent) -> Value:
+        """Returns a tracer of primal and tangent, or the primal itself if the tangent is `Zero`."""
         return primal if isinstance(tangent, Zero) else JVPTracer(self, primal, tangent, current_provenance())
 
     def unwrap(self, x: Value) -> tuple[Value, Tangent]:
+        """Returns the primal and the tangent of a value; the tangent is `Zero` if it is no tracer of this handler."""
         if type(x) is JVPTracer and x.handler is self:
             return x.primal, x.tangent
         return x, Zero(x.aval.tangent())
@@ -132,16 +129,17 @@ class JVP(Handler):
             else:
                 primals.append(a)
                 tangents.append(Zero(a.aval.tangent()))
-        line = current_provenance(1)
-        token, origin = CURRENT.set(self.inner), EQN_LOCATION.set(line)
+        location = current_provenance(1)
+        token, origin = CURRENT.set(self.inner), EQN_LOCATION.set(location)
         try:
             outs, out_tangents = prim.jvp(primals, tangents)
         finally:
             CURRENT.reset(token)
             EQN_LOCATION.reset(origin)
-        if len(outs) == 1:  # nearly all operations
+        if len(outs) == 1:  # fast path: nearly all primitives
             (p,), (t,) = outs, out_tangents
-            return (p if type(t) is Zero else JVPTracer(self, p, t, line),)
+            return (p if type(t) is Zero else JVPTracer(self, p, t, location),)
         return [
-            p if isinstance(t, Zero) else JVPTracer(self, p, t, line) for p, t in zip(outs, out_tangents, strict=True)
+            p if isinstance(t, Zero) else JVPTracer(self, p, t, location)
+            for p, t in zip(outs, out_tangents, strict=True)
         ]

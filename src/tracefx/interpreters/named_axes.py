@@ -1,4 +1,4 @@
-"""Named axes in scope, whoever it is that works along them."""
+"""`NamedAxes`, a handler that only adds named axes to the axis environment."""
 
 from __future__ import annotations
 
@@ -15,15 +15,10 @@ from tracefx.core.values import Value
 
 @frozen(eq=False)
 class NamedAxes(Handler):
-    """Hands everything on: it only says which named axes there are, and how long they are."""
+    """Adds named axes with their sizes to the axis environment, and passes every primitive to `inner`."""
 
     inner: Handler
     names: Mapping[Hashable, int]
-
-    @property
-    @override
-    def below(self) -> Handler:
-        return self.inner
 
     @property
     @override

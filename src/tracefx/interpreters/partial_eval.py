@@ -1,4 +1,4 @@
-"""Partial evaluation: what depends on unknown inputs becomes a jaxpr, everything else happens at once."""
+"""Partial evaluation: records the equations that depend on unknown inputs, evaluates the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from tracefx.interpreters.recording import Recording, StageTracer
 @final
 @frozen(eq=False)
 class PartialEval(Recording):
-    """Records the operations that have an unknown operand (a tracer of ours), and hands the others on."""
+    """The handler of partial evaluation: records primitives with an unknown operand, passes the others to `inner`.
+
+    An unknown operand is a tracer of this handler.
+    """
 
     title: ClassVar[str] = "partial evaluation"
     evaluates: bool = field(init=False, repr=False)
@@ -30,13 +33,13 @@ class PartialEval(Recording):
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         for a in args:
             if type(a) is StageTracer and a.handler is self:
-                if type(prim).partial_eval is Primitive.partial_eval:  # most operations are simply put off
+                if type(prim).partial_eval is Primitive.partial_eval:  # fast path: the default rule records
                     return self.record(prim, args)
                 return prim.partial_eval(self, [self.owns(a) for a in args], args)
         return self.inner.bind(prim, args)
 
     def evaluate(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
-        """Bind an operation that a `partial_eval` rule made, all of whose operands are known."""
+        """Binds a primitive that a `partial_eval` rule created, all of whose operands are known."""
         token = CURRENT.set(self.inner)
         try:
             return self.inner.bind(prim, args)

@@ -1,4 +1,4 @@
-"""Recording operations as the equations of a jaxpr: what staging and partial evaluation share."""
+"""`Recording`, the common base of staging and partial evaluation: records primitives as equations of a jaxpr."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from tracefx.ops.collectives.pvary import PVary
 
 @final
 class StageTracer(Tracer):
-    """A value of the program being recorded: a type, and no numbers.
+    """A traced value: a variable of the jaxpr being recorded, with shape and dtype but no concrete value.
 
-    A plain class: every operation makes one, in a third of the time that a frozen constructor takes.
+    A plain class: each equation creates one, in a third of the time that a frozen attrs constructor takes.
     """
 
     __slots__ = ("aval", "binder", "handler", "origin")
@@ -55,17 +55,20 @@ class StageTracer(Tracer):
 
     @override
     def concrete_or_error(self, error: type[ConcretizationError]) -> NDArray:
-        need, remedy = _CONVERSION_HINTS.get(error, ("its value", _STATIC_HINT))
+        need, remedy = _CONVERSION_HINTS.get(error, ("this use", _STATIC_HINT))
         where = self.explain()
-        told = f"{need} was asked of {self}, which {self.handler.title} traces without numbers."
-        raise error(f"{told} {where}{remedy}", where)
+        problem = (
+            f"{need} needs a concrete value, but {self} is traced: under {self.handler.title} only its shape and "
+            "dtype are known."
+        )
+        raise error(f"{problem} {where}{remedy}", where)
 
     def explain(self) -> str:
-        """Where this tracer comes from, as a sentence with a blank after it; nothing if that is unknown."""
+        """Returns where this tracer comes from, as a sentence followed by a space, or an empty string if unknown."""
         if isinstance(self.origin, str):
             return f"It is {self.origin}. "
-        makers = [eqn.prim.name for eqn in self.handler.eqns if self.binder in eqn.outs]
-        return f"It was made by {makers[0]}{at_location(self.origin)}. " if makers else ""
+        producers = [eqn.prim.name for eqn in self.handler.eqns if self.binder in eqn.outs]
+        return f"It was made by {producers[0]}{at_location(self.origin)}. " if producers else ""
 
     @override
     def __repr__(self) -> str:
@@ -82,7 +85,7 @@ _CONVERSION_HINTS: Final[Mapping[type[ConcretizationError], tuple[str, str]]] = 
         TracerIntegerConversionError: ("a Python integer", _STATIC_HINT),
         TracerArrayConversionError: (
             "a NumPy array",
-            "Use the functions of tracefx.numpy, and to index a NumPy array make it tracefx.numpy.asarray of it.",
+            "Use the functions of tracefx.numpy; to index a NumPy array, convert it with tracefx.numpy.asarray.",
         ),
     }
 )
@@ -90,14 +93,14 @@ _CONVERSION_HINTS: Final[Mapping[type[ConcretizationError], tuple[str, str]]] = 
 
 @frozen(eq=False)
 class Recording(Handler):
-    """A jaxpr in the making. Its lists are the one place that changes, and they die with the trace."""
+    """A handler that records a jaxpr. Its lists are mutable and are dropped when the trace ends."""
 
     inner: Handler
     eqns: list[Eqn] = field(factory=list, init=False, repr=False)
     consts: dict[int, tuple[Var, Value]] = field(factory=dict, init=False, repr=False)
     checked: Mapping[str, int] = field(init=False, repr=False)
     varying: dict[int, Axes] = field(init=False, repr=False)
-    """Along which axes of a mesh variables may differ, for those that may; empty where nobody asks."""
+    """The mesh axes along which each variable varies, by variable index; empty if no axis is checked."""
     indices: Iterator[int] = field(factory=itertools.count, init=False, repr=False)
     thread: int = field(factory=threading.get_ident, init=False)
 
@@ -109,13 +112,8 @@ class Recording(Handler):
     def _varying(self) -> dict[int, Axes]:
         return {-1: NOWHERE} if self.checked else {}
 
-    @property
-    @override
-    def below(self) -> Handler:
-        return self.inner
-
     def input(self, aval: ShapedArray, origin: Origin = None, along: Axes = NOWHERE) -> StageTracer:
-        """A new input of the program, which may differ along these axes of a mesh."""
+        """Adds an input to the jaxpr; `along` are the mesh axes along which it varies."""
         var = Var(next(self.indices), aval)
         if along:
             self.varying[var.index] = along
@@ -126,15 +124,16 @@ class Recording(Handler):
         return type(x) is StageTracer and x.handler is self
 
     def atom(self, x: Value) -> Atom:
+        """Returns a value as an operand of an equation: a variable or a literal."""
         if type(x) is StageTracer and x.handler is self:
             return x.binder
         if type(x) is Literal:
             return x
-        held = self.consts.get(id(x))
-        return self.hoist(x) if held is None else held[0]
+        const = self.consts.get(id(x))
+        return self.hoist(x) if const is None else const[0]
 
     def hoist(self, x: Value) -> Var:
-        """Make a value from outside a constant of the program."""
+        """Makes a value from outside the trace a constant of the jaxpr."""
         if isinstance(x, Tracer) and not any(h.owns(x) for h in self.inner.chain()):
             raise escaped_tracer_error(x, self, "in a traced function")
         var = Var(next(self.indices), x.aval)
@@ -144,7 +143,7 @@ class Recording(Handler):
         return var
 
     def record(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
-        """Add an equation."""
+        """Appends an equation and returns tracers for its outputs."""
         if type(prim).abstract_eval is Primitive.abstract_eval:
             if isinstance(prim, HasCallables):
                 prim, args = prim.stage_callables(self, args)
@@ -158,7 +157,7 @@ class Recording(Handler):
             avals.append(atom.aval)
         out_avals = prim.abstract_eval(*avals)
         source = current_provenance(1)
-        if len(out_avals) == 1:  # nearly all operations
+        if len(out_avals) == 1:  # fast path: nearly all primitives
             var = Var(next(self.indices), out_avals[0])
             self.eqns.append(Eqn(prim, tuple(inputs), (var,), source))
             if self.varying or type(prim) is PVary:
@@ -171,15 +170,15 @@ class Recording(Handler):
         return [StageTracer(self, v, source) for v in outs]
 
     def note(self, prim: Primitive, inputs: Sequence[Atom], outs: Sequence[Var]) -> None:
-        """Note along which axes the outputs of an operation may differ."""
+        """Records the mesh axes along which the outputs of a primitive vary."""
         known = self.varying
-        given = [known.get(a.index, NOWHERE) if type(a) is Var else NOWHERE for a in inputs]
-        for v, along in zip(outs, DECLARED.of(prim, given, len(outs)), strict=True):
-            if along:
-                known[v.index] = along
+        operand_axes = [known.get(a.index, NOWHERE) if type(a) is Var else NOWHERE for a in inputs]
+        for v, axes in zip(outs, DECLARED.of(prim, operand_axes, len(outs)), strict=True):
+            if axes:
+                known[v.index] = axes
 
     def build(self, inputs: Sequence[StageTracer], outs: Sequence[Value]) -> tuple[Jaxpr, list[Value]]:
-        """The finished program, its variables numbered as they came, and the values of its constants."""
+        """Returns the finished jaxpr, its variables numbered in order of creation, and the values of its constants."""
         atoms = tuple([self.atom(o) for o in outs])
         variables: list[Var] = []
         values: list[Value] = []
@@ -190,7 +189,7 @@ class Recording(Handler):
 
 
 def renumber_in_order(jaxpr: Jaxpr) -> Jaxpr:
-    """The same program, variables numbered in the order they are bound, as if constants had come first."""
+    """Returns the same jaxpr with variables numbered in the order they are bound, constants first."""
     binders = [*jaxpr.constvars, *jaxpr.invars, *[v for eqn in jaxpr.eqns for v in eqn.outs]]
     new = {v.index: Var(i, v.aval) for i, v in enumerate(binders)}
 

@@ -1,4 +1,4 @@
-"""Tables of rules: what a handler does with which operations, as an immutable value."""
+"""`Rules`: an immutable table that maps classes of primitives to the rules of a handler."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ X = TypeVar("X")
 C = TypeVar("C")
 P = TypeVar("P", bound=Primitive)
 HandlerRule: TypeAlias = Callable[Concatenate[H, P, ...], Sequence[X]]
-"""`rule(handler, operation, *operands)` gives the outputs."""
+"""A function `rule(handler, primitive, *operands)` that returns the list of outputs."""
 
 
 @final
 @frozen
 class Rules(Generic[H, X]):
-    """The rules of handlers of type `H`, that give values of type `X`.
+    """An immutable table of rules for handlers of type `H`, which return values of type `X`.
 
-    For an operation the first of these holds: the rule for its very class; that of a capability it has, the first in
-    the table; that of the nearest of its families.
+    For a primitive, the first of these applies: the rule for its exact class; the rule of the first capability in the
+    table that it inherits from; the rule of the nearest family in its class hierarchy.
 
     >>> from tracefx.extend import Primitive, Value, bind
     >>> from tracefx.ops.elementwise.arithmetic import Neg
     >>> from tracefx.ops.elementwise.elementwise import Add
-    >>> def loudly(handler: object, op: Primitive, *operands: Value) -> list[Value]:
+    >>> def log_name(handler: object, op: Primitive, *operands: Value) -> list[Value]:
     ...     print(op.name)
     ...     return list(bind(op, *operands))
-    >>> rules = Rules[object, Value]().on(Add, loudly)
-    >>> rules.find(Add()) is loudly, rules.find(Neg())
+    >>> rules = Rules[object, Value]().on(Add, log_name)
+    >>> rules.find(Add()) is log_name, rules.find(Neg())
     (True, None)
     """
 
@@ -42,15 +42,16 @@ class Rules(Generic[H, X]):
     families: Mapping[type, HandlerRule[H, Primitive, X]] = field(factory=lambda: MappingProxyType({}))
 
     def on(self, prim: type[P], rule: HandlerRule[H, P, X], *more: type[P]) -> Rules[H, X]:
-        """The table with a rule for operations of exactly these classes."""
+        """Returns the table with a rule for exactly these classes of primitives (`prim` and `more`)."""
         own = dict(self.own)
         own.update(dict.fromkeys((prim, *more), cast("HandlerRule[H, Primitive, X]", rule)))
         return evolve(self, own=MappingProxyType(own))
 
     def capable(self, capability: Callable[..., C], rule: Callable[Concatenate[H, C, ...], Sequence[X]]) -> Rules[H, X]:
-        """The table with a rule for operations that inherit from `capability`, whatever their family.
+        """Returns the table with a rule for primitives that inherit from `capability`, whatever their family.
 
-        Such a class says what an author of operations has to define for this handler; the rule calls it.
+        A capability is a class with the methods that authors of primitives define for this handler; the rule calls
+        them.
         """
         return evolve(
             self,
@@ -58,7 +59,7 @@ class Rules(Generic[H, X]):
         )
 
     def family(self, family: Callable[..., C], rule: Callable[Concatenate[H, C, ...], Sequence[X]]) -> Rules[H, X]:
-        """The table with a rule for all operations of a family, those written later too."""
+        """Returns the table with a rule for all primitives of a family, including subclasses defined later."""
         return evolve(
             self,
             families=MappingProxyType(
@@ -67,7 +68,7 @@ class Rules(Generic[H, X]):
         )
 
     def __or__(self, other: Rules[H, X]) -> Rules[H, X]:
-        """Both tables; where they differ, the second counts."""
+        """Merges two tables; where both have a rule, that of `other` applies."""
         return Rules(
             MappingProxyType({**self.own, **other.own}),
             (*other.capabilities, *self.capabilities),
@@ -75,16 +76,16 @@ class Rules(Generic[H, X]):
         )
 
     def find_own(self, prim: Primitive) -> HandlerRule[H, Primitive, X] | None:
-        """The rule for this class or a capability, if there is one."""
+        """Returns the rule for the exact class of a primitive or for one of its capabilities, or `None`."""
         rule = self.own.get(type(prim))
         if rule is None:
-            for capability, rule_of_it in self.capabilities:
+            for capability, capability_rule in self.capabilities:
                 if isinstance(prim, capability):
-                    return rule_of_it
+                    return capability_rule
         return rule
 
     def find_family(self, prim: Primitive) -> HandlerRule[H, Primitive, X] | None:
-        """The rule of the nearest family, if there is one."""
+        """Returns the rule of the nearest family in the class hierarchy of a primitive, or `None`."""
         if self.families:
             for cls in type(prim).__mro__:
                 rule = self.families.get(cls)
@@ -93,4 +94,5 @@ class Rules(Generic[H, X]):
         return None
 
     def find(self, prim: Primitive) -> HandlerRule[H, Primitive, X] | None:
+        """Returns the rule that applies to a primitive, or `None`."""
         return self.find_own(prim) or self.find_family(prim)

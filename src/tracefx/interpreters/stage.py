@@ -1,4 +1,4 @@
-"""Staging: the whole of a function becomes a jaxpr."""
+"""Staging: traces a function to a jaxpr."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tracefx.interpreters.recording import Recording, renumber_in_order
 @final
 @frozen(eq=False)
 class Stage(Recording):
-    """Every operation is recorded, whatever its operands; the handler outside is never asked to compute."""
+    """The handler of staging: records every primitive, whatever its operands, and evaluates nothing."""
 
     title: str = "jit"
     evaluates = False
@@ -33,16 +33,21 @@ def stage(
     title: str = "jit",
     along: Sequence[Axes] | None = None,
 ) -> tuple[Jaxpr, list[Value]]:
-    """Trace a function of values: its jaxpr, and the values it closed over.
+    """Traces a function of values. Returns its jaxpr and the values of its constants, which it closes over.
 
-    `outer` is the handler whose tracers the function may close over; messages call the tracing by its `title`. `along`
-    says of the inputs along which axes of a mesh they may differ; unsaid, it is all that are checked.
+    Args:
+        f: a function of values that returns a sequence of values.
+        avals: the shape and dtype of each input.
+        outer: the handler whose tracers the function may close over.
+        origins: for each input, where it comes from, for messages; unknown by default.
+        title: the name of the trace in messages.
+        along: the mesh axes along which each input varies; by default, all checked axes.
     """
     handler = Stage(outer, title)
     names = origins if origins is not None else [None] * len(avals)
     if along is None:
         along = [frozenset(handler.checked)] * len(avals)
-    inputs = [handler.input(*each) for each in zip(avals, names, along, strict=True)]
+    inputs = [handler.input(*spec) for spec in zip(avals, names, along, strict=True)]
     token = CURRENT.set(handler)
     try:
         outs = f(*inputs)

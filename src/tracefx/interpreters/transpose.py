@@ -1,4 +1,4 @@
-"""Transposition: running a linear program backwards, from cotangents of outputs to cotangents of inputs."""
+"""Transposition: runs a linear jaxpr backwards, from output cotangents to input cotangents."""
 
 from __future__ import annotations
 
@@ -17,17 +17,25 @@ from tracefx.ops.shape.slice_cotangents import SliceCotangents
 from tracefx.ops.shape.slicing import Slice
 
 _Cotangents: TypeAlias = dict[int, Value | SliceCotangents]
-"""What is known of cotangents, by the index of the variable."""
+"""The cotangents accumulated so far, by index of the variable."""
 
 
 def backward_pass(
     jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value | UndefinedPrimal], cts: Sequence[Tangent]
 ) -> list[Tangent | None]:
-    """Cotangents of the `UndefinedPrimal` arguments of a jaxpr from those of its outputs; `None` for the other
-    arguments.
+    """Computes the cotangents of the `UndefinedPrimal` arguments of a jaxpr.
 
-    The outputs must be linear in those arguments together. Equations that no linear argument reaches are evaluated
-    first; the others are transposed in reverse. A cotangent that nothing reaches stays a `Zero`.
+    The outputs must be jointly linear in those arguments. Equations that depend on no linear argument are evaluated
+    first; the others are transposed in reverse order. A cotangent that no equation contributes to stays a `Zero`.
+
+    Args:
+        jaxpr: the jaxpr to transpose.
+        consts: the values of its constants.
+        args: its arguments, with `UndefinedPrimal` for those to transpose with respect to.
+        cts: the cotangents of its outputs.
+
+    Returns:
+        A cotangent for each `UndefinedPrimal` argument, `None` for the others.
     """
     token = EQN_LOCATION.set(EQN_LOCATION.get())
     try:
@@ -126,7 +134,7 @@ def _take(reached: _Cotangents, v: Var) -> Tangent:
 def _transpose_expansion(
     eqn: Eqn, cts: Sequence[Tangent], operands: Sequence[Value | UndefinedPrimal]
 ) -> Sequence[Tangent | None]:
-    """The cotangents of an operation that has no `transpose`, by the smaller ones it is made of."""
+    """Transposes an equation whose primitive has no `transpose` rule, by transposing its expansion."""
     prim = eqn.prim
     if isinstance(prim, Expandable):
         body, consts = stage(prim.expand, [a.aval for a in eqn.inputs])
@@ -134,6 +142,6 @@ def _transpose_expansion(
     raise missing_rule_error(
         prim,
         "transpose",
-        "inherit from Transposable and define transpose(self, cts, *args), or from Expandable; the operation"
-        f"{at_location(eqn.source)} is met where only linear ones can be: in a function that is transposed",
+        "inherit from Transposable and define transpose(self, cts, *args), or from Expandable; the primitive"
+        f"{at_location(eqn.source)} is part of a function that is transposed, where all primitives must be linear",
     )

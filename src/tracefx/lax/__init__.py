@@ -1,8 +1,8 @@
-"""The operations themselves, as functions with the names of `jax.lax`.
+"""Primitives as functions, with the names of `jax.lax`.
 
-They promote no dtypes. Elementwise operations broadcast scalars and, between operands of equal rank, axes of size 1.
-`tracefx.numpy` is made of them. Operands of one operation have one dtype, where a Python number takes that of the
-array beside it.
+These functions promote no dtypes: the operands of one operation have one dtype, and a Python number takes the dtype of
+the array next to it. Elementwise operations broadcast scalars and, between operands of equal rank, axes of size 1.
+`tracefx.numpy` is built on them.
 
 >>> from tracefx import lax
 >>> lax.add(lax.iota("float32", 3), 1.0)
@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib as _importlib
 from typing import TYPE_CHECKING, Any
 
-from tracefx.lax.rooms import LATE as _LATE
+from tracefx.lax.lazy_names import LAZY_NAMES as _LATE
 from tracefx.ops.contractions.contraction import (
     DotDimensionNumbers,
     Precision,
@@ -177,16 +177,16 @@ if TYPE_CHECKING:
     from tracefx.transforms.reductions import reduce, reduce_window
     from tracefx.transforms.scans import map, scan
     from tracefx.transforms.solvers import custom_linear_solve, custom_root
-else:  # type checkers would take it to have any name
+else:  # hidden from type checkers, which would accept any name
 
     def __getattr__(name: str) -> object:
-        where = _LATE.get(name)
-        if where is None:
+        module_name = _LATE.get(name)
+        if module_name is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = _importlib.import_module(where)
-        found: object = module if where == f"{__name__}.{name}" else getattr(module, name)
-        globals()[name] = found
-        return found
+        module = _importlib.import_module(module_name)
+        value: object = module if module_name == f"{__name__}.{name}" else getattr(module, name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
@@ -427,7 +427,13 @@ __all__ = [
 
 
 def stop_gradient(x: PyTree) -> Any:
-    """The arrays of a tree, as constants to differentiation.
+    """Returns a tree with the same arrays, treated as constants by differentiation.
+
+    Args:
+        x: a tree of arrays.
+
+    Returns:
+        A tree of the same structure, whose arrays have zero tangents and pass no cotangents on.
 
     >>> from tracefx import grad
     >>> grad(lambda x: x * stop_gradient(x))(3.0)

@@ -1,4 +1,4 @@
-"""Sums, means and exchanges along named axes, of all arrays of a tree."""
+"""Collectives along named axes, mapped over the arrays of a tree: reductions, gathers and exchanges."""
 
 from __future__ import annotations
 
@@ -16,11 +16,23 @@ from tracefx.pytrees.trees import PyTree
 
 
 def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None = None) -> Any:
-    """The sum of each array of a tree along the named axis.
+    """Sums each array of a tree over a named axis.
 
-    The sum of a Python number is known at once: it times the axis's size. Members that are in one of the
-    `axis_index_groups`, which are of one size, sum among themselves. Raises NameError for a name that no
-    `vmap(..., axis_name=...)`, `shard_map` or `pmap` around the call binds.
+    The sum of a Python number is computed at once, as the number times the axis size.
+
+    Args:
+        x: a tree of arrays.
+        axis_name: the name of a mapped axis, or a tuple of names, bound by `vmap(..., axis_name=...)`, `shard_map` or
+            `pmap`.
+        axis_index_groups: a partition of the axis indices into groups of equal size, e.g. `[[0, 1], [2, 3]]`; the
+            collective runs within each group. By default all indices form one group.
+
+    Returns:
+        A tree of the same structure, replicated over the axis (or over each group).
+
+    Raises:
+        NameError: if no transformation around the call binds `axis_name`.
+        ValueError: if `axis_index_groups` doesn't contain each axis index exactly once, or its groups differ in size.
 
     >>> from tracefx import lax, vmap
     >>> vmap(lambda x: x / psum(x, "batch"), axis_name="batch")(lax.full((4,), 3.0))
@@ -32,7 +44,21 @@ def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups |
 
 
 def pmean(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None = None) -> Any:
-    """The mean of each array of a tree along the named axis, or within a group of its members.
+    """Averages each array of a tree over a named axis.
+
+    Args:
+        x: a tree of arrays.
+        axis_name: the name of a mapped axis, or a tuple of names, bound by `vmap(..., axis_name=...)`, `shard_map` or
+            `pmap`.
+        axis_index_groups: a partition of the axis indices into groups of equal size, e.g. `[[0, 1], [2, 3]]`; the
+            collective runs within each group. By default all indices form one group.
+
+    Returns:
+        A tree of the same structure, replicated over the axis (or over each group).
+
+    Raises:
+        NameError: if no transformation around the call binds `axis_name`.
+        ValueError: if `axis_index_groups` doesn't contain each axis index exactly once, or its groups differ in size.
 
     >>> from tracefx import lax, vmap
     >>> vmap(lambda x: x - pmean(x, "batch"), axis_name="batch")(lax.iota("float32", 3))
@@ -44,7 +70,21 @@ def pmean(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups 
 
 
 def pmax(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None = None) -> Any:
-    """The greatest value of each array of a tree along the named axis, or within a group of its members.
+    """Computes the maximum of each array of a tree over a named axis.
+
+    Args:
+        x: a tree of arrays.
+        axis_name: the name of a mapped axis, or a tuple of names, bound by `vmap(..., axis_name=...)`, `shard_map` or
+            `pmap`.
+        axis_index_groups: a partition of the axis indices into groups of equal size, e.g. `[[0, 1], [2, 3]]`; the
+            collective runs within each group. By default all indices form one group.
+
+    Returns:
+        A tree of the same structure, replicated over the axis (or over each group).
+
+    Raises:
+        NameError: if no transformation around the call binds `axis_name`.
+        ValueError: if `axis_index_groups` doesn't contain each axis index exactly once, or its groups differ in size.
 
     >>> from tracefx import lax, vmap
     >>> vmap(lambda x: x - pmax(x, "batch"), axis_name="batch")(lax.iota("float32", 3))
@@ -56,7 +96,21 @@ def pmax(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups |
 
 
 def pmin(x: PyTree, axis_name: AxisName, *, axis_index_groups: AxisIndexGroups | None = None) -> Any:
-    """The least value of each array of a tree along the named axis, or within a group of its members.
+    """Computes the minimum of each array of a tree over a named axis.
+
+    Args:
+        x: a tree of arrays.
+        axis_name: the name of a mapped axis, or a tuple of names, bound by `vmap(..., axis_name=...)`, `shard_map` or
+            `pmap`.
+        axis_index_groups: a partition of the axis indices into groups of equal size, e.g. `[[0, 1], [2, 3]]`; the
+            collective runs within each group. By default all indices form one group.
+
+    Returns:
+        A tree of the same structure, replicated over the axis (or over each group).
+
+    Raises:
+        NameError: if no transformation around the call binds `axis_name`.
+        ValueError: if `axis_index_groups` doesn't contain each axis index exactly once, or its groups differ in size.
 
     >>> from tracefx import lax, vmap
     >>> vmap(lambda x: pmin(x, "batch"), axis_name="batch", out_axes=None)(lax.iota("float32", 3))
@@ -75,9 +129,24 @@ def all_gather(
     axis: int = 0,
     tiled: bool = False,
 ) -> Any:
-    """Each array of a tree, gathered along the named axis: as a new axis, or `tiled`, one behind another along `axis`.
+    """Gathers each array of a tree over a named axis, so that every member has the values of all.
 
-    With `axis_index_groups`, within a group of its members.
+    Args:
+        x: a tree of arrays.
+        axis_name: the name of a mapped axis, or a tuple of names, bound by `vmap(..., axis_name=...)`, `shard_map` or
+            `pmap`.
+        axis_index_groups: a partition of the axis indices into groups of equal size, e.g. `[[0, 1], [2, 3]]`; the
+            collective runs within each group. By default all indices form one group.
+        axis: the position of the gathered axis in the result.
+        tiled: whether to concatenate along the existing axis `axis`; by default the values are stacked along a new
+            axis.
+
+    Returns:
+        A tree of the same structure; an array `f32[n]` becomes `f32[size, n]`, or `f32[size * n]` with `tiled`.
+
+    Raises:
+        NameError: if no transformation around the call binds `axis_name`.
+        ValueError: if `axis_index_groups` doesn't contain each axis index exactly once, or its groups differ in size.
 
     >>> from tracefx import lax, vmap
     >>> vmap(lambda x: all_gather(x, "batch"), axis_name="batch", out_axes=None)(lax.iota("int32", 3))
@@ -96,10 +165,24 @@ def psum_scatter(
     axis_index_groups: AxisIndexGroups | None = None,
     tiled: bool = False,
 ) -> Any:
-    """The sum of each array of a tree along the named axis, dealt out along `scatter_dimension`.
+    """Sums each array of a tree over a named axis and scatters the sum: each member keeps one slice (reduce-scatter).
 
-    Without `tiled`, that axis has the named axis's size, and is gone in the result. With `axis_index_groups`, members
-    sum and deal out within their group.
+    Args:
+        x: a tree of arrays.
+        axis_name: the name of a mapped axis, or a tuple of names, bound by `vmap(..., axis_name=...)`, `shard_map` or
+            `pmap`.
+        scatter_dimension: the axis of the arrays that is split among the members.
+        axis_index_groups: a partition of the axis indices into groups of equal size, e.g. `[[0, 1], [2, 3]]`; the
+            collective runs within each group. By default all indices form one group.
+        tiled: whether the scattered axis stays, with its size divided by the axis size. By default it has the size of
+            the named axis and is removed.
+
+    Returns:
+        A tree of the same structure; an array `f32[size, n]` becomes `f32[n]`.
+
+    Raises:
+        NameError: if no transformation around the call binds `axis_name`.
+        ValueError: if `axis_index_groups` doesn't contain each axis index exactly once, or its groups differ in size.
 
     >>> from tracefx import lax, vmap
     >>> vmap(lambda x: psum_scatter(x, "batch"), axis_name="batch")(lax.full((2, 2), 1))
@@ -115,7 +198,19 @@ def psum_scatter(
 
 
 def ppermute(x: PyTree, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
-    """Each array of a tree, sent along the named axis from the first to the second member of every pair of `perm`.
+    """Permutes each array of a tree along a named axis.
+
+    Args:
+        x: a tree of arrays.
+        axis_name: the name of a mapped axis, or a tuple of names, bound by `vmap(..., axis_name=...)`, `shard_map` or
+            `pmap`.
+        perm: pairs `(source, destination)` of axis indices. A member that is no destination receives zeros.
+
+    Returns:
+        A tree of the same structure.
+
+    Raises:
+        NameError: if no transformation around the call binds `axis_name`.
 
     >>> from tracefx import lax, vmap
     >>> vmap(lambda x: ppermute(x, "batch", [(0, 1), (1, 2), (2, 0)]), axis_name="batch")(lax.iota("int32", 3))
@@ -134,9 +229,26 @@ def all_to_all(
     axis_index_groups: AxisIndexGroups | None = None,
     tiled: bool = False,
 ) -> Any:
-    """Each array of a tree with `split_axis` dealt out along the named axis, which is collected at `concat_axis`.
+    """Splits an axis of each array of a tree over the members of a named axis and concatenates what each receives.
 
-    With `axis_index_groups`, within a group of its members.
+    Args:
+        x: a tree of arrays.
+        axis_name: the name of a mapped axis, or a tuple of names, bound by `vmap(..., axis_name=...)`, `shard_map` or
+            `pmap`.
+        split_axis: the axis of the arrays that is split among the members.
+        concat_axis: the position of the axis that the received slices form.
+        axis_index_groups: a partition of the axis indices into groups of equal size, e.g. `[[0, 1], [2, 3]]`; the
+            collective runs within each group. By default all indices form one group.
+        tiled: whether both axes stay: `split_axis` with its size divided by the axis size, `concat_axis` with its size
+            multiplied by it. By default `split_axis` has the size of the named axis and is removed, and `concat_axis`
+            is a new axis.
+
+    Returns:
+        A tree of the same structure.
+
+    Raises:
+        NameError: if no transformation around the call binds `axis_name`.
+        ValueError: if `axis_index_groups` doesn't contain each axis index exactly once, or its groups differ in size.
 
     >>> from tracefx import lax, vmap
     >>> rows = lax.broadcasted_iota("int32", (2, 2), 0)
@@ -152,9 +264,22 @@ def all_to_all(
 
 
 def pswapaxes(x: PyTree, axis_name: AxisName, axis: int, *, axis_index_groups: AxisIndexGroups | None = None) -> Any:
-    """Each array of a tree with the named axis and its axis `axis`, which must be as long, in each other's place.
+    """Swaps a named axis with an axis of each array of a tree; both have the same size.
 
-    With `axis_index_groups`, within a group of its members.
+    Args:
+        x: a tree of arrays.
+        axis_name: the name of a mapped axis, or a tuple of names, bound by `vmap(..., axis_name=...)`, `shard_map` or
+            `pmap`.
+        axis: the axis of the arrays to swap with the named axis.
+        axis_index_groups: a partition of the axis indices into groups of equal size, e.g. `[[0, 1], [2, 3]]`; the
+            collective runs within each group. By default all indices form one group.
+
+    Returns:
+        A tree of the same structure and shapes.
+
+    Raises:
+        NameError: if no transformation around the call binds `axis_name`.
+        ValueError: if `axis_index_groups` doesn't contain each axis index exactly once, or its groups differ in size.
 
     >>> from tracefx import lax, vmap
     >>> vmap(lambda x: pswapaxes(x, "batch", 0), axis_name="batch")(lax.broadcasted_iota("int32", (2, 2), 0)).tolist()
@@ -164,7 +289,19 @@ def pswapaxes(x: PyTree, axis_name: AxisName, axis: int, *, axis_index_groups: A
 
 
 def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> Any:
-    """Each array of a tree, along the named axis: the `i`-th member gets that of the member `perm[i]`.
+    """Permutes each array of a tree along a named axis: member `i` receives the value of member `perm[i]`.
+
+    Args:
+        x: a tree of arrays.
+        axis_name: the name of a mapped axis, or a tuple of names, bound by `vmap(..., axis_name=...)`, `shard_map` or
+            `pmap`.
+        perm: for each axis index, the index to receive from.
+
+    Returns:
+        A tree of the same structure.
+
+    Raises:
+        NameError: if no transformation around the call binds `axis_name`.
 
     >>> from tracefx import lax, vmap
     >>> vmap(lambda x: pshuffle(x, "batch", [2, 0, 1]), axis_name="batch")(lax.iota("int32", 3))
@@ -175,7 +312,19 @@ def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> Any:
 
 
 def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> Any:
-    """Each array of a tree, of the member `source` along the named axis, at every member.
+    """Copies each array of a tree from one member of a named axis to all.
+
+    Args:
+        x: a tree of arrays.
+        axis_name: the name of a mapped axis, or a tuple of names, bound by `vmap(..., axis_name=...)`, `shard_map` or
+            `pmap`.
+        source: the axis index of the member to copy from.
+
+    Returns:
+        A tree of the same structure, replicated over the axis.
+
+    Raises:
+        NameError: if no transformation around the call binds `axis_name`.
 
     >>> from tracefx import lax, vmap
     >>> vmap(lambda x: pbroadcast(x, "batch", 2), axis_name="batch")(lax.iota("int32", 3))
@@ -185,11 +334,24 @@ def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> Any:
 
 
 def pcast(x: PyTree, axis_name: AxisName, *, to: str) -> Any:
-    """The arrays of a tree as they are, from here on ones that may differ along the named axis (`to="varying"`).
+    """Marks the arrays of a tree as varying over a named axis; their values stay the same.
 
-    Inside of `shard_map` a derivative with respect to an array that is the same on all devices is the sum of what they
-    have of it; with respect to one that varies, each has its own. Where such arrays meet nothing has to be said.
-    ValueError for another `to`.
+    Inside `shard_map`, the derivative with respect to an array that is replicated over the axis is the sum over the
+    devices; with respect to a varying array each device has its own. Where replicated and varying operands meet, the
+    cast is inserted automatically.
+
+    Args:
+        x: a tree of arrays.
+        axis_name: the name of a mapped axis, or a tuple of names, bound by `vmap(..., axis_name=...)`, `shard_map` or
+            `pmap`.
+        to: `"varying"`, the only cast supported.
+
+    Returns:
+        A tree of the same arrays, varying over the axis.
+
+    Raises:
+        ValueError: if `to` is not `"varying"`.
+        NameError: if no transformation around the call binds `axis_name`.
 
     >>> from tracefx import lax, vmap
     >>> vmap(lambda x: x + pcast(1, "batch", to="varying"), axis_name="batch")(lax.iota("int32", 3))

@@ -1,4 +1,4 @@
-"""`scatter_apply`: a function applied to the elements at computed places, as often as each is named."""
+"""`scatter_apply`: applies a function to the elements at given indices, once for each time an element is indexed."""
 
 from __future__ import annotations
 
@@ -37,10 +37,25 @@ def scatter_apply(
     unique_indices: bool = False,
     mode: GatherScatterMode | str | None = None,
 ) -> Array:
-    """`operand`, `func` applied to the elements of its windows at the places that `scatter_indices` names.
+    """Applies a scalar function to indexed elements of an array, once for each time an element is indexed.
 
-    `func` takes a number (`f32[]`) and gives one. It is applied to an element as often as it is named. Windows are as
-    in `scatter`, with updates of the shape `update_shape`. Differentiable, in reverse mode too.
+    Windows and dimension numbers are those of `scatter`. Differentiable in forward and reverse mode.
+
+    Args:
+        operand: the array to update.
+        scatter_indices: `i32[..., k]`, the start indices of the windows.
+        func: a function from a scalar (`f32[]`) to a scalar.
+        dimension_numbers: how the axes of the windows and of `scatter_indices` map to axes of `operand`.
+        update_shape: the shape that the updates of the equivalent `scatter` would have.
+        indices_are_sorted: whether the indices are known to be sorted.
+        unique_indices: whether no element is indexed twice; then `func` is applied in one pass.
+        mode: what happens with indices out of bounds, as in `scatter`.
+
+    Returns:
+        An array of the shape and dtype of `operand`.
+
+    Raises:
+        TypeError: if `func` is not callable.
 
     >>> import numpy as np
     >>> numbers = ScatterDimensionNumbers((), (0,), (0,))
@@ -51,56 +66,59 @@ def scatter_apply(
     fields = scatter_params("scatter_apply", dimension_numbers, indices_are_sorted, unique_indices, mode)
     shape = static_shape("scatter_apply", [n.__index__() for n in update_shape], "update_shape")
 
-    def each(x: Array) -> Array:
+    def apply_elementwise(x: Array) -> Array:
         out: Array = vmap(func)(reshape(x, (x.size,)))
         return reshape(out, x.shape)
 
-    return apply_at_indices(Scatter(*fields), as_value(operand, "operand"), as_value(scatter_indices), each, shape)
+    return apply_at_indices(
+        Scatter(*fields), as_value(operand, "operand"), as_value(scatter_indices), apply_elementwise, shape
+    )
 
 
 def apply_at_indices(
     prim: Scatter, operand: Value, indices: Value, func: Callable[[Array], ArrayLike], updates: Shape
 ) -> Array:
-    """`operand` with `func`, which takes arrays, applied where `prim` would put updates of this shape.
+    """Applies `func`, a function of arrays, to the elements of `operand` that `prim` would overwrite.
 
-    Every round applies it once to the elements that are named more often than there have been rounds.
+    `updates` is the shape of the updates. An element that is indexed `n` times is updated in the first `n` rounds; each
+    round gathers, applies `func`, and scatters.
     """
     x = as_array(operand)
     aval = x.aval
     prim.out_aval(aval, indices.aval, aval.update(shape=updates))  # checks the dimension numbers
     if 0 in updates:
         return x
-    read = prim.matching_gather(aval.shape, updates)
+    gather = prim.matching_gather(aval.shape, updates)
 
-    def fresh(old: Array) -> Array:
-        return convert(broadcast_to(as_value(func(old), "what func gives"), updates), aval.dtype, aval.weak_type)
+    def apply_func(old: Array) -> Array:
+        return convert(broadcast_to(as_value(func(old), "the result of func"), updates), aval.dtype, aval.weak_type)
 
-    places = [n for i, n in enumerate(updates) if i not in prim.dimension_numbers.update_window_dims]
-    if prim.unique_indices or all(n == 1 for n in places):
-        return bind1(prim, x, indices, fresh(bind1(read, x, indices)))
-    counting = ScatterAdd(prim.dimension_numbers, prim.indices_are_sorted, False, prim.mode)
-    one, none = [full_like_aval(ShapedArray(shape, dtypes.int32), n) for shape, n in ((updates, 1), (aval.shape, 0))]
-    named = bind1(counting, none, indices, one)
-    count = bind1(read, named, indices)
-    times = larger(reduce_max(named, range(aval.ndim)), 0)
+    batch_sizes = [n for i, n in enumerate(updates) if i not in prim.dimension_numbers.update_window_dims]
+    if prim.unique_indices or all(n == 1 for n in batch_sizes):
+        return bind1(prim, x, indices, apply_func(bind1(gather, x, indices)))
+    scatter_add = ScatterAdd(prim.dimension_numbers, prim.indices_are_sorted, False, prim.mode)
+    ones, zeros = [full_like_aval(ShapedArray(shape, dtypes.int32), n) for shape, n in ((updates, 1), (aval.shape, 0))]
+    index_counts = bind1(scatter_add, zeros, indices, ones)
+    window_counts = bind1(gather, index_counts, indices)
+    rounds = larger(reduce_max(index_counts, range(aval.ndim)), 0)
 
-    def again(i: ArrayLike, x: Array) -> Array:
-        old = bind1(read, x, indices)
-        return bind1(prim, x, indices, select(gt(count, broadcast_to(i, updates)), fresh(old), old))
+    def run_round(i: ArrayLike, x: Array) -> Array:
+        old = bind1(gather, x, indices)
+        return bind1(prim, x, indices, select(gt(window_counts, broadcast_to(i, updates)), apply_func(old), old))
 
     try:
-        known = int(times.concrete_or_error(ConcretizationError))
+        concrete_rounds = int(rounds.concrete_or_error(ConcretizationError))
     except ConcretizationError:
-        most = 1
-        for n in places:
-            most *= n
+        max_rounds = 1
+        for n in batch_sizes:
+            max_rounds *= n
         _, out = lax.while_loop(
-            lambda carry: lt(carry[0], times),
-            lambda carry: (add(carry[0], 1), again(*carry)),
+            lambda carry: lt(carry[0], rounds),
+            lambda carry: (add(carry[0], 1), run_round(*carry)),
             (full_like_aval(ShapedArray((), dtypes.int32), 0), x),
-            max_steps=most,
+            max_steps=max_rounds,
         )
         return out
-    for i in range(known):
-        x = again(i, x)
+    for i in range(concrete_rounds):
+        x = run_round(i, x)
     return x

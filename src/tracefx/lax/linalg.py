@@ -1,6 +1,6 @@
-"""Decompositions of matrices and solutions of equations, with the names of `jax.lax.linalg`.
+"""Matrix decompositions and linear solvers, with the names of `jax.lax.linalg`.
 
-Leading axes are a batch. Numbers are floats or complex numbers of 32 or 64 bits each, and LAPACK computes with them.
+Leading axes are batch axes. Dtypes are float32, float64, complex64 and complex128; LAPACK computes the results.
 
 >>> import numpy as np
 >>> from tracefx.lax import linalg

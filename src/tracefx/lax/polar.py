@@ -1,4 +1,4 @@
-"""Polar decompositions by iteration: `qdwh`."""
+"""`qdwh`: the polar decomposition by the QR-based dynamically weighted Halley iteration."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tracefx.transforms.at_once import at_once
 from tracefx.transforms.loops import while_loop
 
 _QR_THRESHOLD = 100.0
-"""Weights above this are too large for the equations of least squares, and go by `qr`."""
+"""Above this weight the normal equations are too ill-conditioned: iterations use `qr`, not `cholesky`."""
 
 
 def qdwh(
@@ -42,11 +42,22 @@ def qdwh(
     eps: float | None = None,
     dynamic_shape: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> tuple[Array, Array, Array, Array]:
-    """`u` with orthonormal columns and Hermitian positive `h`, whose product is `x` (`f32[m, n]`, `m >= n`, of full
-    rank); the number of iterations; and whether they converged.
+    """Computes the polar decomposition of a matrix, `x = u @ h`, by the QR-based dynamically weighted Halley iteration.
 
-    By Halley's iteration with weights, 10 times at most unless `max_iterations` says otherwise. Where `x` has true
-    sizes `dynamic_shape`, which may be known only when the program runs, what is beyond them counts as zero.
+    Args:
+        x: `f32[m, n]` with `m >= n`, of full rank.
+        is_hermitian: accepted for compatibility with JAX; it has no effect.
+        max_iterations: the maximum number of iterations; 10 by default.
+        eps: the tolerance; by default the machine epsilon of the dtype.
+        dynamic_shape: the true numbers of rows and columns, which may be traced; elements beyond them count as zero. By
+            default the shape of `x`.
+
+    Returns:
+        `(u, h, iterations, converged)`: `u` (`f32[m, n]`) has orthonormal columns, `h` (`f32[n, n]`) is Hermitian
+        positive semidefinite, `iterations` is `i32[]` and `converged` is `bool[]`.
+
+    Raises:
+        ShapeError: if `x` is not a matrix or has more columns than rows.
 
     >>> import numpy as np
     >>> u, h, iterations, converged = qdwh(np.array([[0.0, 2.0], [1.0, 0.0]]))
@@ -71,10 +82,11 @@ def _index_less_than(aval: ShapedArray, axis: int, size: ArrayLike) -> Array:
 
 @at_once
 def _iterate(x: Array, *, most: int, eps: float) -> tuple[Array, Array, Array, Array]:
+    """Runs the weighted iterations, then Halley iterations with fixed weights until convergence."""
     sizes = abs(x)
-    one = reduce_max(reduce_sum(sizes, (0,)), (0,))
-    other = reduce_max(reduce_sum(sizes, (1,)), (0,))
-    scale = select_with_aval(eq(one, 0.0), 1.0, mul(rsqrt(one), rsqrt(other)), one.aval)
+    one_norm = reduce_max(reduce_sum(sizes, (0,)), (0,))
+    infinity_norm = reduce_max(reduce_sum(sizes, (1,)), (0,))
+    scale = select_with_aval(eq(one_norm, 0.0), 1.0, mul(rsqrt(one_norm), rsqrt(infinity_norm)), one_norm.aval)
     u = mul(x, convert(scale, x.dtype))
     done, least = 0, eps
     tol = 5.0 * eps
@@ -100,17 +112,18 @@ def _iterate(x: Array, *, most: int, eps: float) -> tuple[Array, Array, Array, A
 
 
 def _weights(least: float) -> tuple[float, float, float, float]:
-    """The weights that are best where the least singular value is this, and what it becomes."""
-    square_of = least * least
-    root = (4 * (1 / square_of - 1) / square_of) ** (1 / 3)
+    """Returns the optimal weights for singular values of at least `least`, and the next lower bound."""
+    squared = least * least
+    root = (4 * (1 / squared - 1) / squared) ** (1 / 3)
     first = (1.0 + root) ** 0.5
-    a = first + (2 - root + 2 * (2 - square_of) / (square_of * first)) ** 0.5
+    a = first + (2 - root + 2 * (2 - squared) / (squared * first)) ** 0.5
     b = (a - 1) ** 2 / 4
     c = a + b - 1
-    return a, b, c, least * (a + b * square_of) / (1 + c * square_of)
+    return a, b, c, least * (a + b * squared) / (1 + c * squared)
 
 
 def _step(u: Array, a: float, b: float, c: float, tol: float) -> tuple[Array, Array]:
+    """Returns the next iterate, and whether it moved by more than `tol`."""
     e = b / c
     m, n = u.shape
     if c > _QR_THRESHOLD:

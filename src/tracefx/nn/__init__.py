@@ -1,4 +1,4 @@
-"""`tracefx.nn`: the functions of neural networks, with the names and arguments of `jax.nn`."""
+"""Neural network functions, with the names and arguments of `jax.nn`."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Initializers bring random numbers along, which programs that only compute do without."""
+    """Imports `initializers` lazily: it needs `tracefx.random`, which programs without random numbers do not load."""
     if name == "initializers":
         return _importlib.import_module("tracefx.nn.initializers")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

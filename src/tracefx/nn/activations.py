@@ -1,6 +1,7 @@
-"""Activations: functions of each element.
+"""Activation functions: elementwise functions with numerically stable values and derivatives.
 
-They have forms whose derivatives are right where the plain formula's are not: at kinks, where exponentials overflow.
+The formulas differ from the textbook ones where those have wrong derivatives: at kinks, and where exponentials
+overflow.
 """
 
 from __future__ import annotations
@@ -19,11 +20,18 @@ from tracefx.ops.static_integers import canonicalize_axis
 
 
 def _as_float_array(name: str, x: ArrayLike) -> Array:
+    """Converts the argument of the function `name` to an array."""
     return as_array(as_value(x, f"{name}: x"))
 
 
 def identity(x: ArrayLike) -> Array:
-    """`x` as it is.
+    """Returns its argument unchanged.
+
+    Args:
+        x: an array.
+
+    Returns:
+        `x`, as an array.
 
     >>> identity(2.0)
     Array(2., dtype=float32, weak_type=True)
@@ -32,7 +40,13 @@ def identity(x: ArrayLike) -> Array:
 
 
 def relu(x: ArrayLike) -> Array:
-    """`maximum(x, 0)`. Its derivative at 0 is 0.
+    """Computes the rectified linear unit, `maximum(x, 0)`. Its derivative at 0 is 0.
+
+    Args:
+        x: an array.
+
+    Returns:
+        An array of the shape of `x`.
 
     >>> relu(fnp.array([-1.0, 0.0, 2.0])).tolist()
     [0.0, 0.0, 2.0]
@@ -43,7 +57,13 @@ def relu(x: ArrayLike) -> Array:
 
 
 def sigmoid(x: ArrayLike) -> Array:
-    """`1 / (1 + exp(-x))` of a float or complex number.
+    """Computes the logistic sigmoid, `1 / (1 + exp(-x))`.
+
+    Args:
+        x: an array of floats or complex numbers.
+
+    Returns:
+        An array of the shape of `x`.
 
     >>> sigmoid(0.0)
     Array(0.5, dtype=float32, weak_type=True)
@@ -52,7 +72,13 @@ def sigmoid(x: ArrayLike) -> Array:
 
 
 def silu(x: ArrayLike) -> Array:
-    """`x * sigmoid(x)`, also called swish.
+    """Computes the sigmoid linear unit, also called swish: `x * sigmoid(x)`.
+
+    Args:
+        x: an array of floats or complex numbers.
+
+    Returns:
+        An array of the shape of `x`.
 
     >>> silu(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -64,7 +90,16 @@ swish = silu
 
 
 def softplus(x: ArrayLike) -> Array:
-    """`log(1 + exp(x))` without overflow on the way. Its derivative is `sigmoid`, everywhere.
+    """Computes `log(1 + exp(x))` without intermediate overflow. Its derivative is `sigmoid(x)` everywhere.
+
+    Args:
+        x: an array of real numbers. Integers are converted to floats.
+
+    Returns:
+        An array of the shape of `x`.
+
+    Raises:
+        TypeError: if `x` is complex.
 
     >>> softplus(1000.0)
     Array(1000., dtype=float32, weak_type=True)
@@ -72,31 +107,45 @@ def softplus(x: ArrayLike) -> Array:
     value = to_inexact(x, "softplus: x")
     if dtypes.is_complex(value.aval.dtype):
         raise TypeError(f"softplus is not defined for complex numbers, got {value.aval}")
-    # Two branches that are smooth each, rather than `abs(x)`, whose derivatives at 0 are not what they add up to.
+    # Each branch is smooth. With `abs(x)` the derivatives at 0 would be wrong: those of the two terms don't add up.
     above = fnp.greater(value, 0)
     below = fnp.where(above, fnp.negative(value), value)
     return fnp.add(fnp.where(above, value, 0), fnp.log1p(fnp.exp(below)))
 
 
 def gelu(x: ArrayLike, approximate: bool = True) -> Array:
-    """`x` times the probability that a normally distributed number is below it; by `tanh` unless `approximate=False`.
+    """Computes the Gaussian error linear unit: `x` times the standard normal cumulative distribution function of `x`.
+
+    Args:
+        x: an array of real numbers. Integers are converted to floats.
+        approximate: whether to use the approximation `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))`;
+            otherwise `x / 2 * erfc(-x / sqrt(2))`.
+
+    Returns:
+        An array of the shape of `x`.
 
     >>> round(float(gelu(1.0, approximate=False)), 4)
     0.8413
     """
-    given = to_inexact(x, "gelu: x")
-    value = as_array(convert_dtype(given, given.aval.dtype))
+    operand = to_inexact(x, "gelu: x")
+    value = as_array(convert_dtype(operand, operand.aval.dtype))
     if not approximate:
         return fnp.multiply(fnp.multiply(value, 0.5), special.erfc(fnp.multiply(fnp.negative(value), math.sqrt(0.5))))
     inner = fnp.multiply(fnp.add(value, fnp.multiply(fnp.power(value, 3), 0.044715)), math.sqrt(2 / math.pi))
     return fnp.multiply(value, fnp.multiply(fnp.add(fnp.tanh(inner), 1.0), 0.5))
 
 
-# ------------------------------------------------------------------ relatives of relu
+# ------------------------------------------------------------------ variants of relu
 
 
 def relu6(x: ArrayLike) -> Array:
-    """`x` between 0 and 6, and the nearer of these beyond. Its derivative at either is 0.
+    """Computes `minimum(maximum(x, 0), 6)`. Its derivatives at 0 and 6 are 0.
+
+    Args:
+        x: an array.
+
+    Returns:
+        An array of the shape of `x`.
 
     >>> relu6(fnp.array([-1.0, 2.0, 7.0])).tolist()
     [0.0, 2.0, 6.0]
@@ -107,7 +156,14 @@ def relu6(x: ArrayLike) -> Array:
 
 
 def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
-    """`x`, and `negative_slope * x` where it is below 0.
+    """Computes the leaky rectified linear unit: `x` where `x >= 0`, `negative_slope * x` elsewhere.
+
+    Args:
+        x: an array.
+        negative_slope: the slope for negative numbers.
+
+    Returns:
+        An array of the shape of `x`.
 
     >>> leaky_relu(fnp.array([-1.0, 2.0]), 0.25).tolist()
     [-0.25, 2.0]
@@ -117,7 +173,14 @@ def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 0.01) -> Array:
 
 
 def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
-    """`x`, and `alpha * (exp(x) - 1)` where it is below 0.
+    """Computes the exponential linear unit: `x` where `x > 0`, `alpha * (exp(x) - 1)` elsewhere.
+
+    Args:
+        x: an array.
+        alpha: the negative of the limit at minus infinity.
+
+    Returns:
+        An array of the shape of `x`.
 
     >>> elu(fnp.array([-1e3, 2.0])).tolist()
     [-1.0, 2.0]
@@ -128,7 +191,16 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
 
 
 def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
-    """`x`, and `alpha * (exp(x / alpha) - 1)` where it is below 0, which has the slope 1 at 0 for any `alpha`.
+    """Computes the continuously differentiable exponential linear unit.
+
+    It is `x` where `x > 0` and `alpha * (exp(x / alpha) - 1)` elsewhere, with slope 1 at 0 for every `alpha`.
+
+    Args:
+        x: an array.
+        alpha: the negative of the limit at minus infinity.
+
+    Returns:
+        An array of the shape of `x`.
 
     >>> celu(fnp.array([-1e3, 2.0]), 2.0).tolist()
     [-2.0, 2.0]
@@ -139,9 +211,16 @@ def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
 
 
 def selu(x: ArrayLike) -> Array:
-    """`scale * elu(x, alpha)` with the constants that keep mean 0 and variance 1 through layers.
+    """Computes the scaled exponential linear unit, `1.0507 * elu(x, 1.67326)`.
 
-    Klambauer, Unterthiner, Mayr and Hochreiter, Self-normalizing neural networks (2017).
+    The constants preserve mean 0 and variance 1 through the layers of a network: Klambauer, Unterthiner, Mayr and
+    Hochreiter, Self-normalizing neural networks (2017).
+
+    Args:
+        x: an array.
+
+    Returns:
+        An array of the shape of `x`.
 
     >>> round(float(selu(1.0)), 4)
     1.0507
@@ -150,23 +229,37 @@ def selu(x: ArrayLike) -> Array:
 
 
 def glu(x: ArrayLike, axis: int = -1) -> Array:
-    """The first half of `x` along an axis, times the `sigmoid` of the other half.
+    """Computes the gated linear unit: the first half of `x` along an axis times the sigmoid of the second half.
 
-    Raises ValueError for an axis of odd size.
+    Args:
+        x: an array.
+        axis: the axis to split in halves.
+
+    Returns:
+        An array like `x` with half the size along `axis`.
+
+    Raises:
+        ValueError: if the size of the axis is odd.
 
     >>> glu(fnp.array([2.0, 0.0])).tolist()
     [1.0]
     """
     value = _as_float_array("glu", x)
-    place = canonicalize_axis("glu", axis, value.ndim)
-    if value.shape[place] % 2:
+    canonical_axis = canonicalize_axis("glu", axis, value.ndim)
+    if value.shape[canonical_axis] % 2:
         raise ValueError(f"glu: the size of axis {axis} of {value.aval} must be even")
-    first, second = fnp.split(value, 2, place)
+    first, second = fnp.split(value, 2, canonical_axis)
     return first * sigmoid(second)
 
 
 def sparse_plus(x: ArrayLike) -> Array:
-    """0 up to -1, `x` from 1 on, and a parabola from one to the other.
+    """Computes the sparse plus function: 0 for `x <= -1`, `x` for `x >= 1`, and `(x + 1)**2 / 4` in between.
+
+    Args:
+        x: an array.
+
+    Returns:
+        An array of the shape of `x`.
 
     >>> sparse_plus(fnp.array([-2.0, 0.0, 2.0])).tolist()
     [0.0, 0.25, 2.0]
@@ -176,7 +269,14 @@ def sparse_plus(x: ArrayLike) -> Array:
 
 
 def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
-    """`(x + sqrt(x**2 + b)) / 2`: smooth, and near `relu` for a small `b`. Large `x` do not overflow.
+    """Computes `(x + sqrt(x**2 + b)) / 2`, a smooth approximation of `relu`, without overflow for large `x`.
+
+    Args:
+        x: an array of real numbers. Integers are converted to floats.
+        b: the smoothness; 0 gives `relu`.
+
+    Returns:
+        An array of the shape of `x`.
 
     >>> squareplus(0.0, 4)
     Array(1., dtype=float32, weak_type=True)
@@ -191,11 +291,17 @@ def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
     return fnp.where(large, beyond, (near + root) / 2)
 
 
-# ------------------------------------------------------------------ relatives of sigmoid and tanh
+# ------------------------------------------------------------------ variants of sigmoid and tanh
 
 
 def log_sigmoid(x: ArrayLike) -> Array:
-    """The logarithm of `sigmoid`, without underflow on the way.
+    """Computes `log(sigmoid(x))` without intermediate underflow.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of the shape of `x`.
 
     >>> log_sigmoid(-1000.0)
     Array(-1000., dtype=float32, weak_type=True)
@@ -204,7 +310,13 @@ def log_sigmoid(x: ArrayLike) -> Array:
 
 
 def hard_sigmoid(x: ArrayLike) -> Array:
-    """`relu6(x + 3) / 6`.
+    """Computes `relu6(x + 3) / 6`, a piecewise linear approximation of the sigmoid.
+
+    Args:
+        x: an array.
+
+    Returns:
+        An array of the shape of `x`.
 
     >>> hard_sigmoid(fnp.array([-9.0, 0.0, 9.0])).tolist()
     [0.0, 0.5, 1.0]
@@ -213,7 +325,13 @@ def hard_sigmoid(x: ArrayLike) -> Array:
 
 
 def hard_silu(x: ArrayLike) -> Array:
-    """`x * hard_sigmoid(x)`, also called hard swish.
+    """Computes `x * hard_sigmoid(x)`, also called hard swish.
+
+    Args:
+        x: an array.
+
+    Returns:
+        An array of the shape of `x`.
 
     >>> hard_silu(fnp.array([-9.0, 9.0])).tolist()
     [-0.0, 9.0]
@@ -226,7 +344,13 @@ hard_swish = hard_silu
 
 
 def sparse_sigmoid(x: ArrayLike) -> Array:
-    """`(x + 1) / 2` between -1 and 1, and 0 or 1 beyond: the derivative of `sparse_plus`.
+    """Computes the derivative of `sparse_plus`: 0 for `x <= -1`, 1 for `x >= 1`, and `(x + 1) / 2` in between.
+
+    Args:
+        x: an array.
+
+    Returns:
+        An array of the shape of `x`.
 
     >>> sparse_sigmoid(fnp.array([-9.0, 0.0, 9.0])).tolist()
     [0.0, 0.5, 1.0]
@@ -235,7 +359,13 @@ def sparse_sigmoid(x: ArrayLike) -> Array:
 
 
 def soft_sign(x: ArrayLike) -> Array:
-    """`x / (abs(x) + 1)`.
+    """Computes `x / (abs(x) + 1)`.
+
+    Args:
+        x: an array.
+
+    Returns:
+        An array of the shape of `x`.
 
     >>> soft_sign(fnp.array([-1.0, 3.0])).tolist()
     [-0.5, 0.75]
@@ -245,7 +375,13 @@ def soft_sign(x: ArrayLike) -> Array:
 
 
 def hard_tanh(x: ArrayLike) -> Array:
-    """`x` between -1 and 1, and the nearer of these beyond.
+    """Clips to the interval from -1 to 1: a piecewise linear approximation of `tanh`.
+
+    Args:
+        x: an array.
+
+    Returns:
+        An array of the shape of `x`.
 
     >>> hard_tanh(fnp.array([-2.0, 0.5])).tolist()
     [-1.0, 0.5]
@@ -255,7 +391,13 @@ def hard_tanh(x: ArrayLike) -> Array:
 
 
 def mish(x: ArrayLike) -> Array:
-    """`x * tanh(softplus(x))`.
+    """Computes the mish activation, `x * tanh(softplus(x))`.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of the shape of `x`.
 
     >>> mish(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -265,16 +407,22 @@ def mish(x: ArrayLike) -> Array:
 
 
 def log1mexp(x: ArrayLike) -> Array:
-    """`log(1 - exp(-x))` of positive numbers, accurate for small and for large ones.
+    """Computes `log(1 - exp(-x))` for positive `x`, accurate for both small and large numbers.
 
-    By two formulas, on either side of the logarithm of 2: Mächler, Accurately computing log(1 - exp(-|a|)) (2012).
+    It uses two formulas, one on either side of `log(2)`: Mächler, Accurately computing log(1 - exp(-|a|)) (2012).
+
+    Args:
+        x: an array of positive numbers.
+
+    Returns:
+        An array of the shape of `x`.
 
     >>> log1mexp(1e-10)
     Array(-23.02585, dtype=float32, weak_type=True)
     """
     value = as_array(to_inexact(fnp.negative(_as_float_array("log1mexp", x)), "log1mexp: x"))
     is_small = value > -math.log(2)
-    # Each formula sees numbers that it is good for, so that no derivative is an infinity that is multiplied by 0.
+    # Each formula is evaluated only where it is accurate, so that no derivative is infinity times 0.
     small = fnp.log(fnp.negative(fnp.expm1(fnp.where(is_small, value, -0.5))))
     large = fnp.log1p(fnp.negative(fnp.exp(fnp.where(is_small, -1.0, value))))
     return fnp.where(is_small, small, large)

@@ -1,4 +1,4 @@
-"""Attention: averages of values, weighted by how well their keys fit queries."""
+"""Scaled dot-product attention, and products of block-scaled operands."""
 
 from __future__ import annotations
 
@@ -65,25 +65,31 @@ def dot_product_attention(
     implementation: Literal["xla"] | None = None,
     return_residual: bool = False,
 ) -> Array | tuple[Array, Array]:
-    """`softmax(query @ key.T * scale + bias) @ value` for each head, where the masks leave something.
+    """Computes scaled dot-product attention: `softmax(query @ key.T * scale + bias) @ value` for each head.
 
-    With fewer heads of keys and values than of queries, each serves a group of these.
+    If there are fewer key/value heads than query heads (grouped-query attention), each serves a group of query heads.
+    All masks given are combined.
 
     Args:
-        query: `f32[batch, queries, heads, size]`; the batch's axis may be missing.
+        query: `f32[batch, queries, heads, size]`; the batch axis may be missing.
         key: `f32[batch, keys, kv_heads, size]`, where `kv_heads` divides `heads`.
-        value: of the type of `key`.
-        bias: `f32[batch, heads, queries, keys]`, sizes of which may be 1.
-        mask: `bool[batch, heads, queries, keys]`, sizes of which may be 1: which keys a query may look at.
-        scale: `1 / sqrt(size)` if it isn't given.
-        is_causal: whether queries look at no key behind their own place.
-        query_seq_lengths: `i32[batch]`: how many queries count; the results of others are 0.
-        key_value_seq_lengths: `i32[batch]`: how many keys count.
-        local_window_size: how many keys before and after its own place a query looks at; one number or two.
-        implementation: `"xla"`, which is the only one.
-        return_residual: whether to give the logarithms of the sums of weights too, `f32[batch, queries, heads]`.
+        value: an array of the shape and dtype of `key`.
+        bias: `f32[batch, heads, queries, keys]`, with sizes that may be 1: added to the scores.
+        mask: `bool[batch, heads, queries, keys]`, with sizes that may be 1: true where a query may attend to a key.
+        scale: the factor of the scores; `1 / sqrt(size)` by default.
+        is_causal: whether queries attend only to keys at their own position and before it.
+        query_seq_lengths: `i32[batch]`, the number of valid queries; the results of the others are 0.
+        key_value_seq_lengths: `i32[batch]`, the number of valid keys.
+        local_window_size: how many keys before and after its own position a query attends to: one number or two. By
+            default all.
+        implementation: `"xla"` or None, which mean the same.
+        return_residual: whether to also return the logarithms of the softmax denominators.
 
-    Raises ValueError for shapes and dtypes that don't fit.
+    Returns:
+        An array of the shape of `query`; with `return_residual` also `f32[batch, queries, heads]`, without derivatives.
+
+    Raises:
+        ValueError: if shapes or dtypes do not match, or `implementation` is unknown.
 
     >>> q = fnp.ones((1, 2, 1, 4))
     >>> v = fnp.array([[[[1.0]], [[3.0]]]]) * fnp.ones(4)
@@ -94,9 +100,9 @@ def dot_product_attention(
         raise ValueError(f"dot_product_attention: implementation must be 'xla', the only one, got {implementation!r}")
     shape = as_array(query).shape
     q, k, v = [_with_batch(name, x) for name, x in (("query", query), ("key", key), ("value", value))]
-    extra = [None if x is None else _with_batch(name, x) for name, x in (("bias", bias), ("mask", mask))]
+    bias_and_mask = [None if x is None else _with_batch(name, x) for name, x in (("bias", bias), ("mask", mask))]
     lengths = [None if x is None else as_array(x) for x in (query_seq_lengths, key_value_seq_lengths)]
-    _check_operands(q, k, v, extra, lengths)
+    _check_operands(q, k, v, bias_and_mask, lengths)
     batch, count, heads, size = q.shape
     kv_heads = k.shape[2]
     groups = heads // kv_heads
@@ -104,10 +110,10 @@ def dot_product_attention(
         q.reshape(batch, count, kv_heads, groups, size), k
     )  # [batch, kv_heads, groups, queries, keys]
     logits = logits * fnp.asarray(1 / math.sqrt(size) if scale is None else scale, logits.dtype)
-    if extra[0] is not None:
-        logits = (logits + _group_heads(extra[0], kv_heads, groups)).astype(logits.dtype)
+    if bias_and_mask[0] is not None:
+        logits = (logits + _group_heads(bias_and_mask[0], kv_heads, groups)).astype(logits.dtype)
     window = (local_window_size, local_window_size) if isinstance(local_window_size, int) else local_window_size
-    masks = _attention_masks(extra[1], kv_heads, groups, count, k.shape[1], is_causal, window, lengths)
+    masks = _attention_masks(bias_and_mask[1], kv_heads, groups, count, k.shape[1], is_causal, window, lengths)
     for each in masks:
         logits = fnp.where(each, logits, _masked_score(logits.dtype))
     logits = logits.astype(np.float32)
@@ -123,6 +129,7 @@ def dot_product_attention(
 
 
 def _with_batch(name: str, x: ArrayLike) -> Array:
+    """Adds leading axes of size 1 up to rank 4."""
     array = as_array(x)
     if array.ndim > 4:
         raise ValueError(f"dot_product_attention: {name} must have at most 4 axes, got {array.aval}")
@@ -134,38 +141,42 @@ def _check_operands(
 ) -> None:
     batch, _, kv_heads, size = key.shape
     if value.shape != key.shape or value.dtype != key.dtype:
-        raise ValueError(f"dot_product_attention: value must be of the type of key, {key.aval}, got {value.aval}")
+        raise ValueError(
+            f"dot_product_attention: value must have the shape and dtype of key, {key.aval}, got {value.aval}"
+        )
     if (query.shape[0], query.shape[3], query.dtype) != (batch, size, key.dtype):
         raise ValueError(
-            f"dot_product_attention: query and key must be of one batch, size and dtype, got {query.aval} and "
+            f"dot_product_attention: query and key must have the same batch, size and dtype, got {query.aval} and "
             f"{key.aval}"
         )
     if not kv_heads or query.shape[2] % kv_heads:
         raise ValueError(
-            f"dot_product_attention: the heads of queries must be a multiple of those of keys and values, got "
+            f"dot_product_attention: the query heads must be a multiple of the key/value heads, got "
             f"{query.shape[2]} and {kv_heads}"
         )
     if extra[1] is not None and not dtypes.is_bool(extra[1].dtype):
-        raise ValueError(f"dot_product_attention: mask must be of booleans, got {extra[1].aval}; a bias is added")
+        raise ValueError(
+            f"dot_product_attention: mask must have dtype bool, got {extra[1].aval}; pass numbers to add as bias"
+        )
     for name, x in zip(("query_seq_lengths", "key_value_seq_lengths"), lengths, strict=True):
         if x is not None and (x.shape, x.dtype) != ((batch,), dtypes.int32):
             raise ValueError(f"dot_product_attention: {name} must be i32[{batch}], got {x.aval}")
 
 
 def _attention_scores(query: Array, key: Array) -> Array:
-    """Of each query with each key, in float32 at least."""
+    """Returns the scores `[batch, kv_heads, groups, queries, keys]`: dot products, in float32 at least."""
     wide = dtypes.float32 if dtypes.itemsize_bits(query.dtype) < 32 else query.dtype
     return fnp.einsum("btkgh,bskh->bkgts", query, key, preferred_element_type=wide)
 
 
 def _group_heads(x: Array, kv_heads: int, groups: int) -> Array:
-    """An array with an axis of heads, which may be 1, with these in groups."""
-    batch, heads, *rest = x.shape
+    """Splits the axis of heads, whose size may be 1, into `kv_heads` and `groups`."""
+    batch, heads, *other_sizes = x.shape
     if heads == 1:
         return x[:, :, None]
     if heads != kv_heads * groups:
         raise ValueError(f"dot_product_attention: {x.aval} must have 1 or {kv_heads * groups} heads on axis 1")
-    return x.reshape(batch, kv_heads, groups, *rest)
+    return x.reshape(batch, kv_heads, groups, *other_sizes)
 
 
 def _attention_masks(
@@ -178,30 +189,30 @@ def _attention_masks(
     window: tuple[int, int] | None,
     lengths: Sequence[Array | None],
 ) -> list[Array]:
-    """What each query may look at, for all reasons."""
+    """Returns the masks of which keys each query attends to, one for each argument that restricts them."""
     rows, columns = fnp.arange(queries)[:, None], fnp.arange(keys)[None, :]
-    found = [] if mask is None else [_group_heads(mask, kv_heads, groups)]
+    masks = [] if mask is None else [_group_heads(mask, kv_heads, groups)]
     if is_causal:
-        found.append(rows >= columns)
+        masks.append(rows >= columns)
     if window is not None:
         before, after = window
-        found.append(fnp.logical_and(rows <= columns + before, rows >= columns - after))
-    many, most = lengths
-    if many is not None:
-        found.append(rows < many[:, None, None, None, None])
-    if most is not None:
-        found.append(columns < most[:, None, None, None, None])
-    return found
+        masks.append(fnp.logical_and(rows <= columns + before, rows >= columns - after))
+    query_lengths, key_lengths = lengths
+    if query_lengths is not None:
+        masks.append(rows < query_lengths[:, None, None, None, None])
+    if key_lengths is not None:
+        masks.append(columns < key_lengths[:, None, None, None, None])
+    return masks
 
 
 def _masked_score(dtype: DTypeLike) -> Array:
-    """A number whose exponential is 0, and that is no infinity: a query that may look at nothing looks everywhere."""
+    """Returns the score of masked keys: finite, so that a query whose keys are all masked attends to all of them."""
     kind = dtypes.as_dtype(dtype)
     highest = min(float(dtypes.finfo(kind).max), float(dtypes.finfo(dtypes.float32).max))
     return fnp.asarray(-0.7 * highest, kind)
 
 
-# ------------------------------------------------------------------ products of scaled numbers
+# ------------------------------------------------------------------ products of block-scaled operands
 
 
 def scaled_dot_general(
@@ -212,15 +223,29 @@ def scaled_dot_general(
     configs: Sequence[object] | None = None,
     implementation: Literal["cudnn"] | None = None,
 ) -> Array:
-    """`lax.dot_general` with results in float32, of operands that aren't scaled block by block.
+    """Computes `lax.dot_general` with float32 results, for operands without block scales.
 
-    Blocks with scales of their own, which `configs` would describe, exist on GPUs alone.
+    Block scaling, which `configs` would describe, is supported on GPUs only.
+
+    Args:
+        lhs: the left operand.
+        rhs: the right operand.
+        dimension_numbers: the contracted and batch axes, as for `lax.dot_general`.
+        preferred_element_type: the dtype of the result.
+        configs: must be None.
+        implementation: must be None.
+
+    Returns:
+        The contraction of the operands.
+
+    Raises:
+        ValueError: if `configs` or `implementation` is given.
 
     >>> scaled_dot_general(fnp.ones(3), fnp.ones(3), (((0,), (0,)), ((), ())))
     Array(3., dtype=float32)
     """
     if configs is not None or implementation is not None:
-        raise ValueError("scaled_dot_general: operands scaled block by block (configs) are there on GPUs alone")
+        raise ValueError("scaled_dot_general: block-scaled operands (configs) are supported on GPUs only")
     return dot_general(lhs, rhs, dimension_numbers, preferred_element_type=preferred_element_type)
 
 
@@ -231,15 +256,22 @@ def scaled_matmul(
     rhs_scales: ArrayLike,
     preferred_element_type: DTypeLike = np.float32,
 ) -> Array:
-    """`lhs @ rhs.T` for each matrix of a batch, where blocks along the last axis have a scale each.
+    """Multiplies matrices with block scales: `lhs @ rhs.T` for each matrix of a batch.
+
+    Each block along the last axis is multiplied by its own scale.
 
     Args:
         lhs: `f8[batch, m, k]`, or any other floats.
         rhs: `f8[batch, n, k]`.
         lhs_scales: `f8[batch, m, k / block]`.
         rhs_scales: `f8[batch, n, k / block]`.
+        preferred_element_type: the dtype of the result.
 
-    Raises ValueError for shapes that don't fit.
+    Returns:
+        `f32[batch, m, n]`.
+
+    Raises:
+        ValueError: if shapes do not match.
 
     >>> scaled_matmul(fnp.ones((1, 1, 4)), fnp.ones((1, 1, 4)), 2 * fnp.ones((1, 1, 2)), fnp.ones((1, 1, 2))).tolist()
     [[[8.0]]]
@@ -249,7 +281,7 @@ def scaled_matmul(
         raise ValueError("scaled_matmul: all operands must have three axes")
     if left.shape[::2] != right.shape[::2] or scales[0].shape[::2] != scales[1].shape[::2]:
         raise ValueError(
-            f"scaled_matmul: batch and last axis must be the same, got {left.aval} and {right.aval}, with scales "
+            f"scaled_matmul: batch and last axis must have equal sizes, got {left.aval} and {right.aval}, with scales "
             f"{scales[0].aval} and {scales[1].aval}"
         )
     wide = [_apply_block_scales(x, scale) for x, scale in ((left, scales[0]), (right, scales[1]))]
@@ -257,7 +289,8 @@ def scaled_matmul(
 
 
 def _apply_block_scales(x: Array, scales: Array) -> Array:
+    """Multiplies each block along the last axis by its scale, in float32."""
     *rows, size = x.shape
     if list(scales.shape[:-1]) != rows or not scales.shape[-1] or size % scales.shape[-1]:
-        raise ValueError(f"scaled_matmul: {x.aval} needs a scale for blocks of each row, got {scales.aval}")
+        raise ValueError(f"scaled_matmul: {x.aval} needs scales for equal blocks of each row, got {scales.aval}")
     return x.astype(np.float32) * fnp.repeat(scales.astype(np.float32), size // scales.shape[-1], axis=-1)

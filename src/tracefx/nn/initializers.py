@@ -1,4 +1,4 @@
-"""Initializers: functions that draw the first parameters of a layer, given a key, a shape and a dtype."""
+"""Weight initializers: functions of a random key, a shape and a dtype."""
 
 from __future__ import annotations
 
@@ -27,39 +27,54 @@ AxisSpec: TypeAlias = int | Sequence[int]
 
 
 class Initializer(Protocol):
-    """What draws parameters of a shape and dtype from a key."""
+    """The type of initializers: functions that draw an array of a shape and dtype from a random key.
+
+    Args:
+        key: a random key.
+        shape: the shape of the array.
+        dtype: the dtype of the array; None means the default of the initializer.
+    """
 
     def __call__(self, key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None) -> Array: ...
 
 
 class _BaseInitializer:
-    """An initializer with a dtype of its own, for those who ask for none. Two of the same parameters are equal."""
+    """Base class of initializers with a default dtype. Initializers of equal parameters are equal."""
 
     dtype: DTypeLike | None
 
     def __call__(self, key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None) -> Array:
-        wanted = self.dtype if dtype is None else dtype
-        kind = dtypes.default_float() if wanted is None else dtypes.as_dtype(wanted)
-        return self.draw(key, sizes_of("initializer", shape), kind)
+        requested = self.dtype if dtype is None else dtype
+        canonical = dtypes.default_float() if requested is None else dtypes.as_dtype(requested)
+        return self.draw(key, sizes_of("initializer", shape), canonical)
 
     @abstractmethod
     def draw(self, key: ArrayLike, shape: Shape, dtype: DType) -> Array:
+        """Draws an array of this shape and dtype."""
         raise NotImplementedError
 
 
 def _equality_key(x: ArrayLike) -> object:
-    """What tells parameters apart: numbers by value, arrays by type and values, while traced by which tracer it is."""
+    """Returns the comparison key of a parameter: scalars by value, arrays by type and contents, tracers by id."""
     if isinstance(x, bool | int | float | complex):
         return x
     value = as_value(x)
     return id(value) if isinstance(value, Tracer) else (value.aval, to_numpy(value).tobytes())
 
 
-# ------------------------------------------------------------------ the same everywhere
+# ------------------------------------------------------------------ constants
 
 
 def zeros(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None) -> Array:
-    """Zeros; the key isn't used.
+    """Returns an array of zeros; the key is not used.
+
+    Args:
+        key: ignored.
+        shape: the shape of the array.
+        dtype: the dtype of the array; the default float dtype by default.
+
+    Returns:
+        `dtype[*shape]`.
 
     >>> from tracefx import random
     >>> zeros(random.key(0), (2,)).tolist()
@@ -69,7 +84,15 @@ def zeros(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None) -> A
 
 
 def ones(key: ArrayLike, shape: ShapeLike, dtype: DTypeLike | None = None) -> Array:
-    """Ones; the key isn't used.
+    """Returns an array of ones; the key is not used.
+
+    Args:
+        key: ignored.
+        shape: the shape of the array.
+        dtype: the dtype of the array; the default float dtype by default.
+
+    Returns:
+        `dtype[*shape]`.
 
     >>> from tracefx import random
     >>> ones(random.key(0), (2,)).tolist()
@@ -90,7 +113,14 @@ class _Constant(_BaseInitializer):
 
 
 def constant(value: ArrayLike, dtype: DTypeLike | None = None) -> Initializer:
-    """An initializer that gives `value` everywhere.
+    """Returns an initializer that fills arrays with `value`.
+
+    Args:
+        value: a number, or an array that broadcasts to the shape.
+        dtype: the dtype used when the initializer is called without one; None means the default float dtype.
+
+    Returns:
+        An initializer: a function of a key, a shape and optionally a dtype.
 
     >>> from tracefx import random
     >>> constant(7)(random.key(0), (2,), "int32").tolist()
@@ -99,7 +129,7 @@ def constant(value: ArrayLike, dtype: DTypeLike | None = None) -> Initializer:
     return _Constant(value, dtype)
 
 
-# ------------------------------------------------------------------ of a given spread
+# ------------------------------------------------------------------ fixed scale
 
 
 @final
@@ -114,7 +144,14 @@ class _Uniform(_BaseInitializer):
 
 
 def uniform(scale: ArrayLike = 0.01, dtype: DTypeLike | None = None) -> Initializer:
-    """An initializer that draws numbers from 0 to `scale`.
+    """Returns an initializer that draws uniformly from the interval from 0 to `scale`.
+
+    Args:
+        scale: the upper end of the interval.
+        dtype: the dtype used when the initializer is called without one; None means the default float dtype.
+
+    Returns:
+        An initializer: a function of a key, a shape and optionally a dtype.
 
     >>> from tracefx import random
     >>> bool((uniform(5.0)(random.key(0), (9,)) < 5).all())
@@ -135,7 +172,14 @@ class _Normal(_BaseInitializer):
 
 
 def normal(stddev: ArrayLike = 0.01, dtype: DTypeLike | None = None) -> Initializer:
-    """An initializer that draws normal numbers with this standard deviation.
+    """Returns an initializer that draws from the normal distribution with mean 0.
+
+    Args:
+        stddev: the standard deviation.
+        dtype: the dtype used when the initializer is called without one; None means the default float dtype.
+
+    Returns:
+        An initializer: a function of a key, a shape and optionally a dtype.
 
     >>> from tracefx import random
     >>> normal()(random.key(0), (2, 3)).shape
@@ -161,7 +205,16 @@ class _TruncatedNormal(_BaseInitializer):
 def truncated_normal(
     stddev: ArrayLike = 0.01, dtype: DTypeLike | None = None, lower: ArrayLike = -2.0, upper: ArrayLike = 2.0
 ) -> Initializer:
-    """An initializer that draws normal numbers between two bounds, and multiplies them by `stddev`.
+    """Returns an initializer that draws from the truncated standard normal distribution, times `stddev`.
+
+    Args:
+        stddev: the factor of the draws.
+        dtype: the dtype used when the initializer is called without one; None means the default float dtype.
+        lower: the lower bound, before multiplication by `stddev`.
+        upper: the upper bound, before multiplication by `stddev`.
+
+    Returns:
+        An initializer: a function of a key, a shape and optionally a dtype.
 
     >>> from tracefx import random
     >>> bool((abs(truncated_normal(1.0)(random.key(0), (9,))) <= 2).all())
@@ -170,7 +223,7 @@ def truncated_normal(
     return _TruncatedNormal(stddev, dtype, lower, upper)
 
 
-# ------------------------------------------------------------------ of a spread that suits the layer
+# ------------------------------------------------------------------ variance scaling
 
 
 @final
@@ -201,7 +254,7 @@ class _VarianceScaling(_BaseInitializer):
             if is_real:
                 return random.uniform(key, shape, dtype, -1) * fnp.sqrt(3 * variance)
             return _uniform_disk(key, shape, dtype) * fnp.sqrt(variance)
-        # The standard deviations of normal numbers, real and complex, whose absolute values are at most 2.
+        # The divisors are the standard deviations of normal distributions, real and complex, truncated to abs(x) <= 2.
         if is_real:
             return random.truncated_normal(key, -2, 2, shape, dtype) * (
                 fnp.sqrt(variance) / fnp.asarray(0.87962566103423978, dtype)
@@ -210,15 +263,15 @@ class _VarianceScaling(_BaseInitializer):
 
 
 def _size(shape: Shape, axes: AxisSpec) -> int:
+    """Returns the product of the sizes of some axes."""
     return math.prod([shape[axis] for axis in ([axes] if isinstance(axes, int) else axes)])
 
 
 def _fans(shape: Shape, in_axis: AxisSpec, out_axis: AxisSpec, batch_axis: AxisSpec) -> tuple[float, float]:
-    """How many inputs an output has, and how many outputs an input."""
+    """Returns the fan-in and the fan-out: inputs per output, and outputs per input."""
     if in_axis == -2 and len(shape) < 2:
         raise ValueError(
-            f"an initializer that looks at the inputs of a layer needs two axes or more, got shape {shape}; or say "
-            "in_axis"
+            f"an initializer that depends on the fan-in needs two axes or more, got shape {shape}; or pass in_axis"
         )
     inputs, outputs = _size(shape, in_axis), _size(shape, out_axis)
     field = math.prod(shape) / inputs / outputs / _size(shape, batch_axis)
@@ -226,22 +279,25 @@ def _fans(shape: Shape, in_axis: AxisSpec, out_axis: AxisSpec, batch_axis: AxisS
 
 
 def _random_phases(radii: Array, key: Array, shape: Shape, dtype: DType) -> Array:
+    """Multiplies radii by uniformly distributed complex numbers of absolute value 1."""
     angles = 2 * math.pi * random.uniform(key, shape, dtypes.real_dtype(dtype)).astype(dtype)
     return radii * fnp.exp(1j * angles)
 
 
 def _uniform_disk(key: ArrayLike, shape: Shape, dtype: DType) -> Array:
-    """Complex numbers of mean square 1, all of a disk equally likely."""
+    """Draws complex numbers uniformly from a disk, with mean square 1."""
     first, second = random.split(key)
     radii = fnp.sqrt(2 * random.uniform(first, shape, dtypes.real_dtype(dtype))).astype(dtype)
     return _random_phases(radii, second, shape, dtype)
 
 
 def _truncated_disk(key: ArrayLike, shape: Shape, dtype: DType) -> Array:
-    """Normal complex numbers whose absolute values are at most 2."""
+    """Draws complex normal numbers with absolute values of at most 2."""
     first, second = random.split(key)
-    share = (1 - fnp.exp(fnp.asarray(-4, dtype))) * random.uniform(first, shape, dtypes.real_dtype(dtype)).astype(dtype)
-    return _random_phases(fnp.sqrt(-fnp.log(1 - share)), second, shape, dtype)
+    probability = (1 - fnp.exp(fnp.asarray(-4, dtype))) * random.uniform(first, shape, dtypes.real_dtype(dtype)).astype(
+        dtype
+    )
+    return _random_phases(fnp.sqrt(-fnp.log(1 - probability)), second, shape, dtype)
 
 
 def variance_scaling(
@@ -253,16 +309,23 @@ def variance_scaling(
     batch_axis: AxisSpec = (),
     dtype: DTypeLike | None = None,
 ) -> Initializer:
-    """An initializer whose numbers have the variance `scale / n`, with `n` the size that `mode` says.
+    """Returns an initializer that adapts the variance to the layer: `scale / n`, where `n` depends on `mode`.
 
     Args:
-        mode: `"fan_in"` is how many inputs an output has, `"fan_out"` how many outputs an input, `"fan_avg"` and
-            `"fan_geo_avg"` are the arithmetic and geometric mean of these.
-        distribution: `"truncated_normal"`, cut at two standard deviations, `"normal"` or `"uniform"`.
-        in_axis, out_axis: the axes of inputs and outputs; those that are neither are of the receptive field.
-        batch_axis: axes of layers that have nothing to do with each other.
+        scale: the numerator of the variance.
+        mode: the denominator: `"fan_in"` is the number of inputs per output, `"fan_out"` the number of outputs per
+            input, `"fan_avg"` and `"fan_geo_avg"` are their arithmetic and geometric mean.
+        distribution: `"truncated_normal"` (truncated at two standard deviations), `"normal"` or `"uniform"`.
+        in_axis: the axis or axes of inputs. Axes that are neither inputs, outputs nor batch are the receptive field.
+        out_axis: the axis or axes of outputs.
+        batch_axis: axes of independent layers, which do not count.
+        dtype: the dtype used when the initializer is called without one; None means the default float dtype.
 
-    Raises ValueError for another mode or distribution, and when called with too few axes.
+    Returns:
+        An initializer: a function of a key, a shape and optionally a dtype.
+
+    Raises:
+        ValueError: if `mode` or `distribution` is unknown; when called, if the shape has too few axes.
 
     >>> from tracefx import random
     >>> variance_scaling(2.0, "fan_in", "normal")(random.key(0), (8, 4)).shape
@@ -280,7 +343,18 @@ def variance_scaling(
 def glorot_uniform(
     in_axis: AxisSpec = -2, out_axis: AxisSpec = -1, batch_axis: AxisSpec = (), dtype: DTypeLike | None = None
 ) -> Initializer:
-    """`variance_scaling(1, "fan_avg", "uniform")`: Glorot and Bengio (2010). Also called Xavier's.
+    """Returns the Glorot (Xavier) uniform initializer, `variance_scaling(1, "fan_avg", "uniform")`.
+
+    Glorot and Bengio, Understanding the difficulty of training deep feedforward neural networks (2010).
+
+    Args:
+        in_axis: the axis or axes of inputs.
+        out_axis: the axis or axes of outputs.
+        batch_axis: axes of independent layers, which do not count.
+        dtype: the dtype used when the initializer is called without one; None means the default float dtype.
+
+    Returns:
+        An initializer: a function of a key, a shape and optionally a dtype.
 
     >>> from tracefx import random
     >>> glorot_uniform()(random.key(0), (2, 3)).shape
@@ -292,7 +366,18 @@ def glorot_uniform(
 def glorot_normal(
     in_axis: AxisSpec = -2, out_axis: AxisSpec = -1, batch_axis: AxisSpec = (), dtype: DTypeLike | None = None
 ) -> Initializer:
-    """`variance_scaling(1, "fan_avg", "truncated_normal")`: Glorot and Bengio (2010). Also called Xavier's.
+    """Returns the Glorot (Xavier) normal initializer, `variance_scaling(1, "fan_avg", "truncated_normal")`.
+
+    Glorot and Bengio, Understanding the difficulty of training deep feedforward neural networks (2010).
+
+    Args:
+        in_axis: the axis or axes of inputs.
+        out_axis: the axis or axes of outputs.
+        batch_axis: axes of independent layers, which do not count.
+        dtype: the dtype used when the initializer is called without one; None means the default float dtype.
+
+    Returns:
+        An initializer: a function of a key, a shape and optionally a dtype.
 
     >>> from tracefx import random
     >>> glorot_normal()(random.key(0), (2, 3)).shape
@@ -304,7 +389,18 @@ def glorot_normal(
 def lecun_uniform(
     in_axis: AxisSpec = -2, out_axis: AxisSpec = -1, batch_axis: AxisSpec = (), dtype: DTypeLike | None = None
 ) -> Initializer:
-    """`variance_scaling(1, "fan_in", "uniform")`: LeCun, Bottou, Orr and Müller, Efficient backprop (1998).
+    """Returns the LeCun uniform initializer, `variance_scaling(1, "fan_in", "uniform")`.
+
+    LeCun, Bottou, Orr and Müller, Efficient backprop (1998).
+
+    Args:
+        in_axis: the axis or axes of inputs.
+        out_axis: the axis or axes of outputs.
+        batch_axis: axes of independent layers, which do not count.
+        dtype: the dtype used when the initializer is called without one; None means the default float dtype.
+
+    Returns:
+        An initializer: a function of a key, a shape and optionally a dtype.
 
     >>> from tracefx import random
     >>> lecun_uniform()(random.key(0), (2, 3)).shape
@@ -316,7 +412,18 @@ def lecun_uniform(
 def lecun_normal(
     in_axis: AxisSpec = -2, out_axis: AxisSpec = -1, batch_axis: AxisSpec = (), dtype: DTypeLike | None = None
 ) -> Initializer:
-    """`variance_scaling(1, "fan_in", "truncated_normal")`: LeCun, Bottou, Orr and Müller, Efficient backprop (1998).
+    """Returns the LeCun normal initializer, `variance_scaling(1, "fan_in", "truncated_normal")`.
+
+    LeCun, Bottou, Orr and Müller, Efficient backprop (1998).
+
+    Args:
+        in_axis: the axis or axes of inputs.
+        out_axis: the axis or axes of outputs.
+        batch_axis: axes of independent layers, which do not count.
+        dtype: the dtype used when the initializer is called without one; None means the default float dtype.
+
+    Returns:
+        An initializer: a function of a key, a shape and optionally a dtype.
 
     >>> from tracefx import random
     >>> lecun_normal()(random.key(0), (2, 3)).shape
@@ -328,7 +435,18 @@ def lecun_normal(
 def he_uniform(
     in_axis: AxisSpec = -2, out_axis: AxisSpec = -1, batch_axis: AxisSpec = (), dtype: DTypeLike | None = None
 ) -> Initializer:
-    """`variance_scaling(2, "fan_in", "uniform")`: He, Zhang, Ren and Sun (2015). Also called Kaiming's.
+    """Returns the He (Kaiming) uniform initializer, `variance_scaling(2, "fan_in", "uniform")`.
+
+    He, Zhang, Ren and Sun, Delving deep into rectifiers (2015).
+
+    Args:
+        in_axis: the axis or axes of inputs.
+        out_axis: the axis or axes of outputs.
+        batch_axis: axes of independent layers, which do not count.
+        dtype: the dtype used when the initializer is called without one; None means the default float dtype.
+
+    Returns:
+        An initializer: a function of a key, a shape and optionally a dtype.
 
     >>> from tracefx import random
     >>> he_uniform()(random.key(0), (2, 3)).shape
@@ -340,7 +458,18 @@ def he_uniform(
 def he_normal(
     in_axis: AxisSpec = -2, out_axis: AxisSpec = -1, batch_axis: AxisSpec = (), dtype: DTypeLike | None = None
 ) -> Initializer:
-    """`variance_scaling(2, "fan_in", "truncated_normal")`: He, Zhang, Ren and Sun (2015). Also called Kaiming's.
+    """Returns the He (Kaiming) normal initializer, `variance_scaling(2, "fan_in", "truncated_normal")`.
+
+    He, Zhang, Ren and Sun, Delving deep into rectifiers (2015).
+
+    Args:
+        in_axis: the axis or axes of inputs.
+        out_axis: the axis or axes of outputs.
+        batch_axis: axes of independent layers, which do not count.
+        dtype: the dtype used when the initializer is called without one; None means the default float dtype.
+
+    Returns:
+        An initializer: a function of a key, a shape and optionally a dtype.
 
     >>> from tracefx import random
     >>> he_normal()(random.key(0), (2, 3)).shape
@@ -368,18 +497,28 @@ class _Orthogonal(_BaseInitializer):
     def draw(self, key: ArrayLike, shape: Shape, dtype: DType) -> Array:
         if len(shape) < 2:
             raise ValueError(f"an orthogonal initializer needs two axes or more, got shape {shape}")
-        place = canonicalize_axis("orthogonal", self.column_axis, len(shape))
+        canonical_axis = canonicalize_axis("orthogonal", self.column_axis, len(shape))
         if 0 in shape:
             return fnp.zeros(shape, dtype)
-        columns, rest = shape[place], (*shape[:place], *shape[place + 1 :])
-        matrix = random.orthogonal(key, math.prod(rest), (), dtype, columns)
-        return fnp.asarray(self.scale, dtype) * fnp.moveaxis(matrix.reshape(*rest, columns), -1, place)
+        columns, other_sizes = shape[canonical_axis], (*shape[:canonical_axis], *shape[canonical_axis + 1 :])
+        matrix = random.orthogonal(key, math.prod(other_sizes), (), dtype, columns)
+        return fnp.asarray(self.scale, dtype) * fnp.moveaxis(matrix.reshape(*other_sizes, columns), -1, canonical_axis)
 
 
 def orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None) -> Initializer:
-    """An initializer of matrices with orthonormal columns or rows, of whichever there are fewer, times `scale`.
+    """Returns an initializer of orthogonal matrices times `scale`.
 
-    Axes but for `column_axis` are taken together. Saxe, McClelland and Ganguli (2013).
+    The columns or the rows are orthonormal, whichever are fewer. All axes except `column_axis` are flattened into the
+    rows. Saxe, McClelland and Ganguli, Exact solutions to the nonlinear dynamics of learning in deep linear neural
+    networks (2013).
+
+    Args:
+        scale: the factor of the matrix.
+        column_axis: the axis of the columns.
+        dtype: the dtype used when the initializer is called without one; None means the default float dtype.
+
+    Returns:
+        An initializer for shapes of two or more axes. It raises ValueError for other shapes.
 
     >>> from tracefx import random
     >>> orthogonal()(random.key(0), (2, 3)).shape
@@ -407,9 +546,18 @@ class _DeltaOrthogonal(_BaseInitializer):
 
 
 def delta_orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: DTypeLike | None = None) -> Initializer:
-    """An initializer of convolutions that are an orthogonal matrix at the centre and 0 elsewhere.
+    """Returns an initializer of convolution kernels that are an orthogonal matrix at the center and 0 elsewhere.
 
-    Xiao, Bahri, Sohl-Dickstein, Schoenholz and Pennington (2018).
+    Xiao, Bahri, Sohl-Dickstein, Schoenholz and Pennington, Dynamical isometry and a mean field theory of CNNs (2018).
+
+    Args:
+        scale: the factor of the matrix.
+        column_axis: the axis of the columns, among the last two.
+        dtype: the dtype used when the initializer is called without one; None means the default float dtype.
+
+    Returns:
+        An initializer for shapes of 3, 4 or 5 axes, the last two of which are inputs and outputs. It raises ValueError
+        for other shapes, and if there are fewer outputs than inputs.
 
     >>> from tracefx import random
     >>> delta_orthogonal()(random.key(0), (3, 3, 2, 4)).shape

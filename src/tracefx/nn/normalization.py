@@ -1,7 +1,6 @@
-"""Functions over axes: softmax and its relatives, and standardizing.
+"""Softmax, its variants, and standardization: functions that reduce over axes.
 
-They have forms that are right where the plain formula's are not: where exponentials overflow, and where a mask leaves
-nothing.
+They are numerically stable: exponentials do not overflow, and rows that are masked out entirely give no NaN.
 """
 
 from __future__ import annotations
@@ -21,7 +20,15 @@ from tracefx.ops.elementwise.transcendental import rsqrt
 
 
 def softmax(x: ArrayLike, axis: AxisLike = -1, where: ArrayLike | None = None) -> Array:
-    """`exp(x)` divided by its sum over `axis`, without overflow on the way; 0 where the mask `where` does not hold.
+    """Computes `exp(x) / sum(exp(x))` over `axis`, without intermediate overflow.
+
+    Args:
+        x: an array of floats; integers are converted.
+        axis: the axis or axes to normalize over; None means all.
+        where: a mask that broadcasts against `x`; elements where it is false are left out, and their results are 0.
+
+    Returns:
+        An array of the shape of `x`.
 
     >>> softmax(fnp.array([1000.0, 1000.0])).tolist()
     [0.5, 0.5]
@@ -29,16 +36,25 @@ def softmax(x: ArrayLike, axis: AxisLike = -1, where: ArrayLike | None = None) -
     value = to_inexact(x, "softmax: x")
     highest = _constant_max(value, axis, where)
     shifted = fnp.subtract(value, highest)
-    if where is not None:  # before the exponential, so that nothing infinite or missing is in its derivative
+    if where is not None:  # masked before the exponential, so that its derivative has no infinity or NaN
         shifted = fnp.where(where, shifted, -math.inf)
     powers = fnp.exp(shifted)
-    # One division a row, rather than one an element, in the backward pass too.
-    shares = fnp.multiply(powers, fnp.reciprocal(fnp.sum(powers, axis, keepdims=True)))
-    return shares if where is None else fnp.where(where, shares, 0)
+    # One division for each row instead of one for each element, in the backward pass too.
+    probabilities = fnp.multiply(powers, fnp.reciprocal(fnp.sum(powers, axis, keepdims=True)))
+    return probabilities if where is None else fnp.where(where, probabilities, 0)
 
 
 def log_softmax(x: ArrayLike, axis: AxisLike = -1, where: ArrayLike | None = None) -> Array:
-    """The logarithm of `softmax`: minus infinity where the mask `where` does not hold.
+    """Computes the logarithm of `softmax`, without intermediate underflow.
+
+    Args:
+        x: an array of floats; integers are converted.
+        axis: the axis or axes to normalize over; None means all.
+        where: a mask that broadcasts against `x`; elements where it is false are left out, and their results are minus
+            infinity.
+
+    Returns:
+        An array of the shape of `x`.
 
     >>> log_softmax(fnp.array([-1000.0, 0.0])).tolist()
     [-1000.0, 0.0]
@@ -54,7 +70,7 @@ def log_softmax(x: ArrayLike, axis: AxisLike = -1, where: ArrayLike | None = Non
 
 
 def _constant_max(x: Value, axis: AxisLike, where: ArrayLike | None) -> Array:
-    """The greatest elements along `axis`, as constants: whatever is subtracted, the results are the same."""
+    """Returns the maximum along `axis` without derivatives: the results do not depend on what is subtracted."""
     return stop_gradient(fnp.max(x, axis, keepdims=True, initial=-math.inf, where=where))
 
 
@@ -85,10 +101,19 @@ def logsumexp(
     return_sign: bool = False,
     where: ArrayLike | None = None,
 ) -> Array | tuple[Array, Array]:
-    """`log(sum(b * exp(a)))` over `axis` without overflow on the way, of the elements where the mask `where` holds.
+    """Computes `log(sum(b * exp(a)))` over `axis`, without intermediate overflow.
 
-    Minus infinity of nothing. With `return_sign` the logarithm of the sum's absolute value, and its sign; without, NaN
-    where the sum is negative.
+    Args:
+        a: an array of floats or complex numbers; integers are converted.
+        axis: the axis or axes to reduce over; None means all.
+        b: factors of the exponentials, which broadcast against `a`; 1 by default.
+        keepdims: whether the reduced axes stay, with size 1.
+        return_sign: whether to return the logarithm of the absolute value of the sum, and its sign. Otherwise the
+            result is NaN where the sum is negative.
+        where: a mask that broadcasts against the array; elements where it is false are left out.
+
+    Returns:
+        The logarithm, and with `return_sign` also the sign. The logarithm of an empty sum is minus infinity.
 
     >>> logsumexp(fnp.array([1000.0, 1000.0]))
     Array(1000.6932, dtype=float32)
@@ -101,32 +126,41 @@ def logsumexp(
     else:
         exponents, factors = promote_args_inexact("logsumexp", a, b)
         value = fnp.where(fnp.not_equal(factors, 0), exponents, -math.inf)
-    gone = axes("logsumexp", axis, value.ndim)
+    reduced_axes = axes("logsumexp", axis, value.ndim)
     highest = fnp.max(fnp.real(value), axis, initial=-math.inf, where=where)
     highest = stop_gradient(fnp.where(fnp.isfinite(highest), highest, 0))
-    kept = fnp.expand_dims(highest, gone)
-    powers = fnp.exp(fnp.subtract(value, kept))
+    kept_maximum = fnp.expand_dims(highest, reduced_axes)
+    powers = fnp.exp(fnp.subtract(value, kept_maximum))
     if factors is not None:
         powers = fnp.multiply(powers, factors)
     total = fnp.sum(powers, axis, keepdims=keepdims, where=where)
     sign = fnp.sign(total)
     if return_sign or not dtypes.is_complex(total.dtype):
         total = fnp.absolute(total)
-    out = fnp.add(fnp.log(total), kept if keepdims else highest)
+    out = fnp.add(fnp.log(total), kept_maximum if keepdims else highest)
     if factors is not None and not return_sign and not dtypes.is_complex(out.dtype):
         out = fnp.where(fnp.less(sign, 0), math.nan, out)
     return (out, sign) if return_sign else out
 
 
 def logmeanexp(x: ArrayLike, axis: AxisLike = None, where: ArrayLike | None = None, keepdims: bool = False) -> Array:
-    """`log(mean(exp(x)))` over `axis` without overflow on the way, of the elements where the mask `where` holds.
+    """Computes `log(mean(exp(x)))` over `axis`, without intermediate overflow.
+
+    Args:
+        x: an array of floats; integers are converted.
+        axis: the axis or axes to reduce over; None means all.
+        where: a mask that broadcasts against the array; elements where it is false are left out.
+        keepdims: whether the reduced axes stay, with size 1.
+
+    Returns:
+        The logarithm of the mean.
 
     >>> logmeanexp(fnp.array([1000.0, 1000.0]))
     Array(1000., dtype=float32)
     """
     total = logsumexp(x, axis, keepdims=keepdims, where=where)
-    held = fnp.ones_like(as_array(to_inexact(x, "logmeanexp: x")), total.dtype)
-    return total - fnp.log(fnp.sum(held, axis, keepdims=keepdims, where=where))
+    ones = fnp.ones_like(as_array(to_inexact(x, "logmeanexp: x")), total.dtype)
+    return total - fnp.log(fnp.sum(ones, axis, keepdims=keepdims, where=where))
 
 
 def standardize(
@@ -139,12 +173,23 @@ def standardize(
     *,
     algorithm: Literal["fast", "stable"] = "fast",
 ) -> Array:
-    """`(x - mean) / sqrt(variance + epsilon)`, with the mean and variance over `axis` unless they are given.
+    """Computes `(x - mean) / sqrt(variance + epsilon)`, with the mean and variance over `axis`.
 
-    The `"fast"` algorithm takes the variance as the difference of the mean square and the squared mean, which loses
-    digits where the mean is large; `"stable"` takes the mean of squared differences.
+    Args:
+        x: an array.
+        axis: the axis or axes of the mean and variance; None means all.
+        mean: the mean, which broadcasts against `x`; computed by default.
+        variance: the variance, which broadcasts against `x`; computed by default.
+        epsilon: added to the variance.
+        where: a mask that broadcasts against the array; elements where it is false are left out.
+        algorithm: `"fast"` computes the variance as `mean(x**2) - mean(x)**2`, which loses digits where the mean is
+            large; `"stable"` as `mean((x - mean(x))**2)`.
 
-    Raises ValueError for another algorithm.
+    Returns:
+        An array of the shape of `x`.
+
+    Raises:
+        ValueError: if `algorithm` is unknown.
 
     >>> standardize(fnp.array([1.0, 3.0]), epsilon=0.0).tolist()
     [-1.0, 1.0]

@@ -1,4 +1,4 @@
-"""Classes as vectors."""
+"""`one_hot`: one-hot encoding of class indices."""
 
 from __future__ import annotations
 
@@ -25,26 +25,37 @@ def one_hot(
     dtype: DTypeLike | None = None,
     axis: SupportsIndex | Hashable = -1,
 ) -> Array:
-    """For each integer of `x` a vector with 1 at that place and 0 elsewhere, along a new axis; all 0 beyond the ends.
+    """Encodes class indices as one-hot vectors: 1 at the index and 0 elsewhere, along a new axis.
 
-    `axis` may be the name of a mapped axis of size `num_classes`, along which the vector is spread. The dtype is the
-    default float unless given. TypeError for numbers that are no integers.
+    Args:
+        x: an array of integers. Indices outside of `0 <= x < num_classes` give vectors of zeros.
+        num_classes: the size of the vectors.
+        dtype: the dtype of the result; the default float dtype by default.
+        axis: the position of the new axis; or the name of a mapped axis of size `num_classes`, along which the vectors
+            are distributed.
+
+    Returns:
+        `dtype[..., num_classes]`; for a named axis an array of the shape of `x`.
+
+    Raises:
+        TypeError: if `x` has no integer dtype.
+        ValueError: if `num_classes` is not the size of the named axis.
 
     >>> one_hot(fnp.array([0, 2]), 3).tolist()
     [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
     """
     value = as_array(fnp.asarray(x) if isinstance(x, list | tuple) else as_value(x, "one_hot: x"))  # type: ignore[arg-type]  # refused there
     if not dtypes.is_integer(value.aval.dtype):
-        raise TypeError(f"one_hot: x must be of integers, got {value.aval}; convert it with astype")
+        raise TypeError(f"one_hot: x must have an integer dtype, got {value.aval}; convert it with astype")
     count = static_int("one_hot", num_classes, "num_classes")
-    new = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype, "one_hot: dtype")
+    result_dtype = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype, "one_hot: dtype")
     if not isinstance(axis, SupportsIndex):
         size = collective.axis_size(axis)
         if size != count:
             raise ValueError(f"one_hot: num_classes {count} must be the size of the axis {axis!r}, which is {size}")
-        return fnp.astype(fnp.equal(value, collective.axis_index(axis)), new)
-    place = canonicalize_axis("one_hot", axis, value.aval.ndim + 1)
-    rows = shape.expand_dims(value, (place,))
-    sizes = [*value.aval.shape[:place], count, *value.aval.shape[place:]]
-    classes = broadcasted_iota(value.aval.dtype, sizes, place)
-    return fnp.astype(comparison.eq(fnp.broadcast_to(rows, sizes), classes), new)
+        return fnp.astype(fnp.equal(value, collective.axis_index(axis)), result_dtype)
+    canonical_axis = canonicalize_axis("one_hot", axis, value.aval.ndim + 1)
+    rows = shape.expand_dims(value, (canonical_axis,))
+    sizes = [*value.aval.shape[:canonical_axis], count, *value.aval.shape[canonical_axis:]]
+    classes = broadcasted_iota(value.aval.dtype, sizes, canonical_axis)
+    return fnp.astype(comparison.eq(fnp.broadcast_to(rows, sizes), classes), result_dtype)

@@ -1,6 +1,6 @@
-"""`tracefx.numpy`: NumPy's functions over tracefx arrays, with `jax.numpy`'s names and dtype rules.
+"""NumPy's functions over tracefx arrays, with the names and the dtype rules of `jax.numpy`.
 
-What few programs use is loaded when its name is first asked for (`rooms.py`).
+Functions that few programs use live in modules that are imported when one of their names is first used.
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ from tracefx.numpy.joining import (
     stack,
     vstack,
 )
+from tracefx.numpy.lazy_names import LAZY_NAMES as _LATE
 from tracefx.numpy.logic import (
     bitwise_and,
     bitwise_invert,
@@ -126,7 +127,6 @@ from tracefx.numpy.reductions import (
     var,
 )
 from tracefx.numpy.repeating import repeat, roll, tile
-from tracefx.numpy.rooms import LATE as _LATE
 from tracefx.numpy.scalar_types import (
     bfloat16,
     bool_,
@@ -370,7 +370,7 @@ if TYPE_CHECKING:
     from tracefx.numpy.vectorization import apply_along_axis, apply_over_axes, frompyfunc, ufunc, vectorize
     from tracefx.numpy.views import byteswap, view
     from tracefx.numpy.window_functions import bartlett, blackman, hamming, hanning, i0, kaiser
-else:  # type checkers would take it to have any name
+else:  # hidden from type checkers, which would otherwise accept every attribute name
 
     def __getattr__(name: str) -> object:
         where = _LATE.get(name)

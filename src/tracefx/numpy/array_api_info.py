@@ -1,4 +1,4 @@
-"""What the namespace says about itself, as the array API asks: devices, dtypes, what it can do."""
+"""The array API's inspection interface of the namespace: devices, dtypes, capabilities."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STANDARD: Final = (
 
 @final
 class __array_namespace_info__:
-    """What the namespace says about itself.
+    """Describes the namespace as the array API standard asks: its capabilities, devices and dtypes.
 
     >>> __array_namespace_info__().default_dtypes()["real floating"]
     dtype('float32')
@@ -40,19 +40,19 @@ class __array_namespace_info__:
     __slots__ = ()
 
     def capabilities(self) -> dict[str, bool | int]:
-        """What it can do; indexing by bools and shapes that depend on numbers, where numbers are known."""
+        """Returns the capabilities. Boolean indexing and data-dependent shapes need concrete values."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> Device:
-        """The device of arrays of which nothing else is said."""
+        """Returns the device on which arrays are created unless another is given."""
         return BACKEND.value.local_devices(BACKEND.value.platform)[0]
 
     def devices(self) -> list[Device | None]:
-        """What may be passed as `device`."""
+        """Returns the values that are accepted as `device`."""
         return [None, *BACKEND.value.local_devices(BACKEND.value.platform)]
 
     def default_dtypes(self, *, device: Device | None = None) -> dict[str, DType]:
-        """The dtypes of arrays of which nothing else is said."""
+        """Returns the default dtypes by their kind. `device` makes no difference."""
         return {
             "real floating": dtypes.default_float(),
             "complex floating": dtypes.default_complex(),
@@ -61,9 +61,14 @@ class __array_namespace_info__:
         }
 
     def dtypes(self, *, device: Device | None = None, kind: str | tuple[str, ...] | None = None) -> dict[str, DType]:
-        """The array API's dtypes by their names, all or those of a kind, such as "real floating", or of several.
+        """Returns the array API's dtypes by their names.
 
-        ValueError for a kind that there isn't.
+        Args:
+            device: Accepted for compatibility: all devices have the same dtypes.
+            kind: A kind such as `"real floating"`, or a tuple of kinds, to select dtypes; None selects all.
+
+        Raises:
+            ValueError: If there is no such kind.
         """
         names = _KINDS if kind is None else (kind,) if isinstance(kind, str) else kind
         for name in names:

@@ -1,4 +1,4 @@
-"""Whether arrays are equal, or nearly so."""
+"""Comparison of arrays: equality and closeness."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _isclose_kernel(
     atol: object = 1e-08,
     equal_nan: bool = False,
 ) -> Kernel | None:
-    """`isclose` of NumPy's arrays, but for NaN."""
+    """Returns the NumPy kernel of `isclose` for arrays of one shape; None for equal NaNs or array tolerances."""
     if equal_nan or not isinstance(a, ShapedArray) or not isinstance(b, ShapedArray) or not a.shape == b.shape != ():
         return None
     if type(rtol) is not float or type(atol) is not float:
@@ -50,16 +50,25 @@ def _isclose_kernel(
 
 
 def _allclose_kernel(*args: Any, **kwargs: Any) -> Kernel | None:
-    """`allclose` of NumPy's arrays."""
+    """Returns the NumPy kernel of `allclose`."""
     close = _isclose_kernel(*args, **kwargs)
-    return None if close is None else lambda x, y: (found := close(x, y)).size == np.count_nonzero(found)
+    return None if close is None else lambda x, y: (mask := close(x, y)).size == np.count_nonzero(mask)
 
 
 @by_numpy(_isclose_kernel, arrays=2)
 def isclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
 ) -> Array:
-    """Where `a` is within `atol + rtol * abs(b)` of `b`; infinities are close to themselves, NaNs if `equal_nan`.
+    """Returns where `a` is close to `b`: `abs(a - b) <= atol + rtol * abs(b)`.
+
+    Infinities are close to themselves.
+
+    Args:
+        a: An array.
+        b: The array of reference values, broadcast against `a`.
+        rtol: The relative tolerance.
+        atol: The absolute tolerance.
+        equal_nan: Whether NaNs are close to each other.
 
     >>> isclose(1.0, 1.000001)
     Array(True, dtype=bool)
@@ -76,6 +85,7 @@ def isclose(
 
 
 def _broadcast_le(x: Value, bound: Value) -> Array:
+    """Returns `x <= bound`, with scalars broadcast."""
     shape = x.aval.shape or bound.aval.shape
     return comparison.le(structural.broadcast_to(x, shape), structural.broadcast_to(bound, shape))
 
@@ -84,7 +94,7 @@ def _broadcast_le(x: Value, bound: Value) -> Array:
 def allclose(
     a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False
 ) -> Array:
-    """Whether all of `a` is close to `b`, as `isclose` says.
+    """Returns whether all elements of `a` are close to `b`. The arguments are those of `isclose`.
 
     >>> allclose(np.ones(3), 1.1)
     Array(False, dtype=bool)
@@ -94,7 +104,12 @@ def allclose(
 
 @by_numpy(arrays=2)
 def array_equal(a1: NestedArrayLike, a2: NestedArrayLike, equal_nan: bool = False) -> Array:
-    """Whether two arrays have one shape and equal elements; NaNs are equal if `equal_nan`.
+    """Returns whether two arrays have the same shape and equal elements.
+
+    Args:
+        a1: An array or nested sequences.
+        a2: Another.
+        equal_nan: Whether NaNs are equal to each other.
 
     >>> array_equal(np.ones(3), np.ones(2))
     Array(False, dtype=bool)
@@ -107,7 +122,7 @@ def array_equal(a1: NestedArrayLike, a2: NestedArrayLike, equal_nan: bool = Fals
 
 
 def array_equiv(a1: NestedArrayLike, a2: NestedArrayLike) -> Array:
-    """Whether two arrays have equal elements once they are broadcast; False where their shapes don't.
+    """Returns whether two arrays have equal elements after broadcasting; False if their shapes do not broadcast.
 
     >>> array_equiv(np.ones((2, 3)), np.ones(3))
     Array(True, dtype=bool)

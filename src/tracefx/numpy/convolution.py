@@ -1,4 +1,4 @@
-"""Convolutions and correlations of vectors."""
+"""Convolution and correlation of vectors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MODES: Final = frozenset({"full", "same", "valid"})
 
 
 def _vector_kernel(numpys: Callable[..., NDArray]) -> Callable[..., Kernel | None]:
-    """What NumPy's function makes of vectors."""
+    """Returns the kernel plan of a NumPy function of two vectors, which applies unless options are given."""
 
     def kernel(a: ShapedArray, v: ShapedArray, mode: str | None = None, **options: object) -> Kernel | None:
         plain = all(option is None for option in options.values())
@@ -43,13 +43,20 @@ def convolve(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """The sums of `a[k - j] * v[j]` over `j`, for each `k`: `f32[n]` and `f32[m]` give `f32[n + m - 1]`.
+    """Returns the convolution of two vectors: the sums of `a[k - j] * v[j]` over `j`.
 
-    `mode` is `"full"`, or `"same"` for the middle part, as long as the longer vector, or `"valid"` for those sums
-    in which the shorter one has all its elements. Integers become floats, unless `preferred_element_type`, the dtype
-    of the result in which it is summed, is given.
+    Integers become floats, unless `preferred_element_type` is given.
 
-    Raises ValueError for operands that aren't vectors or have no elements, and for other modes.
+    Args:
+        a: A vector, `f32[n]`.
+        v: A vector, `f32[m]`.
+        mode: `"full"` returns all sums, `f32[n + m - 1]`; `"same"` the middle ones, as many as the longer vector has
+            elements; `"valid"` those in which all elements of the shorter vector take part.
+        precision: The precision of the products, as for `lax.dot`; None means the default.
+        preferred_element_type: The dtype of the result, in which the sums are computed; None means the promoted dtype.
+
+    Raises:
+        ValueError: If an operand is not a vector or is empty, or the mode is unknown.
 
     >>> convolve(np.array([1, 2, 3]), np.array([0.0, 1.0, 0.5]))
     Array([0. , 1. , 2.5, 4. , 1.5], dtype=float32)
@@ -69,7 +76,9 @@ def correlate(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """The sums of `a[k + j] * conj(v[j])` over `j`, for each `k`; `mode` and the rest are those of `convolve`.
+    """Returns the cross-correlation of two vectors: the sums of `a[k + j] * conj(v[j])` over `j`.
+
+    The arguments are those of `convolve`, but `mode` is `"valid"` by default.
 
     >>> correlate(np.array([1, 2, 3]), np.array([0.0, 1.0, 0.5]))
     Array([3.5], dtype=float32)
@@ -83,6 +92,7 @@ def correlate(
 
 
 def _vector_operands(name: str, a: ArrayLike, v: ArrayLike, preferred: DTypeLike | None) -> tuple[Value, Value]:
+    """Returns two promoted operands; raises ValueError unless both are nonempty vectors."""
     x, y = promote_dtypes(name, a, v)
     if x.aval.ndim != 1 or y.aval.ndim != 1:
         raise ValueError(f"{name}: operands must be vectors, got {x.aval} and {y.aval}")
@@ -97,7 +107,7 @@ def _vector_operands(name: str, a: ArrayLike, v: ArrayLike, preferred: DTypeLike
 def _correlate_vectors(
     name: str, x: Value, y: Value, mode: str, precision: PrecisionLike, preferred: DTypeLike | None
 ) -> Array:
-    """The products of `x` with `y` at each place, of which there is one more for each element of padding."""
+    """Returns the correlation of `x` with the shorter `y`, `x` padded as the mode asks."""
     n = y.aval.size
     match mode:
         case "valid":
@@ -118,7 +128,7 @@ def sliding_dot(
     precision: PrecisionLike = None,
     preferred: DTypeLike | None = None,
 ) -> Array:
-    """The sums of products of `y` with the part of `x`, padded by zeros, at each place: over all axes."""
+    """Returns the sums of products of `y` with each window of the zero-padded `x`; windows slide along all axes."""
     images, kernels = [structural.reshape(each, (1, 1, *each.aval.shape)) for each in (x, y)]
     steps = (1,) * x.aval.ndim
     out = convolution.conv_general_dilated(

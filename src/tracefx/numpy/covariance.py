@@ -1,4 +1,4 @@
-"""How variables vary together: covariances and correlation coefficients."""
+"""Covariances and correlation coefficients of variables."""
 
 from __future__ import annotations
 
@@ -27,22 +27,34 @@ from tracefx.transforms.at_once import at_once
 
 
 def _cov_kernel(
-    m: ShapedArray, y: object = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, **rest: object
+    m: ShapedArray,
+    y: object = None,
+    rowvar: bool = True,
+    bias: bool = False,
+    ddof: int | None = None,
+    **options: object,
 ) -> Kernel | None:
-    """`cov` of a matrix of NumPy's."""
-    less = (0 if bias else 1) if ddof is None else ddof
-    if y is not None or rest or m.ndim != 2 or not m.size or min(m.shape) < 2 or not m.shape[1 if rowvar else 0] > less:
+    """Returns the NumPy kernel of `cov` of one matrix without weights."""
+    ddof_ = (0 if bias else 1) if ddof is None else ddof
+    if (
+        y is not None
+        or options
+        or m.ndim != 2
+        or not m.size
+        or min(m.shape) < 2
+        or not m.shape[1 if rowvar else 0] > ddof_
+    ):
         return None
     element = m.dtype.type
     count = m.shape[1 if rowvar else 0]
-    weights, divisor = np.full((count, 1), 1 / count, m.dtype), element(count - less)
+    weights, divisor = np.full((count, 1), 1 / count, m.dtype), element(count - ddof_)
 
     def kernel(x: NDArray) -> NDArray:
         if not rowvar:
             x = x.T
         x = x - np.dot(x, weights)
-        found: NDArray = np.dot(x, x.T) / divisor
-        return found
+        covariances: NDArray = np.dot(x, x.T) / divisor
+        return covariances
 
     return kernel
 
@@ -59,17 +71,31 @@ def cov(
     aweights: ArrayLike | None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """The covariances of variables, which are the rows of `m` and `y` (or columns, unless `rowvar`), samples being
-    along the other axis. Sums are divided by the number of samples less `ddof`: 1, or 0 with `bias`.
+    """Returns the covariance matrix of variables.
 
-    Samples count `fweights` times, which are integers, and weigh `aweights`. ValueError for more than two axes.
+    Sums are divided by the number of samples minus `ddof`.
+
+    Args:
+        m: The samples, a matrix with one variable per row, `f32[variables, samples]`, or a vector of one variable.
+        y: More variables of the same samples; None means no more.
+        rowvar: Whether rows are variables; if False, columns are.
+        bias: Whether the default of `ddof` is 0 instead of 1.
+        ddof: The number subtracted from the number of samples; None means the default by `bias`.
+        fweights: Integer frequencies: how many times each sample counts. None means once.
+        aweights: The weight of each sample. None means equal weights.
+        dtype: The dtype in which to compute; None means the promoted float dtype.
+
+    Raises:
+        ValueError: If an operand has more than two axes.
+        RuntimeError: If weights are not a vector with one number per sample.
+        TypeError: If `fweights` are not integers.
 
     >>> import numpy as np
     >>> cov(np.array([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]])).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """
-    given = [m] if y is None else [m, y]
-    values = promote_dtypes("cov", *given) if y is not None else [as_operand(m, "cov: m")]
+    operands = [m] if y is None else [m, y]
+    values = promote_dtypes("cov", *operands) if y is not None else [as_operand(m, "cov: m")]
     values = [convert_dtype(v, inexact_dtype(v.aval.dtype), v.aval.weak_type) for v in values]
     for v, what in zip(values, ("m", "y"), strict=False):
         if v.aval.ndim > 2:
@@ -87,56 +113,63 @@ def cov(
     variables, samples = x.shape
     if not samples:
         return full(() if variables == 1 else (variables, variables), math.nan, x.dtype)
-    less = (0 if bias else 1) if ddof is None else ddof
-    weights, own = _weights(samples, fweights, aweights)
+    ddof_ = (0 if bias else 1) if ddof is None else ddof
+    weights, sample_weights = _weights(samples, fweights, aweights)
     if dtype is not None:
-        new = dtypes.as_dtype(dtype)
-        x = as_array(convert_dtype(x, new))
-        weights = None if weights is None else as_array(convert_dtype(weights, new))
-    return _covariances(x, weights, own, less=less)
+        computed_dtype = dtypes.as_dtype(dtype)
+        x = as_array(convert_dtype(x, computed_dtype))
+        weights = None if weights is None else as_array(convert_dtype(weights, computed_dtype))
+    return _covariances(x, weights, sample_weights, ddof=ddof_)
 
 
 @at_once
-def _covariances(x: Array, weights: Array | None, own: Array | None, *, less: int) -> Array:
+def _covariances(x: Array, weights: Array | None, sample_weights: Array | None, *, ddof: int) -> Array:
+    """Returns the covariances of the rows of `x`, with the product of all weights and the `aweights` alone."""
     means, totals = average(x, 1, weights, returned=True)
     total = totals[0]
     divisor: ArrayLike
     if weights is None:
-        divisor = x.shape[1] - less
-    elif less == 0:
+        divisor = x.shape[1] - ddof
+    elif ddof == 0:
         divisor = total
-    elif own is None:
-        divisor = total - less
+    elif sample_weights is None:
+        divisor = total - ddof
     else:
-        divisor = total - divide(multiply(sum(multiply(weights, own)), less), total)
+        divisor = total - divide(multiply(sum(multiply(weights, sample_weights)), ddof), total)
     x = subtract(x, shape.expand_dims(means, (1,)))
-    weighed = x if weights is None else multiply(x, weights)
-    return squeeze(divide(dot(x, conjugate(transpose(weighed))), divisor))
+    weighted = x if weights is None else multiply(x, weights)
+    return squeeze(divide(dot(x, conjugate(transpose(weighted))), divisor))
 
 
 def _weights(samples: int, fweights: ArrayLike | None, aweights: ArrayLike | None) -> tuple[Array | None, Array | None]:
-    """The weights of samples, and those that are no counts."""
-    found: list[Array | None] = []
-    for given, what in ((fweights, "fweights"), (aweights, "aweights")):
-        if given is None:
-            found.append(None)
+    """Returns the product of all weights, and `aweights` alone, each None where not given."""
+    weights: list[Array | None] = []
+    for argument, what in ((fweights, "fweights"), (aweights, "aweights")):
+        if argument is None:
+            weights.append(None)
             continue
-        w = as_operand(given, f"cov: {what}")
+        w = as_operand(argument, f"cov: {what}")
         if w.aval.ndim > 1 or w.aval.shape[:1] != (samples,):
             raise RuntimeError(
                 f"cov: {what} must be a vector with one number for each of {samples} samples, got {w.aval}"
             )
         if what == "fweights" and not dtypes.is_integer(w.aval.dtype):
             raise TypeError(f"cov: fweights must be integers, got {w.aval}")
-        found.append(absolute(w))
-    counts, own = found
-    both = own if counts is None else counts if own is None else multiply(counts, own)
-    return both, own
+        weights.append(absolute(w))
+    counts, sample_weights = weights
+    both = sample_weights if counts is None else counts if sample_weights is None else multiply(counts, sample_weights)
+    return both, sample_weights
 
 
 @at_once(arrays=2)
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtype: DTypeLike | None = None) -> Array:
-    """The correlation coefficients of variables: their covariances, divided by the standard deviations of both.
+    """Returns the correlation coefficients of variables: covariances divided by both standard deviations.
+
+    Args:
+        x: The samples, as for `cov`.
+        y: More variables of the same samples; None means no more.
+        rowvar: Whether rows are variables; if False, columns are.
+        dtype: The dtype in which to compute; None means the promoted float dtype.
 
     >>> import numpy as np
     >>> corrcoef(np.array([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]])).round(4).tolist()
@@ -152,7 +185,7 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, dtyp
 
 @at_once
 def _correlation_coefficients(c: Array) -> Array:
-    """Covariances divided by the deviations of both variables."""
+    """Divides covariances by the standard deviations of both variables."""
     deviations = as_array(convert_dtype(sqrt(real(diag(c))), c.dtype))
     c = divide(divide(c, shape.expand_dims(deviations, (1,))), deviations)
     if dtypes.is_complex(c.dtype):

@@ -1,6 +1,6 @@
-"""Making arrays: from numbers and nested sequences, full of one number, counting, diagonal.
+"""Array creation: from data, constant-filled, ranges.
 
-A dtype that is asked for is honoured; one that is not is that of the data, 64 bits narrowed to 32 unless
+An explicit dtype is honoured; otherwise the dtype is that of the data, with 64 bits narrowed to 32 unless
 `enable_x64` is on. Only an array made from one Python number is weakly typed.
 """
 
@@ -68,10 +68,19 @@ def array(
     ndmin: int = 0,
     device: DeviceOrSharding | None = None,
 ) -> Array:
-    """An array with the elements of `object`: a number, an array, or nested sequences of them, on a device.
+    """Creates an array from a number, an array, or nested sequences of them.
 
-    `ndmin` puts axes of size 1 in front. Raises TypeError for what are no numbers, ValueError for sequences of
-    different lengths and for None.
+    Args:
+        object: The data.
+        dtype: The dtype of the result; None means that of the data.
+        copy: Whether the result must not share memory with `object`.
+        order: Accepted for compatibility and ignored: arrays have one memory order.
+        ndmin: The minimal number of axes; axes of size 1 are added in front.
+        device: The device or sharding of the result; None means the default.
+
+    Raises:
+        TypeError: If an element is not a number or an array.
+        ValueError: If nested sequences differ in length, or an element is None.
 
     >>> array([[1, 2], [3, 4.5]])
     Array([[1. , 2. ],
@@ -98,10 +107,18 @@ def asarray(
     copy: bool | None = None,
     device: DeviceOrSharding | None = None,
 ) -> Array:
-    """`a` as an array: itself if it is one of the dtype wanted, on the device wanted.
+    """Converts `a` to an array; returns `a` itself if it has the requested dtype and device.
 
-    With `copy=False` nothing is copied: NumPy's memory is shared, and must not be written to any more. ValueError where
-    that can't be.
+    Args:
+        a: The data, as for `array`.
+        dtype: The dtype of the result; None means that of `a`.
+        order: Accepted for compatibility and ignored.
+        copy: True copies always, None where necessary. False never copies: the result shares the memory of a NumPy
+            array, which must not be written to afterwards.
+        device: The device or sharding of the result; None means the default.
+
+    Raises:
+        ValueError: If `copy` is False and a copy is necessary.
 
     >>> asarray([1, 2])
     Array([1, 2], dtype=int32)
@@ -110,23 +127,24 @@ def asarray(
         a = _from_shared_memory(a)
     out = array(a, dtype, copy=bool(copy), order=order, device=device)
     if copy is False and out is not a:
-        raise ValueError(f"asarray: copy=False, but {out.aval} is made of another dtype, or on another device")
+        raise ValueError(f"asarray: copy=False, but {out.aval} requires a copy to another dtype or device")
     return out
 
 
 def _from_shared_memory(x: NestedArrayLike) -> Array:
+    """Returns a NumPy or JAX array as an array that shares its memory."""
     if is_jax_array(x):
         return from_jax_array(x)
     if not isinstance(x, np.ndarray):
         raise ValueError(f"asarray: copy=False, but the elements of a {type(x).__name__} must be copied")
     require_no_mask(x)
-    numbers = x.view()
-    numbers.flags.writeable = False
-    return ConcreteArray(ShapedArray(x.shape, dtypes.as_dtype(x.dtype, "asarray: the dtype of a")), numbers)
+    shared = x.view()
+    shared.flags.writeable = False
+    return ConcreteArray(ShapedArray(x.shape, dtypes.as_dtype(x.dtype, "asarray: the dtype of a")), shared)
 
 
 def copy(a: ArrayLike, order: str | None = None) -> Array:
-    """`a` as an array of its own, which stays when `a` is deleted or donated. Arrays have one `order`.
+    """Copies `a`: the result stays valid when `a` is deleted or donated. `order` is ignored.
 
     >>> copy(np.arange(2))
     Array([0, 1], dtype=int32)
@@ -136,47 +154,49 @@ def copy(a: ArrayLike, order: str | None = None) -> Array:
 
 
 def _copy_if_same(out: Array, a: object) -> Array:
-    """`out`, or a copy of it where it is `a` itself. Memory that nobody writes to may be shared."""
+    """Returns `out`, copied if it is `a` itself. Read-only memory may be shared."""
     if out is not a or not isinstance(out, ConcreteArray):
         return out
     return out.__copy__() if type(out) is ConcreteArray else bind1(OPTIMIZATION_BARRIER, out)
 
 
 def _from_array_like(x: ArrayLike, dtype: DType | None) -> Array:
+    """Returns a number or an array as an array of `dtype`, or of its own if None."""
     if dtype is None:
         return as_array(x)
-    if isinstance(x, np.ndarray | np.generic):  # converted at once, so that nothing is lost in a narrower dtype
+    if isinstance(x, np.ndarray | np.generic):  # converted directly, without rounding to a narrower dtype first
         if isinstance(x, np.ndarray):
             require_no_mask(x)
         dtypes.as_dtype(x.dtype, "array: the dtype of object")
         return from_numpy(convert_ndarray(np.asarray(x), dtype), dtype)
     x = x if isinstance(x, Array) else unwrap_arraylike(x)
     if type(x) is int and dtypes.is_integer(dtype):
-        return as_array(Literal(x, ShapedArray((), dtype)))  # refuses what the dtype can't hold
+        return as_array(Literal(x, ShapedArray((), dtype)))  # raises if the dtype cannot hold it
     return as_array(convert_operand(x, dtype, what="array: object"))
 
 
 def _from_foreign(x: object, dtype: DType | None) -> Array:
-    """An array of another library, which says so by `__array__` or the buffer protocol."""
+    """Converts an object that has `__array__` or the buffer protocol, such as another library's array."""
     if x is None:
-        raise ValueError("array: None is no number; leave the element out or use nan")
+        raise ValueError("array: None is not a number; leave the element out or use nan")
     if not hasattr(x, "__array__") and not isinstance(x, bytearray | memoryview):
         raise TypeError(
             "array: object must be a number, an array or nested sequences of them, "
             f"got {x!r} of type {type(x).__name__}"
         )
-    found = np.asarray(x)
-    dtypes.as_dtype(found.dtype, "array: the dtype of object")
-    return _from_array_like(found, dtype)
+    data = np.asarray(x)
+    dtypes.as_dtype(data.dtype, "array: the dtype of object")
+    return _from_array_like(data, dtype)
 
 
 _PYTHON_SCALARS: Final = frozenset({bool, int, float, complex})
 
 
 def _from_sequence(rows: Sequence[NestedArrayLike], dtype: DType | None) -> Array:
+    """Returns nested sequences of numbers and arrays as an array."""
     if (
         dtype is None and len(kinds := {*map(type, rows)}) == 1 and (kind := kinds.pop()) in _PYTHON_SCALARS
-    ):  # nearly always
+    ):  # fast path
         return _from_owned_memory(call_kernel(np.array, rows, dtypes.scalar_dtype(kind)))
     leaves: list[ArrayLike] = []
     sizes = _flatten(rows, leaves)
@@ -184,15 +204,15 @@ def _from_sequence(rows: Sequence[NestedArrayLike], dtype: DType | None) -> Arra
         types = dict.fromkeys([dtype_and_weak_type(leaf, "array: an element") for leaf in leaves])
         dtype = promote(list(types))[0] if types else dtypes.default_float()
     if any(isinstance(leaf, Array | Literal) for leaf in leaves):
-        if len({_shape_of(leaf) for leaf in leaves}) > 1:  # a row is an array, another one a sequence of numbers
+        if len({_shape_of(leaf) for leaf in leaves}) > 1:  # arrays beside sequences of numbers
             return as_array(shape.stack([array(row, dtype) for row in rows]))
         parts = [convert_operand(leaf, dtype, what="array: an element") for leaf in leaves]
         return structural.reshape(shape.stack(parts), sizes)
     if all(type(leaf) is int for leaf in leaves) and dtypes.is_integer(dtype):
-        data = np.array(leaves, dtype)  # refuses integers out of the dtype's range, which a conversion would wrap
+        data = np.array(leaves, dtype)  # raises for integers out of the dtype's range, which a conversion would wrap
     elif any(isinstance(leaf, np.ndarray) for leaf in leaves):
-        found = [convert_ndarray(np.asarray(leaf), dtype) for leaf in leaves]
-        data = np.concatenate([part.reshape(-1) for part in found])
+        converted = [convert_ndarray(np.asarray(leaf), dtype) for leaf in leaves]
+        data = np.concatenate([part.reshape(-1) for part in converted])
     else:
         data = np.array(leaves)
         if data.dtype == object:  # an integer has more than 64 bits
@@ -202,17 +222,17 @@ def _from_sequence(rows: Sequence[NestedArrayLike], dtype: DType | None) -> Arra
 
 
 def _from_owned_memory(data: NDArray) -> Array:
-    """Memory made here, which nobody else can write to."""
+    """Returns an array of `data`, which was allocated here and becomes read-only."""
     data.flags.writeable = False
     return ConcreteArray(ShapedArray(data.shape, data.dtype), data)
 
 
 def _flatten(x: NestedArrayLike, leaves: list[ArrayLike]) -> Shape:
-    """Add the arrays and numbers of nested sequences to `leaves`; the shape they have together."""
+    """Appends the arrays and numbers of nested sequences to `leaves`; returns their common shape."""
     if isinstance(x, Sequence) and not isinstance(x, str | bytes):
         shapes = list(dict.fromkeys([_flatten(row, leaves) for row in x]))
         if len(shapes) > 1:
-            raise ValueError(f"array: nested sequences must have equal lengths, but shapes {shapes} stand side by side")
+            raise ValueError(f"array: nested sequences must have equal lengths, but shapes {shapes} differ")
         return (len(x), *(shapes[0] if shapes else ()))
     if not is_convertible(x):
         _from_foreign(x, None)
@@ -229,15 +249,21 @@ def _shape_of(x: ArrayLike) -> Shape:
     return np.shape(x) if not isinstance(x, Array | Literal) else x.aval.shape
 
 
-# ------------------------------------------------------------------ full of one number
+# ------------------------------------------------------------------ constant-filled
 
 
 def full(
     shape: ShapeLike, fill_value: ArrayLike, dtype: DTypeLike | None = None, *, device: DeviceOrSharding | None = None
 ) -> Array:
-    """An array of the given shape, every element `fill_value`, or that broadcast to the shape if it has axes.
+    """Creates an array whose elements are all `fill_value`.
 
-    Raises TypeError for a size that is no integer known when the program is traced, ValueError for a negative one.
+    Raises TypeError for a size that is not a concrete integer, ValueError for a negative one.
+
+    Args:
+        shape: The shape, an integer or a sequence of integers.
+        fill_value: A number, or an array that is broadcast to `shape`.
+        dtype: The dtype of the result; None means that of `fill_value`.
+        device: The device or sharding of the result; None means the default.
 
     >>> full((2,), 7.0, "float16")
     Array([7., 7.], dtype=float16)
@@ -254,7 +280,12 @@ def full(
 
 @by_numpy(arrays=0)
 def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceOrSharding | None = None) -> Array:
-    """An array of zeros, by default float32.
+    """Creates an array of zeros.
+
+    Args:
+        shape: The shape, an integer or a sequence of integers.
+        dtype: The dtype of the result; None means the default float, float32 unless `enable_x64` is on.
+        device: The device or sharding of the result; None means the default.
 
     >>> zeros(2)
     Array([0., 0.], dtype=float32)
@@ -264,7 +295,7 @@ def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceOrS
 
 @by_numpy(arrays=0)
 def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceOrSharding | None = None) -> Array:
-    """An array of ones, by default float32.
+    """Creates an array of ones. The arguments are those of `zeros`.
 
     >>> ones((1, 2))
     Array([[1., 1.]], dtype=float32)
@@ -273,7 +304,7 @@ def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceOrSh
 
 
 def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceOrSharding | None = None) -> Array:
-    """An array whose elements don't matter: zeros.
+    """Creates an array with unspecified elements (in fact zeros). The arguments are those of `zeros`.
 
     >>> empty(2).shape
     (2,)
@@ -287,14 +318,14 @@ def _constant_array(name: str, sizes: ShapeLike, dtype: DTypeLike | None, fill: 
 
 
 def _broadcast_scalar(x: Value, sizes: Shape) -> Array:
-    """An array of this shape, every element `x`, which has no axes. Programs have no operations on float0."""
+    """Broadcasts a scalar to a shape. float0 arrays are NumPy's: programs have no operations on float0."""
     if x.aval.dtype == dtypes.float0:
         return from_numpy(np.zeros(sizes, dtypes.float0), dtypes.float0)
     return structural.broadcast_in_dim(x, sizes, ())
 
 
 def _fill_operand(x: ArrayLike, dtype: DType, weak: bool = False, what: str = "argument") -> Value:
-    """`convert_operand` for an element of a new array; a Python integer stands for a random key of such words."""
+    """Returns `convert_operand` of a fill value; for a key dtype, an integer fills every word of the key."""
     if type(x) is int and dtypes.is_key(dtype):
         return filled_key(x, dtype)
     if dtype == dtypes.float0 and type(x) in _PYTHON_SCALARS:
@@ -310,9 +341,14 @@ def full_like(
     *,
     device: DeviceOrSharding | None = None,
 ) -> Array:
-    """An array of the shape and dtype of `a` unless others are given, every element `fill_value`.
+    """Creates an array with the shape and dtype of `a`, every element `fill_value`.
 
-    `a` may have no numbers, as a `ShapeDtypeStruct`: what `eval_shape` gives.
+    Args:
+        a: An array, or an object with shape and dtype such as `ShapeDtypeStruct`, which `eval_shape` returns.
+        fill_value: A number, or an array that is broadcast to the shape.
+        dtype: The dtype of the result; None means that of `a`.
+        shape: The shape of the result; None means that of `a`.
+        device: The device or sharding of the result; None means that of `a` if the shape is unchanged.
 
     >>> full_like(np.arange(2), 7)
     Array([7, 7], dtype=int32)
@@ -342,7 +378,7 @@ def _full_like(
 
 
 def _sharding_of(like: ArrayLike | DuckTypedArray) -> Sharding | None:
-    """The sharding of an array that was put somewhere, or of a type that has one."""
+    """Returns the sharding of a committed array, or of a type that has one."""
     if isinstance(like, ShardedArray):
         return like.placed if like.committed else None
     sharding = None if isinstance(like, Array) else getattr(like, "sharding", None)
@@ -357,7 +393,7 @@ def zeros_like(
     *,
     device: DeviceOrSharding | None = None,
 ) -> Array:
-    """Zeros of the shape and dtype of `a` unless others are given, with its sharding if the shape is its own.
+    """Creates zeros with the shape and dtype of `a`. The other arguments are those of `full_like`.
 
     >>> zeros_like(np.arange(2))
     Array([0, 0], dtype=int32)
@@ -373,7 +409,7 @@ def ones_like(
     *,
     device: DeviceOrSharding | None = None,
 ) -> Array:
-    """Ones of the shape and dtype of `a` unless others are given, with its sharding if the shape is its own.
+    """Creates ones with the shape and dtype of `a`. The other arguments are those of `full_like`.
 
     >>> ones_like(np.arange(2))
     Array([1, 1], dtype=int32)
@@ -388,7 +424,7 @@ def empty_like(
     *,
     device: DeviceOrSharding | None = None,
 ) -> Array:
-    """An array of the shape and dtype of `prototype` whose elements don't matter: zeros.
+    """Creates an array like `prototype` with unspecified elements (in fact zeros); other arguments as for `full_like`.
 
     >>> empty_like(np.arange(2)).shape
     (2,)
@@ -396,7 +432,7 @@ def empty_like(
     return _full_like("empty_like", prototype, typeof(prototype, "empty_like: prototype"), 0, dtype, shape, device)
 
 
-# ------------------------------------------------------------------ counting
+# ------------------------------------------------------------------ ranges
 
 
 @by_numpy(arrays=0)
@@ -408,23 +444,32 @@ def arange(
     *,
     device: DeviceOrSharding | None = None,
 ) -> Array:
-    """The numbers from `start` (0 if only one argument is given) to before `stop`, `step` apart.
+    """Returns the numbers from `start` (inclusive) to `stop` (exclusive), `step` apart.
 
-    The arguments must be known when the program is traced. Raises TypeError for tracers and what is no number,
-    ValueError for arrays and complex numbers, ZeroDivisionError for a step of 0.
+    Args:
+        start: The first number; if it is the only bound, the exclusive end of a range that starts at 0.
+        stop: The exclusive end.
+        step: The distance between neighbours; None means 1.
+        dtype: The dtype of the result; None means the promoted dtype of the arguments.
+        device: The device or sharding of the result; None means the default.
+
+    Raises:
+        TypeError: If a bound is traced (the result's shape depends on it) or not a number.
+        ValueError: If a bound is complex or has axes.
+        ZeroDivisionError: If `step` is 0.
 
     >>> arange(1, 7, 2)
     Array([1, 3, 5], dtype=int32)
     """
     if type(start) is int and stop is None and step is None and dtype is None:
         return place_on_device(shape.iota(dtypes.default_int(), max(0, start)), device)
-    given = [("start", start), *[(name, x) for name, x in (("stop", stop), ("step", step)) if x is not None]]
-    numbers = {name: _static_number(f"arange: {name}", x) for name, x in given}
-    new = result_type(*[x for _, x in given]) if dtype is None else dtypes.as_dtype(dtype, "arange: dtype")
+    bounds = [("start", start), *[(name, x) for name, x in (("stop", stop), ("step", step)) if x is not None]]
+    numbers = {name: _static_number(f"arange: {name}", x) for name, x in bounds}
+    new = result_type(*[x for _, x in bounds]) if dtype is None else dtypes.as_dtype(dtype, "arange: dtype")
     if stop is None:
         first, last = 0, numbers["start"]
     else:
-        first, last = numbers["start"], numbers["stop"]  # type: ignore[assignment]  # floats too
+        first, last = numbers["start"], numbers["stop"]  # type: ignore[assignment]  # may be floats
     by = numbers.get("step", 1)
     size = max(0, math.ceil((last - first) / by))
     out = shape.iota(new, size)
@@ -440,6 +485,7 @@ def _scalar_operand(x: int | float, dtype: DType) -> Value:
 
 
 def _static_number(what: str, x: ArrayLike) -> int | float:
+    """"""
     value = as_operand(x, what)
     if value.aval.shape:
         raise ValueError(f"{what} must be one number, got {value.aval}")
@@ -456,22 +502,22 @@ def _static_number(what: str, x: ArrayLike) -> int | float:
 def _linspace_kernel(
     start: ShapedArray | Number, stop: ShapedArray | Number, num: int = 50, endpoint: bool = True, **options: object
 ) -> Kernel | None:
-    """`linspace` between numbers: each row is a weighted mean of both ends, and the last one is there exactly."""
+    """Returns the NumPy kernel of `linspace` between numbers: weighted means of both ends, ending exactly at `stop`."""
     if options or type(num) is not int or not isinstance(start, Number) or not isinstance(stop, Number):
         return None
     intervals, dtype = num - 1 if endpoint else num, dtypes.default_float()
     if intervals < 1 or complex in (start.kind, stop.kind):
         return None
     element = dtype.type
-    share = np.arange(intervals, dtype=dtype) / element(intervals)
-    rest = element(1) - share
+    fraction = np.arange(intervals, dtype=dtype) / element(intervals)
+    complement = element(1) - fraction
 
     def kernel(first: float, last: float) -> NDArray:
         low, high = element(first), element(last)
         out = np.empty(num, dtype)
         inner = out[:intervals]
-        np.multiply(rest, low, inner)
-        inner += share * high
+        np.multiply(complement, low, inner)
+        inner += fraction * high
         if endpoint:
             out[-1] = high
         return out
@@ -515,9 +561,20 @@ def linspace(
     *,
     device: DeviceOrSharding | None = None,
 ) -> Array | tuple[Array, Array]:
-    """`num` numbers from `start` to `stop`, equally far apart along a new axis; without `endpoint` to before `stop`.
+    """Returns `num` evenly spaced numbers from `start` to `stop` along a new axis.
 
-    With `retstep` their distance too, NaN where there is none.
+    Args:
+        start: The first number or array of numbers.
+        stop: The end; arrays are broadcast against `start`.
+        num: How many numbers, a concrete integer.
+        endpoint: Whether `stop` is the last number; if False, it is the exclusive end.
+        retstep: Whether to return the spacing too.
+        dtype: The dtype of the result; None means the promoted float dtype. Integer dtypes round down.
+        axis: The position of the new axis.
+        device: The device or sharding of the result; None means the default.
+
+    Returns:
+        The numbers; with `retstep`, a pair of them and their spacing (NaN if there is none).
 
     >>> linspace(0, 1, 5).tolist()
     [0.0, 0.25, 0.5, 0.75, 1.0]
@@ -526,27 +583,27 @@ def linspace(
     if count < 0:
         raise ValueError(f"linspace: num must not be negative, got {count}")
     for what, x in (("start", start), ("stop", stop)):
-        as_operand(x, f"linspace: {what}")  # a name of a dtype is no number, though `result_type` takes it
+        as_operand(x, f"linspace: {what}")  # rejects dtype names, which `result_type` would accept
     new = inexact_dtype(result_type(start, stop)) if dtype is None else dtypes.as_dtype(dtype, "linspace: dtype")
     computed = inexact_dtype(new)
     first, last = promote_args("linspace", convert_operand(start, computed), convert_operand(stop, computed))
-    shared = first.aval.shape or last.aval.shape
+    common_shape = first.aval.shape or last.aval.shape
     intervals = count - 1 if endpoint else count
-    if shared:
-        first, last = structural.broadcast_to(first, shared), structural.broadcast_to(last, shared)
-    rows = [structural.broadcast_in_dim(v, (1, *shared), range(1, len(shared) + 1)) for v in (first, last)]
+    if common_shape:
+        first, last = structural.broadcast_to(first, common_shape), structural.broadcast_to(last, common_shape)
+    rows = [structural.broadcast_in_dim(v, (1, *common_shape), range(1, len(common_shape) + 1)) for v in (first, last)]
     if count == 0:
         out = shape.slice_axis(rows[0], 0, 0, 0)
     elif intervals == 0:
         out = rows[0]
     else:
-        share = arithmetic.div(shape.iota(computed, intervals), convert_operand(intervals, computed))
-        share = structural.broadcast_in_dim(share, (intervals, *shared), (0,))
+        fraction = arithmetic.div(shape.iota(computed, intervals), convert_operand(intervals, computed))
+        fraction = structural.broadcast_in_dim(fraction, (intervals, *common_shape), (0,))
         starts, ends = [
-            structural.broadcast_in_dim(v, share.aval.shape, range(1, len(shared) + 1)) for v in (first, last)
+            structural.broadcast_in_dim(v, fraction.aval.shape, range(1, len(common_shape) + 1)) for v in (first, last)
         ]
-        rest = arithmetic.sub(convert_operand(1, computed), share)
-        out = elementwise.add(arithmetic.mul(starts, rest), arithmetic.mul(ends, share))
+        complement = arithmetic.sub(convert_operand(1, computed), fraction)
+        out = elementwise.add(arithmetic.mul(starts, complement), arithmetic.mul(ends, fraction))
         if endpoint:
             out = shape.concatenate([out, rows[1]], 0)
     if dtypes.is_integer(new):
@@ -561,28 +618,32 @@ def linspace(
 
 @by_numpy(arrays=0)
 def meshgrid(*xi: ArrayLike, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Array, ...]:
-    """Coordinate arrays of the grid spanned by vectors, a tuple: result `i` varies along the axis of vector `i`.
+    """Returns coordinate arrays of the grid spanned by vectors: result `i` varies along the axis of vector `i`.
 
-    With `indexing="xy"` the first two axes are swapped; with `sparse` the axes along which nothing varies have size 1.
+    Args:
+        xi: The coordinates along each axis: vectors or scalars.
+        copy: Accepted for compatibility and ignored: arrays are immutable.
+        sparse: Whether axes along which a result is constant have size 1.
+        indexing: `"ij"` uses axis `i` for vector `i`; `"xy"` swaps the first two axes.
 
     >>> [a.tolist() for a in meshgrid(np.arange(2), np.arange(2), indexing="ij")]
     [[[0, 0], [1, 1]], [[0, 1], [0, 1]]]
     """
-    del copy  # arrays never change, so that they share memory does not show
+    del copy  # arrays are immutable, so shared memory is not observable
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing must be 'xy' or 'ij', got {indexing!r}")
     vectors = [as_operand(x, f"meshgrid: xi[{i}]") for i, x in enumerate(xi)]
     for i, v in enumerate(vectors):
         if v.aval.ndim > 1:
             raise ValueError(f"meshgrid: xi[{i}] must be a vector, got {v.aval}")
-    places = list(range(len(vectors)))
-    if indexing == "xy" and len(places) > 1:
-        places[:2] = [1, 0]
+    axes = list(range(len(vectors)))
+    if indexing == "xy" and len(axes) > 1:
+        axes[:2] = [1, 0]
     sizes = [1] * len(vectors)
-    for v, place in zip(vectors, places, strict=True):
-        sizes[place] = v.aval.size
+    for v, axis in zip(vectors, axes, strict=True):
+        sizes[axis] = v.aval.size
     grids = []
-    for v, place in zip(vectors, places, strict=True):
-        own = [n if i == place or not sparse else 1 for i, n in enumerate(sizes)]
-        grids.append(structural.broadcast_in_dim(structural.reshape(v, (v.aval.size,)), own, (place,)))
+    for v, axis in zip(vectors, axes, strict=True):
+        grid_shape = [n if i == axis or not sparse else 1 for i, n in enumerate(sizes)]
+        grids.append(structural.broadcast_in_dim(structural.reshape(v, (v.aval.size,)), grid_shape, (axis,)))
     return tuple(grids)

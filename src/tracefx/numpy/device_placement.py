@@ -1,4 +1,4 @@
-"""Where arrays are: the argument `device` of functions that make them."""
+"""The argument `device` of functions that create arrays."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from tracefx.transforms.devices import device_put
 
 
 def place_on_device(x: Array, device: DeviceOrSharding | None) -> Array:
-    """`x` on a device, or as a sharding says; where it is, if None. What is traced goes where its program runs.
+    """Returns `x` on a device or with a sharding; `x` itself if `device` is None.
 
-    TypeError for what is no device.
+    A traced value ignores a device (it stays where its program runs) but takes a sharding. Raises TypeError for what is
+    neither a device nor a sharding.
     """
     if device is None or not (isinstance(x, ConcreteArray) or isinstance(device, Sharding)):
         return x

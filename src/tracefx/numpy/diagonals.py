@@ -1,4 +1,4 @@
-"""Matrices and their diagonals: ones on them, zeros beyond them, and what stands on them."""
+"""Diagonals and triangles of matrices: creating, masking, extracting and summing them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,14 @@ def eye(
     *,
     device: DeviceOrSharding | None = None,
 ) -> Array:
-    """`f32[N, M]` (`M` being `N` by default) with ones on diagonal `k`, which may be traced, and zeros elsewhere.
+    """Returns a matrix with ones on a diagonal and zeros elsewhere, `f32[N, M]`.
+
+    Args:
+        N: The number of rows.
+        M: The number of columns; None means `N`.
+        k: The diagonal: 0 is the main one, positive numbers lie above it. May be traced.
+        dtype: The dtype of the result; None means the default float.
+        device: The device or sharding of the result; None means the default.
 
     >>> eye(2)
     Array([[1., 0.],
@@ -49,7 +56,7 @@ def eye(
 
 
 def identity(n: int, dtype: DTypeLike | None = None) -> Array:
-    """`f32[n, n]` with ones on the diagonal.
+    """Returns the identity matrix `f32[n, n]`, with `dtype` in place of the default float if given.
 
     >>> identity(1)
     Array([[1.]], dtype=float32)
@@ -59,7 +66,13 @@ def identity(n: int, dtype: DTypeLike | None = None) -> Array:
 
 @by_numpy(arrays=0)
 def tri(N: int, M: int | None = None, k: int | Array = 0, dtype: DTypeLike | None = None) -> Array:
-    """`f32[N, M]` with ones on diagonal `k`, which may be traced, and below.
+    """Returns a matrix with ones on and below a diagonal and zeros above it, `f32[N, M]`.
+
+    Args:
+        N: The number of rows.
+        M: The number of columns; None means `N`.
+        k: The diagonal: 0 is the main one, positive numbers lie above it. May be traced.
+        dtype: The dtype of the result; None means the default float.
 
     >>> tri(2)
     Array([[1., 0.],
@@ -75,12 +88,12 @@ def _dtype_or_default_float(name: str, dtype: DTypeLike | None) -> DType:
 
 
 def _index_grid(name: str, n: int, m: int, axis: int) -> Array:
-    """The row (`axis` 0) or column number of each element of `f32[n, m]`."""
+    """Returns the row (`axis` 0) or column index of each element of an `n` by `m` matrix."""
     return shape.broadcasted_iota(dtypes.int32, (static_int(name, n, "N"), static_int(name, m, "M")), axis)
 
 
 def _clamp_diagonal(name: str, n: int, m: int, k: int | Array) -> int | Array:
-    """The diagonal `k` of a matrix, any beyond its corners being the first one there: a number that fits 32 bits."""
+    """Clamps a diagonal to the first one outside the matrix on either side, so that it fits 32 bits."""
     if isinstance(k, Tracer):
         if k.aval.shape or not dtypes.is_integer(k.aval.dtype):
             raise TypeError(f"{name}: k must be an integer scalar, got {k.aval}")
@@ -95,21 +108,23 @@ def _add_offset(numbers: Array, k: int | Array) -> Array:
 
 
 def _mask_up_to_diagonal(name: str, n: int, m: int, k: int | Array) -> Array:
-    """Which elements of a matrix are on diagonal `k` or below."""
+    """Returns the mask of the elements on or below diagonal `k`."""
     return comparison.ge(
         _add_offset(_index_grid(name, n, m, 0), _clamp_diagonal(name, n, m, k)), _index_grid(name, n, m, 1)
     )
 
 
 def _mask_of_diagonal(name: str, n: int, m: int, k: int | Array) -> Array:
-    """Which elements of a matrix are on diagonal `k`."""
+    """Returns the mask of the elements on diagonal `k`."""
     rows, columns = _index_grid(name, n, m, 0), _index_grid(name, n, m, 1)
     return comparison.eq(_add_offset(rows, _clamp_diagonal(name, n, m, k)), columns)
 
 
 @by_numpy()
 def tril(m: ArrayLike, k: int | Array = 0) -> Array:
-    """`m` with zeros above diagonal `k` of the last two axes.
+    """Returns the lower triangle of `m`: zeros above diagonal `k` (which may be traced) of the last two axes.
+
+    Raises ValueError if `m` has fewer than two axes.
 
     >>> tril(np.ones((2, 2))).tolist()
     [[1.0, 0.0], [1.0, 1.0]]
@@ -123,7 +138,9 @@ def tril(m: ArrayLike, k: int | Array = 0) -> Array:
 
 @by_numpy()
 def triu(m: ArrayLike, k: int | Array = 0) -> Array:
-    """`m` with zeros below diagonal `k` of the last two axes.
+    """Returns the upper triangle of `m`: zeros below diagonal `k` (which may be traced) of the last two axes.
+
+    Raises ValueError if `m` has fewer than two axes.
 
     >>> triu(np.ones((2, 2))).tolist()
     [[1.0, 1.0], [0.0, 1.0]]
@@ -143,21 +160,30 @@ def _matrix_operand(name: str, m: ArrayLike) -> Value:
 
 
 def _diagonal_kernel(a: ShapedArray, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Kernel | None:
-    """`diagonal` of NumPy's arrays."""
+    """Returns the NumPy kernel of `diagonal`."""
     return lambda v: v.diagonal(offset, axis1, axis2)
 
 
 def _trace_kernel(
     a: ShapedArray, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: object = None, out: object = None
 ) -> Kernel | None:
-    """`trace` of NumPy's arrays."""
+    """Returns the NumPy kernel of `trace`."""
     add: Callable[..., NDArray] = np.add.reduce
     return None if dtype is not None else lambda v: add(v.diagonal(offset, axis1, axis2), -1)
 
 
 @by_numpy(_diagonal_kernel, among=NUMBERS)
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
-    """Diagonal `offset` of the matrices along two axes, as a new last axis.
+    """Returns a diagonal of the matrices spanned by two axes, as a new last axis.
+
+    Args:
+        a: An array with at least two axes.
+        offset: The diagonal: 0 is the main one, positive numbers lie above it.
+        axis1: The axis of the rows.
+        axis2: The axis of the columns.
+
+    Raises:
+        ValueError: If `a` has fewer than two axes.
 
     >>> diagonal(np.arange(4).reshape(2, 2))
     Array([0, 3], dtype=int32)
@@ -172,17 +198,21 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> A
     count = max(0, min(m - rows, n - columns))
     if not count:
         return structural.full_like_aval(x.aval.update(shape=(*stacks, 0)), 0)
-    # A gather, since its transpose writes the places of the diagonal alone: that of a strided slice fills the matrix.
+    # A gather, since its transpose writes only the elements of the diagonal; that of a strided slice pads with zeros.
     numbers = shape.broadcasted_iota(dtypes.int32, (count, 1), 0)
-    places = shape.concatenate([_add_offset(numbers, first) for first in (rows, columns)], 1)
-    at = len(stacks)
-    of_matrix = GatherDimensionNumbers(range(at), (at, at + 1), (at, at + 1))
-    return gather(x, places, of_matrix, (*stacks, 1, 1), unique_indices=True, indices_are_sorted=True)
+    indices = shape.concatenate([_add_offset(numbers, first) for first in (rows, columns)], 1)
+    batch_ndim = len(stacks)
+    dimension_numbers = GatherDimensionNumbers(
+        range(batch_ndim), (batch_ndim, batch_ndim + 1), (batch_ndim, batch_ndim + 1)
+    )
+    return gather(x, indices, dimension_numbers, (*stacks, 1, 1), unique_indices=True, indices_are_sorted=True)
 
 
 @by_numpy(lambda v, k=0: lambda x: np.diag(x, k), among=NUMBERS)
 def diag(v: ArrayLike, k: int = 0) -> Array:
-    """A matrix with the vector `v` on diagonal `k`, or diagonal `k` of the matrix `v`.
+    """Returns a matrix with the vector `v` on diagonal `k`, or diagonal `k` of the matrix `v`.
+
+    Raises ValueError for other numbers of axes.
 
     >>> diag(np.arange(1, 3)).tolist()
     [[1, 0], [0, 2]]
@@ -209,7 +239,15 @@ def trace(
     dtype: DTypeLike | None = None,
     out: None = None,
 ) -> Array:
-    """The sum of diagonal `offset`, which may be traced, of the matrices along two axes.
+    """Returns the sum of a diagonal of the matrices spanned by two axes.
+
+    Args:
+        a: An array with at least two axes.
+        offset: The diagonal: 0 is the main one, positive numbers lie above it. May be traced.
+        axis1: The axis of the rows.
+        axis2: The axis of the columns.
+        dtype: The dtype of the sum; None means that of `sum`.
+        out: Not supported; must be None.
 
     >>> trace(np.eye(3))
     Array(3., dtype=float32)
@@ -218,6 +256,6 @@ def trace(
     if isinstance(offset, Tracer):
         x = moveaxis(as_array(as_operand(a, "trace: a")), (axis1, axis2), (-2, -1))
         n, m = x.shape[-2:]
-        on = structural.broadcast_to(_mask_of_diagonal("trace", n, m, offset), x.shape)
-        return sum(broadcast_select(on, x, literal_like(x, False)), (-2, -1), dtype)
+        mask = structural.broadcast_to(_mask_of_diagonal("trace", n, m, offset), x.shape)
+        return sum(broadcast_select(mask, x, literal_like(x, False)), (-2, -1), dtype)
     return sum(diagonal(a, static_int("trace", offset, "offset"), axis1, axis2), -1, dtype)

@@ -1,4 +1,4 @@
-"""Differences and sums along an axis: derivatives and integrals of samples, phases without jumps."""
+"""Differences, gradients, trapezoidal integrals, phase unwrapping and cumulative sums along an axis."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tracefx.transforms.at_once import at_once
 
 
 def _slice_along(x: Array, start: int | None, stop: int | None, axis: int) -> Array:
-    """`x[start:stop]` along an axis."""
+    """Returns `x[start:stop]` along an axis."""
     first, last, _ = slice(start, stop).indices(x.shape[axis])
     return shape.slice_axis(x, first, max(first, last), axis)
 
@@ -37,8 +37,17 @@ def _slice_along(x: Array, start: int | None, stop: int | None, axis: int) -> Ar
 def diff(
     a: ArrayLike, n: int = 1, axis: int = -1, prepend: ArrayLike | None = None, append: ArrayLike | None = None
 ) -> Array:
-    """The differences of neighbours along an axis, taken `n` times; of bools, where they differ. `prepend` and `append`
-    are put at the ends first. ValueError for a scalar and for a negative `n`.
+    """Returns the differences of neighbours along an axis, taken `n` times; for bools, where neighbours differ.
+
+    Args:
+        a: The array.
+        n: How many times to take differences.
+        axis: The axis.
+        prepend: Elements to put in front first; a number stands for one element. None means none.
+        append: Elements to put behind first, likewise.
+
+    Raises:
+        ValueError: If `a` is a scalar or `n` is negative.
 
     >>> diff(np.array([1, 4, 9])).tolist()
     [3, 5]
@@ -70,7 +79,12 @@ def _end(end: ArrayLike | None, x: Array, axis: int, what: str) -> Array | None:
 
 @by_numpy()
 def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Array:
-    """The differences of neighbours in the flattened array, with numbers before and behind them if given.
+    """Returns the differences of neighbours in the flattened array.
+
+    Args:
+        ary: The array.
+        to_end: Elements to put behind the differences; None means none.
+        to_begin: Elements to put in front of them; None means none.
 
     >>> ediff1d(np.array([1, 4, 9]), to_begin=0).tolist()
     [0, 3, 5]
@@ -87,7 +101,7 @@ def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike
 def _gradient_kernel(
     f: ShapedArray, *varargs: object, axis: int | Sequence[int] | None = None, edge_order: None = None
 ) -> Kernel | None:
-    """`gradient` of NumPy's arrays along one axis, on which samples are 1 apart."""
+    """Returns the NumPy kernel of `gradient` along one axis with unit spacing."""
     if varargs or (not isinstance(axis, int) and (axis is not None or f.ndim != 1)):
         return None
     along, half = axis or 0, np.asarray(0.5, f.dtype)
@@ -109,10 +123,20 @@ def _gradient_kernel(
 def gradient(
     f: ArrayLike, *varargs: ArrayLike, axis: int | Sequence[int] | None = None, edge_order: int | None = None
 ) -> Array | list[Array]:
-    """The derivatives of samples along each axis, or those given: central differences inside, one-sided at the ends.
+    """Returns the derivatives of samples along axes: central differences inside, one-sided ones at the ends.
 
-    Samples are 1 apart, or as far as further arguments say: a number or a vector of places, one for all axes or one for
-    each. ValueError for an axis of fewer than two samples.
+    Args:
+        f: The samples.
+        varargs: The spacing of samples: a number, or a vector of coordinates; one for all axes or one for each.
+            Without any, samples are 1 apart.
+        axis: The axis or axes; None means all.
+        edge_order: Not implemented; must be None.
+
+    Returns:
+        An array for one axis, otherwise a list of arrays, one per axis.
+
+    Raises:
+        ValueError: If an axis has fewer than two samples.
 
     >>> gradient(np.array([1.0, 4.0, 9.0])).tolist()
     [3.0, 4.0, 5.0]
@@ -121,20 +145,21 @@ def gradient(
         raise NotImplementedError("gradient: edge_order is not implemented; ends have differences of first order")
     values = promote_dtypes("gradient", f, *varargs)
     dtype, weak = inexact_dtype(values[0].aval.dtype), values[0].aval.weak_type
-    x, *places = [as_array(convert_dtype(v, dtype, weak)) for v in values]
+    x, *spacings = [as_array(convert_dtype(v, dtype, weak)) for v in values]
     along = tuple(range(x.ndim)) if axis is None else normalize_axes("gradient", axis, x.ndim)
-    if len(places) not in (0, 1, len(along)):
-        raise TypeError(f"gradient: {len(places)} distances for {len(along)} axes: there must be one, or one for each")
+    if len(spacings) not in (0, 1, len(along)):
+        raise TypeError(f"gradient: {len(spacings)} distances for {len(along)} axes: pass one, or one for each axis")
     if along and min(x.shape[i] for i in along) < 2:
         raise ValueError(f"gradient: each axis must have two samples at least, got {x.aval} and axes {along}")
-    if len(places) < 2:
-        places = [*(places or [as_array(convert_operand(1.0, dtype, True))])] * len(along)
-    found = [_gradient_along_axis(x, h, axis=i) for i, h in zip(along, places, strict=True)]
-    return found[0] if len(found) == 1 else found
+    if len(spacings) < 2:
+        spacings = [*(spacings or [as_array(convert_operand(1.0, dtype, True))])] * len(along)
+    gradients = [_gradient_along_axis(x, h, axis=i) for i, h in zip(along, spacings, strict=True)]
+    return gradients[0] if len(gradients) == 1 else gradients
 
 
 @at_once
 def _gradient_along_axis(x: Array, h: Array, *, axis: int) -> Array:
+    """Returns the derivative along one axis, with spacing `h`: a number, or a vector of coordinates."""
     first = subtract(_slice_along(x, 1, 2, axis), _slice_along(x, 0, 1, axis))
     last = subtract(_slice_along(x, -1, None, axis), _slice_along(x, -2, -1, axis))
     if not h.ndim:
@@ -142,19 +167,19 @@ def _gradient_along_axis(x: Array, h: Array, *, axis: int) -> Array:
         return concatenate([divide(first, h), inner, divide(last, h)], axis)
     if h.ndim > 1 or h.size != x.shape[axis]:
         raise ValueError(
-            f"gradient: places must be a number, or a vector as long as axis {axis} of {x.aval}; got {h.aval}"
+            f"gradient: a spacing must be a number, or a vector as long as axis {axis} of {x.aval}; got {h.aval}"
         )
     steps = diff(structural.reshape(h, [h.size if i == axis else 1 for i in range(x.ndim)]), axis=axis)
     slopes = divide(diff(x, axis=axis), steps)
     before, after = _slice_along(steps, None, -1, axis), _slice_along(steps, 1, None, axis)
-    # The slope in between is the mean of those at both sides, each weighted by the other's distance.
+    # The slope at a sample is the mean of the slopes on both sides, each weighted by the other's distance.
     left, right = _slice_along(slopes, None, -1, axis), _slice_along(slopes, 1, None, axis)
     inner = divide(add(multiply(after, left), multiply(before, right)), add(before, after))
     return concatenate([_slice_along(slopes, 0, 1, axis), inner, _slice_along(slopes, -1, None, axis)], axis)
 
 
 def _trapezoid_kernel(y: ShapedArray, x: object = None, dx: object = 1.0, axis: int = -1) -> Kernel | None:
-    """`trapezoid` of NumPy's vectors."""
+    """Returns the NumPy kernel of `trapezoid` of a vector with constant spacing."""
     if x is not None or type(dx) is not float or y.ndim != 1 or not y.size:
         return None
     step, half = y.dtype.type(dx), y.dtype.type(0.5)
@@ -164,20 +189,26 @@ def _trapezoid_kernel(y: ShapedArray, x: object = None, dx: object = 1.0, axis: 
 
 @by_numpy(_trapezoid_kernel, arrays=2, patient=False)
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Array:
-    """The integral of samples along an axis by the trapezoidal rule; they are `dx` apart, or at places `x`.
+    """Returns the integral of samples along an axis by the trapezoidal rule.
+
+    Args:
+        y: The samples.
+        x: Their coordinates; None means that they are `dx` apart.
+        dx: The spacing of samples without `x`.
+        axis: The axis.
 
     >>> trapezoid(np.array([1.0, 2.0, 3.0]))
     Array(4., dtype=float32)
     """
-    given = [y] if x is None else [y, x]
-    values = promote_dtypes("trapezoid", *given) if len(given) > 1 else [as_operand(y, "trapezoid: y")]
+    operands = [y] if x is None else [y, x]
+    values = promote_dtypes("trapezoid", *operands) if len(operands) > 1 else [as_operand(y, "trapezoid: y")]
     dtype, weak = inexact_dtype(values[0].aval.dtype), values[0].aval.weak_type
-    samples, *places = [as_array(convert_dtype(v, dtype, weak)) for v in values]
+    samples, *coordinates = [as_array(convert_dtype(v, dtype, weak)) for v in values]
     along = canonicalize_axis("trapezoid", axis, samples.ndim)
     samples = moveaxis(samples, along, -1)
-    if places:
-        at = places[0]
-        steps = diff(at) if at.ndim == 1 else moveaxis(diff(at, axis=axis), axis, -1)
+    if coordinates:
+        x_samples = coordinates[0]
+        steps = diff(x_samples) if x_samples.ndim == 1 else moveaxis(diff(x_samples, axis=axis), axis, -1)
     else:
         steps = as_array(as_operand(dx, "trapezoid: dx"))
         if steps.ndim:
@@ -189,8 +220,16 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
 
 
 def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, period: ArrayLike = 2 * math.pi) -> Array:
-    """`p` with multiples of `period` added, so that no step along an axis is longer than half of it. Steps shorter than
-    `discont` are left alone. ValueError for complex numbers.
+    """Unwraps phases: adds multiples of `period`, so that no step along an axis is longer than half of it.
+
+    Args:
+        p: The phases.
+        discont: Steps shorter than this stay as they are; None means half of `period`.
+        axis: The axis.
+        period: The period.
+
+    Raises:
+        ValueError: If `p` is complex.
 
     >>> unwrap(np.array([0, 3, -3.0])).round(4).tolist()
     [0.0, 3.0, 3.2832000255584717]
@@ -198,7 +237,7 @@ def unwrap(p: ArrayLike, discont: ArrayLike | None = None, axis: int = -1, perio
     values = promote_dtypes("unwrap", p, period)
     dtype = values[0].aval.dtype
     if dtypes.is_complex(dtype):
-        raise ValueError(f"unwrap: complex numbers have no order, got {values[0].aval}; unwrap their angle")
+        raise ValueError(f"unwrap: complex numbers are not ordered, got {values[0].aval}; unwrap their angle")
     x, cycle = [as_array(v) for v in values]
     along = canonicalize_axis("unwrap", axis, x.ndim)
     if not x.shape[along]:
@@ -214,16 +253,21 @@ def _unwrap(x: Array, cycle: Array, discont: ArrayLike | None, *, axis: int) -> 
     shortest = where((shortest == -half) & (steps > 0), half, shortest)
     limit = divide(cycle, 2) if discont is None else discont
     correction = where(absolute(steps) < limit, 0, subtract(shortest, steps))
-    rest = add(_slice_along(x, 1, None, axis), cumsum(correction, axis))
-    return concatenate([_slice_along(x, 0, 1, axis), rest], axis)
+    unwrapped = add(_slice_along(x, 1, None, axis), cumsum(correction, axis))
+    return concatenate([_slice_along(x, 0, 1, axis), unwrapped], axis)
 
 
 @by_numpy()
 def cumulative_sum(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Array:
-    """The sums of all elements up to each along an axis, which may be left out for a vector; with `include_initial` the
-    empty sum first.
+    """Returns the cumulative sum along an axis.
+
+    Args:
+        x: An array with at least one axis.
+        axis: The axis; None is allowed for a vector.
+        dtype: The dtype of the result; None means that of `x`, widened to the default integer for narrower integers.
+        include_initial: Whether the result starts with the empty sum, 0.
 
     >>> cumulative_sum(np.arange(4), include_initial=True).tolist()
     [0, 0, 1, 3, 6]
@@ -237,8 +281,9 @@ def cumulative_sum(
 def cumulative_prod(
     x: ArrayLike, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Array:
-    """The products of all elements up to each along an axis, which may be left out for a vector; with
-    `include_initial` the empty product first.
+    """Returns the cumulative product along an axis.
+
+    The arguments are those of `cumulative_sum`; with `include_initial` the result starts with the empty product, 1.
 
     >>> cumulative_prod(np.arange(1, 4), include_initial=True).tolist()
     [1, 1, 2, 6]
@@ -260,11 +305,15 @@ def _cumulative_operand(name: str, x: ArrayLike, axis: int | None) -> tuple[Valu
 
 
 def _accumulator_dtype(x: Value, dtype: DTypeLike | None) -> DTypeLike | None:
-    """The dtype asked for; of integers narrower than the default ones as wide a dtype, as the array API says."""
-    own, default = x.aval.dtype, dtypes.default_int()
-    if dtype is not None or not dtypes.is_integer(own) or dtypes.itemsize_bits(own) >= dtypes.itemsize_bits(default):
+    """Returns `dtype`, or for integers narrower than the default one, the default: the array API's rule."""
+    x_dtype, default = x.aval.dtype, dtypes.default_int()
+    if (
+        dtype is not None
+        or not dtypes.is_integer(x_dtype)
+        or dtypes.itemsize_bits(x_dtype) >= dtypes.itemsize_bits(default)
+    ):
         return dtype
-    return default if dtypes.is_signed(own) else dtypes.default_uint()
+    return default if dtypes.is_signed(x_dtype) else dtypes.default_uint()
 
 
 def _prepend_initial(x: Array, first: int, axis: int) -> Array:

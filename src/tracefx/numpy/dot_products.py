@@ -1,7 +1,8 @@
-"""Products of vectors, matrices and stacks of them; each is one `dot_general`, after promotion.
+"""Products of vectors, matrices and stacks of matrices; each is one `dot_general` after promotion.
 
-A `preferred_element_type` is the dtype of the result in which sums are computed; `precision` is passed on to the
-compiler. Sizes that don't fit are a TypeError naming both operands.
+All take `precision`, which is passed to the compiler, and `preferred_element_type`, the dtype of the result, in which
+sums are computed. None means the default precision and the promoted dtype. Sizes that do not fit raise a TypeError
+that names both operands.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tracefx.ops.static_integers import canonicalize_axes, static_int
 
 
 def _operands(name: str, a: ArrayLike, b: ArrayLike, preferred: DTypeLike | None) -> tuple[Value, Value, DType, bool]:
-    """The operands in one dtype, the dtype of the result, and whether it is weak."""
+    """Returns the promoted operands, the dtype of the result, and whether it is weak."""
     x, y = promote_dtypes(name, a, b)
     dtype = x.aval.dtype if preferred is None else dtypes.as_dtype(preferred, f"{name}: preferred_element_type")
     return x, y, dtype, preferred is None and x.aval.weak_type
@@ -41,11 +42,12 @@ def _contract(
     precision: PrecisionLike,
     dtype: DType,
 ) -> Array:
+    """Returns `dot_general` of two operands; raises a TypeError if sizes of contracted axes differ."""
     (i, j), shapes = over, (x.aval.shape, y.aval.shape)
     if [shapes[0][k] for k in i] != [shapes[1][k] for k in j]:
         raise TypeError(
             f"{name}: {x.aval} and {y.aval} do not fit: axes {tuple(i)} of the first and {tuple(j)} of the second are "
-            f"summed over and must agree, but have sizes {[shapes[0][k] for k in i]} and {[shapes[1][k] for k in j]}"
+            f"contracted, but have sizes {[shapes[0][k] for k in i]} and {[shapes[1][k] for k in j]}, which must agree"
         )
     numbers = ((tuple(i), tuple(j)), (tuple(batch[0]), tuple(batch[1])))
     return contraction.dot_general(x, y, numbers, precision, dtype)
@@ -59,8 +61,9 @@ def dot(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """The sum over the last axis of `a` and the second to last of `b` (the only one of a vector): `f32[m, k]` and
-    `f32[k, n]` give `f32[m, n]`. A scalar is multiplied with.
+    """Returns the dot product: the sum over the last axis of `a` and the second to last, or only, axis of `b`.
+
+    `f32[m, k]` and `f32[k, n]` give `f32[m, n]`. A scalar operand multiplies the other.
 
     >>> import numpy as np
     >>> dot(np.arange(3.0), np.arange(3.0))
@@ -79,7 +82,7 @@ def dot(
 
 @functools.lru_cache(maxsize=4096)
 def _direct_dot_general(x: ShapedArray, y: ShapedArray) -> DotGeneral | None:
-    """The one operation that the product of two vectors or matrices is, where they need no conversion and fit."""
+    """Returns the single operation that computes the product of two vectors or matrices of one dtype, or None."""
     if (x.dtype, x.weak_type) != (y.dtype, y.weak_type) or not (1 <= x.ndim <= 2 >= y.ndim >= 1):
         return None
     if x.shape[-1] != y.shape[0]:
@@ -95,8 +98,10 @@ def matmul(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """The matrix product; axes before the last two are mapped over and broadcast, a vector is a row on the left and a
-    column on the right. Scalars are a ValueError.
+    """Returns the matrix product: `f32[..., m, k]` and `f32[..., k, n]` give `f32[..., m, n]`.
+
+    Leading axes are batch axes and broadcast. A vector is a row on the left and a column on the right. Raises
+    ValueError for scalars.
 
     >>> import numpy as np
     >>> matmul(np.ones((5, 2, 3)), np.ones((3, 4))).shape
@@ -111,23 +116,23 @@ def matmul(
     if m == 0 or n == 0:
         raise ValueError(f"matmul: operands must have axes, got {x.aval} and {y.aval}; multiply by scalars with *")
     over = ((m - 1,), (max(0, n - 2),))
-    if n <= 2:  # the axes of `a` that are mapped over are free ones then
+    if n <= 2:  # the batch axes of `a` are free axes
         return as_array(convert_dtype(_contract("matmul", x, y, over, ((), ()), precision, dtype), dtype, weak))
     stacks = broadcast_operand_shapes("matmul", x.aval.shape[:-2], y.aval.shape[:-2])
     rank = len(stacks)
     x_sizes, y_sizes = _pad_shape(x.aval.shape[:-2], rank), _pad_shape(y.aval.shape[:-2], rank)
-    # An axis that both operands have is mapped over; one that only one of them has is free in it, and not repeated.
+    # An axis of both operands is a batch axis; an axis of one operand is a free axis of it, without broadcasting.
     shared = [i for i in range(rank) if x_sizes[i] != 1 and y_sizes[i] != 1]
-    x, x_places = _drop_unit_axes(x, x_sizes)
-    y, y_places = _drop_unit_axes(y, y_sizes)
-    batch = [x_places[i] for i in shared], [y_places[i] for i in shared]
+    x, x_positions = _drop_unit_axes(x, x_sizes)
+    y, y_positions = _drop_unit_axes(y, y_sizes)
+    batch = [x_positions[i] for i in shared], [y_positions[i] for i in shared]
     over = ((x.aval.ndim - 1,), (y.aval.ndim - 2,))
     out = _contract("matmul", x, y, over, batch, precision, dtype)
-    # The result has the shared axes, then those of `a` and its rows, then those of `b` and its columns.
-    left, right = [[i for i in places if i not in shared] for places in (x_places, y_places)]
+    # The axes of the product: the shared ones, those of `a` and its rows, then those of `b` and its columns.
+    left, right = [[i for i in positions if i not in shared] for positions in (x_positions, y_positions)]
     rows: list[int] = [rank] if m > 1 else []
-    found = [*shared, *left, *rows, *right, rank + 1]
-    order = sorted(range(len(found)), key=found.__getitem__)
+    product_axes = [*shared, *left, *rows, *right, rank + 1]
+    order = sorted(range(len(product_axes)), key=product_axes.__getitem__)
     out = structural.reshape(
         structural.transpose(out, order), (*stacks, *x.aval.shape[-2:-1][: len(rows)], y.aval.shape[-1])
     )
@@ -139,10 +144,10 @@ def _pad_shape(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
 
 
 def _drop_unit_axes(x: Value, sizes: tuple[int, ...]) -> tuple[Value, dict[int, int]]:
-    """`x` without its stacking axes of size 1, and where the others are in it."""
+    """Returns `x` without its batch axes of size 1, and the positions of the other batch axes in it."""
     kept = [i for i, n in enumerate(sizes) if n != 1]
     core = x.aval.shape[-2:]
-    return structural.reshape(x, [*[sizes[i] for i in kept], *core]), {i: place for place, i in enumerate(kept)}
+    return structural.reshape(x, [*[sizes[i] for i in kept], *core]), {i: position for position, i in enumerate(kept)}
 
 
 @by_numpy(arrays=2)
@@ -154,7 +159,15 @@ def tensordot(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """The sum over some axes of `a` and equally many of `b`: the last and first `axes`, or a pair of sequences.
+    """Returns the sum of products over some axes of `a` and as many of `b`.
+
+    Args:
+        a: An array.
+        b: An array.
+        axes: How many of the last axes of `a` and the first axes of `b` to contract, or a pair of axes or sequences of
+            axes, one of `a` and one of `b`.
+        precision: The precision of the products; None means the default.
+        preferred_element_type: The dtype of the result; None means the promoted dtype.
 
     >>> import numpy as np
     >>> tensordot(np.ones((2, 3, 4)), np.ones((3, 4, 5))).shape
@@ -183,7 +196,7 @@ def tensordot(
 def vdot(
     a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None, preferred_element_type: DTypeLike | None = None
 ) -> Array:
-    """The sum of the products of all elements, those of `a` conjugated.
+    """Returns the dot product of the flattened arrays, with the elements of `a` conjugated.
 
     >>> import numpy as np
     >>> vdot(np.ones((2, 3)), np.ones((2, 3)))
@@ -198,7 +211,7 @@ def vdot(
 def inner(
     a: ArrayLike, b: ArrayLike, *, precision: PrecisionLike = None, preferred_element_type: DTypeLike | None = None
 ) -> Array:
-    """The sum over the last axes of both. A scalar is multiplied with.
+    """Returns the inner product: the sum of products over the last axes of both. A scalar operand multiplies the other.
 
     >>> import numpy as np
     >>> inner(np.ones((2, 3)), np.ones((5, 3))).shape
@@ -213,7 +226,9 @@ def inner(
 
 @by_numpy(always(lambda v, w: v.reshape(-1, 1) * w.reshape(-1)), arrays=2, among=NUMBERS)
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
-    """All products of an element of `a` and one of `b`: `f32[m]` and `f32[n]` give `f32[m, n]`.
+    """Returns the products of all pairs of elements of the flattened arrays: `f32[m]` and `f32[n]` give `f32[m, n]`.
+
+    `out` is not supported and must be None.
 
     >>> import numpy as np
     >>> outer(np.arange(2), np.arange(3)).tolist()

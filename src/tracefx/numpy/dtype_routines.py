@@ -1,4 +1,4 @@
-"""Questions about dtypes: their limits, of which kind they are, in which one they meet."""
+"""Dtype functions: limits, kinds and promotion of dtypes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import ml_dtypes
 
 AbstractDType: TypeAlias = "type[np.generic]"
-"""A kind of dtypes, named by NumPy's class of their numbers: `np.floating`, `np.integer` and the like."""
+"""A kind of dtypes, named by NumPy's scalar class: `np.floating`, `np.integer` and the like."""
 
 generic: Final = np.generic
 number: Final = np.number
@@ -34,7 +34,7 @@ unsignedinteger: Final = np.unsignedinteger
 
 
 class extended(np.generic):
-    """The kind of dtypes whose elements are no numbers."""
+    """The kind of dtypes whose elements are not numbers."""
 
 
 class prng_key(extended):
@@ -69,12 +69,12 @@ _NAMES: Final[Mapping[str, frozenset[DTypeKind]]] = MappingProxyType(
 
 
 def resolve_dtype(x: ArrayLike | DTypeLike, what: str) -> tuple[DType, bool]:
-    """The dtype and weak type that an argument has or says."""
+    """Returns the dtype and weak type of an array, or those named by a dtype argument."""
     if isinstance(x, Array | Literal | np.ndarray | np.generic | bool | int | float | complex):
         return dtype_and_weak_type(x, what)
     if has_jax_array_method(x):
         return dtype_and_weak_type(x, what)  # type: ignore[arg-type]  # converted there
-    # By identity: `float64` equals `float`, and is not weak.
+    # Compared by identity: `float64` equals `float`, but is not weak.
     return dtypes.as_dtype(x, what), x is int or x is float or x is complex
 
 
@@ -89,56 +89,57 @@ class FloatLimits:
 
     @property
     def dtype(self) -> DType:
+        """The dtype."""
         return dtypes.as_dtype(self._info.dtype)
 
     @property
     def bits(self) -> int:
-        """The bits of one number."""
+        """The number of bits of one number."""
         return self._info.bits
 
     @property
     def eps(self) -> float:
-        """The distance from 1 to the next number above."""
+        """The distance from 1 to the next larger number."""
         return float(self._info.eps)
 
     @property
     def epsneg(self) -> float:
-        """The distance from 1 to the next number below."""
+        """The distance from 1 to the next smaller number."""
         return float(self._info.epsneg)
 
     @property
     def max(self) -> float:
-        """The greatest finite number."""
+        """The largest finite number."""
         return float(self._info.max)
 
     @property
     def min(self) -> float:
-        """The least finite number."""
+        """The smallest (most negative) finite number."""
         return float(self._info.min)
 
     @property
     def smallest_normal(self) -> float:
-        """The least positive number with all its digits."""
+        """The smallest positive normal number, which has full precision."""
         return float(self._info.smallest_normal)
 
     tiny = smallest_normal
 
     @property
     def smallest_subnormal(self) -> float:
-        """The least positive number."""
+        """The smallest positive number."""
         return float(self._info.smallest_subnormal)
 
     @property
     def resolution(self) -> float:
-        """The distance from 1 that decimal digits tell."""
+        """The decimal resolution, `10 ** -precision`."""
         return float(self._info.resolution)
 
     def __getattr__(self, name: str) -> int:
-        """What NumPy counts: `nmant`, `nexp`, `iexp`, `machep`, `negep`, `minexp`, `maxexp`, `precision`."""
+        """Returns NumPy's counts: `nmant`, `nexp`, `iexp`, `machep`, `negep`, `minexp`, `maxexp`, `precision`."""
         if name.startswith("_"):
             raise AttributeError(name)
-        found: int = getattr(self._info, name)
-        return found
+        count: int = getattr(self._info, name)
+        return count
 
     @override
     def __repr__(self) -> str:
@@ -146,7 +147,9 @@ class FloatLimits:
 
 
 def finfo(dtype: DTypeLike | ArrayLike) -> FloatLimits:
-    """The limits of a float dtype, of a complex dtype's parts, or of an array's dtype; TypeError for others.
+    """Returns the limits of a float dtype, of the parts of a complex dtype, or of an array's dtype.
+
+    Raises TypeError for other dtypes.
 
     >>> finfo("bfloat16").eps
     0.0078125
@@ -155,7 +158,7 @@ def finfo(dtype: DTypeLike | ArrayLike) -> FloatLimits:
 
 
 def iinfo(int_type: DTypeLike | ArrayLike) -> ml_dtypes.iinfo:
-    """The limits of an integer dtype, or of an array's dtype; TypeError for others.
+    """Returns the limits of an integer dtype, or of an array's dtype. Raises TypeError for other dtypes.
 
     >>> iinfo("int4").min, iinfo(np.int8).max
     (-8, 127)
@@ -164,10 +167,10 @@ def iinfo(int_type: DTypeLike | ArrayLike) -> ml_dtypes.iinfo:
 
 
 def issubdtype(arg1: DTypeLike | AbstractDType | type | None, arg2: DTypeLike | AbstractDType | type | None) -> bool:
-    """Whether the dtype `arg1` is of the kind `arg2`, such as `floating` or `integer`, or is that very dtype.
+    """Returns whether the dtype `arg1` is of the kind `arg2` (such as `floating` or `integer`) or is that very dtype.
 
-    Python's types are NumPy's 64 bits here, whatever new arrays of them have, and so is None, as in NumPy. Dtypes that
-    only NumPy has, such as `object` and `str`, are compared as NumPy compares them.
+    Python's number types and None stand for NumPy's 64-bit dtypes, as in NumPy, whatever the default dtypes are. Dtypes
+    that only NumPy has, such as `object` and `str`, are compared as NumPy compares them.
 
     >>> issubdtype("bfloat16", floating), issubdtype("int4", floating), issubdtype("int8", np.int8)
     (True, False, True)
@@ -176,65 +179,71 @@ def issubdtype(arg1: DTypeLike | AbstractDType | type | None, arg2: DTypeLike | 
     lower = _KINDS.get(arg1) if isinstance(arg1, type) else None
     if lower is not None:
         return upper is not None and lower <= upper
-    own = _as_supported_dtype(arg1)
-    if own is None:
+    dtype1 = _as_supported_dtype(arg1)
+    if dtype1 is None:
         return issubclass(_scalar_class(arg1, "issubdtype: arg1"), _scalar_class(arg2, "issubdtype: arg2"))
     if upper is not None:
-        return dtypes.kind(own) in upper
-    other = _as_supported_dtype(arg2)
-    if other is None:
-        _scalar_class(arg2, "issubdtype: arg2")  # which refuses what is no dtype of NumPy either
+        return dtypes.kind(dtype1) in upper
+    dtype2 = _as_supported_dtype(arg2)
+    if dtype2 is None:
+        _scalar_class(arg2, "issubdtype: arg2")  # raises unless it is a dtype of NumPy
         return False
-    return own == other
+    return dtype1 == dtype2
 
 
 def _as_supported_dtype(x: object) -> DType | None:
-    """The dtype of tracefx that `x` names, if any."""
+    """Returns the supported dtype that `x` names, or None."""
     try:
-        return dtypes.as_dtype(np.dtype(x) if x is None or x in (int, float, complex) else x)  # type: ignore[arg-type]  # refused there
+        return dtypes.as_dtype(np.dtype(x) if x is None or x in (int, float, complex) else x)  # type: ignore[arg-type]  # checked there
     except TypeError:
         return None
 
 
 def _scalar_class(x: object, what: str) -> type[np.generic]:
-    """NumPy's class of the elements of a dtype that tracefx may lack, such as `object` and `str`."""
+    """Returns NumPy's scalar class of a dtype that tracefx may lack, such as `object` and `str`."""
     if isinstance(x, type) and issubclass(x, np.generic):
         return x
-    own = _as_supported_dtype(x)
-    if own is not None:
-        return own.type
+    dtype = _as_supported_dtype(x)
+    if dtype is not None:
+        return dtype.type
     if isinstance(x, np.dtype):
         return x.type
     if (isinstance(x, type) and not hasattr(x, "dtype")) or (isinstance(x, str) and x.isidentifier()):
         with suppress(TypeError):
             return np.dtype(x).type
-    dtypes.as_dtype(x, what)  # type: ignore[arg-type]  # refused there
-    raise AssertionError("unreachable: as_dtype refuses it, too")
+    dtypes.as_dtype(x, what)  # type: ignore[arg-type]  # checked there
+    raise AssertionError("unreachable: as_dtype raises, too")
 
 
 def isdtype(dtype: DTypeLike | ArrayLike, kind: DTypeLike | tuple[DTypeLike, ...]) -> bool:
-    """Whether `dtype` (or an array's) is of a kind, by the names of the array API ("integral", "real floating" and so
-    on), is that very dtype, or either of several. ValueError for an unknown name.
+    """Returns whether a dtype is of a kind.
+
+    Args:
+        dtype: A dtype, or an array whose dtype is meant.
+        kind: A name of the array API (`"integral"`, `"real floating"`, ...), a dtype, or a tuple of alternatives.
+
+    Raises:
+        ValueError: If the name of the kind is unknown.
 
     >>> isdtype("int8", "integral"), isdtype("int8", ("real floating", "bool"))
     (True, False)
     """
-    own = resolve_dtype(dtype, "isdtype: dtype")[0]
+    dtype_ = resolve_dtype(dtype, "isdtype: dtype")[0]
     if isinstance(kind, tuple):
-        return any(isdtype(own, each) for each in kind)
+        return any(isdtype(dtype_, each) for each in kind)
     if isinstance(kind, str) and kind in _NAMES:
-        return dtypes.kind(own) in _NAMES[kind]
+        return dtypes.kind(dtype_) in _NAMES[kind]
     try:
-        return own == dtypes.as_dtype(kind, "isdtype: kind")
+        return dtype_ == dtypes.as_dtype(kind, "isdtype: kind")
     except TypeError as error:
         raise ValueError(f"isdtype: kind must be a dtype or of {', '.join(map(repr, _NAMES))}, got {kind!r}") from error
 
 
 def promote_types(a: DTypeLike | None, b: DTypeLike | None) -> DType:
-    """The dtype in which arrays of two dtypes meet, 64 bits staying 64; `int`, `float` and `complex` give way as
-    Python numbers do. None means float64, as in NumPy.
+    """Returns the dtype to which arrays of two dtypes promote; 64 bits stay 64.
 
-    Raises TypePromotionError (a TypeError and a ValueError) if they have none in common.
+    `int`, `float` and `complex` promote weakly, as Python numbers do. None means float64, as in NumPy. Raises
+    TypePromotionError (a TypeError and a ValueError) if the dtypes have no common dtype.
 
     >>> promote_types("int32", "bfloat16"), promote_types("int8", int)
     (dtype(bfloat16), dtype('int8'))
@@ -244,7 +253,7 @@ def promote_types(a: DTypeLike | None, b: DTypeLike | None) -> DType:
 
 
 def result_type(*args: ArrayLike | DTypeLike | None) -> DType:
-    """The dtype in which the arguments, arrays or dtypes, meet, 64 bits that are asked for staying 64.
+    """Returns the dtype to which the arguments, arrays or dtypes, promote; explicit 64-bit dtypes stay 64 bits.
 
     None means the default float dtype.
 
@@ -255,8 +264,8 @@ def result_type(*args: ArrayLike | DTypeLike | None) -> DType:
 
 
 def lattice_result_type(*args: ArrayLike | DTypeLike | None) -> tuple[DType, bool]:
-    """`result_type`, and whether that is a weak type."""
+    """Returns `result_type` and whether it is weak."""
     if not args:
         raise ValueError("result_type takes at least one argument")
-    given = [dtypes.default_float() if a is None else a for a in args]
-    return promote([resolve_dtype(a, f"result_type: argument {i}") for i, a in enumerate(given)])
+    operands = [dtypes.default_float() if a is None else a for a in args]
+    return promote([resolve_dtype(a, f"result_type: argument {i}") for i, a in enumerate(operands)])

@@ -1,4 +1,4 @@
-"""Arrays edited, each time into a new one: elements left out, put in, put in places, repeated to a size."""
+"""Editing of arrays: deleting, inserting, trimming, resizing and setting elements, each returning a new array."""
 
 from __future__ import annotations
 
@@ -31,10 +31,17 @@ DeleteIndices: TypeAlias = ArrayLike | slice
 def delete(
     arr: ArrayLike, obj: DeleteIndices, axis: int | None = None, *, assume_unique_indices: bool = False
 ) -> Array:
-    """`arr` without what `obj` says along an axis (flattened, if it is None): an index, a slice, indices or bools.
+    """Returns `arr` without some elements along an axis.
 
-    Indices must be known when the program is traced, unless they are assumed to differ from each other. IndexError for
-    one out of bounds.
+    Args:
+        arr: The array.
+        obj: What to delete: an index, a slice, an array of indices, or a mask.
+        axis: The axis; None means the flattened array.
+        assume_unique_indices: Promises that the indices differ, so that they may be traced.
+
+    Raises:
+        IndexError: If an index is out of bounds.
+        ConcretizationError: If `obj` is traced without `assume_unique_indices`.
 
     >>> delete(np.arange(5), np.array([1, 3])).tolist()
     [0, 2, 4]
@@ -43,59 +50,65 @@ def delete(
     n = x.shape[along]
     if isinstance(obj, slice):
         return take(x, np.delete(np.arange(n), obj), along)
-    gone = as_operand(obj, "delete: obj")
-    dtype = gone.aval.dtype
+    indices = as_operand(obj, "delete: obj")
+    dtype = indices.aval.dtype
     if dtypes.is_inexact(dtype):
-        raise ValueError(f"delete: obj must be an index, indices, bools or a slice, got {gone.aval}")
-    if dtypes.is_bool(dtype) and gone.aval.shape != (n,):
-        raise ValueError(f"delete: obj must have one bool for each of {n} elements, got {gone.aval}")
+        raise ValueError(f"delete: obj must be an index, indices, bools or a slice, got {indices.aval}")
+    if dtypes.is_bool(dtype) and indices.aval.shape != (n,):
+        raise ValueError(f"delete: obj must have one bool for each of {n} elements, got {indices.aval}")
     if dtypes.is_integer(dtype) and assume_unique_indices:
-        return _delete_at(x, ravel(gone), along)
+        return _delete_at(x, ravel(indices), along)
     try:
-        numbers = to_numpy(gone)
+        concrete_indices = to_numpy(indices)
     except ConcretizationError as error:
         raise ConcretizationError(
-            f"delete: how much {gone.aval} leaves isn't known while the program is traced; pass "
+            f"delete: the shape of the result depends on the values of {indices.aval}, which is traced; pass "
             "assume_unique_indices=True if its indices differ from each other"
         ) from error
-    return take(x, np.delete(np.arange(n), numbers), along)
+    return take(x, np.delete(np.arange(n), concrete_indices), along)
 
 
-def _delete_at(x: Array, gone: Array, axis: int) -> Array:
-    """`x` without the elements at different indices: each of the others goes to the number of those before it."""
+def _delete_at(x: Array, indices: Array, axis: int) -> Array:
+    """Returns `x` without the elements at distinct indices: the others close the gaps in order."""
     n = x.shape[axis]
-    places = where(gone < 0, gone + n, gone)
-    kept = at(zeros(n, "int32") + 1)[places].set(0, mode="drop")
+    positions = where(indices < 0, indices + n, indices)
+    kept = at(zeros(n, "int32") + 1)[positions].set(0, mode="drop")
     target = where(kept != 0, cumsum(kept) - 1, n)
-    sources = at(zeros(max(0, n - gone.size), "int32"))[target].set(arange(n), mode="drop")
+    sources = at(zeros(max(0, n - indices.size), "int32"))[target].set(arange(n), mode="drop")
     return take(x, sources, axis)
 
 
 def insert(arr: ArrayLike, obj: DeleteIndices, values: ArrayLike, axis: int | None = None) -> Array:
-    """`arr` with values put in before an index, several, or those of a slice, along an axis (flattened, if it is None).
-    An index out of bounds is taken for the nearest end.
+    """Returns `arr` with values inserted along an axis.
 
-    ValueError for indices that are no integers or no vector, and for values that don't fit.
+    Args:
+        arr: The array.
+        obj: The index, indices or slice before which to insert. An index out of bounds is clamped.
+        values: The values, broadcast to the inserted elements.
+        axis: The axis; None means the flattened array.
+
+    Raises:
+        ValueError: If `obj` is not an integer, a vector of integers or a slice, or the values do not fit.
 
     >>> insert(np.arange(3), 1, 5).tolist()
     [0, 5, 1, 2]
     """
     x, along = _array_and_axis("insert", arr, axis)
     n = x.shape[along]
-    given = as_operand(values, "insert: values")
-    new = array(convert_dtype(given, x.dtype), ndmin=x.ndim)
-    places = np.arange(*obj.indices(n)) if isinstance(obj, slice) else as_operand(obj, "insert: obj")
-    aval = as_operand(places, "insert: obj").aval
+    operand = as_operand(values, "insert: values")
+    new = array(convert_dtype(operand, x.dtype), ndmin=x.ndim)
+    positions = np.arange(*obj.indices(n)) if isinstance(obj, slice) else as_operand(obj, "insert: obj")
+    aval = as_operand(positions, "insert: obj").aval
     if aval.ndim > 1 or (not dtypes.is_integer(aval.dtype) and aval.size):
         raise ValueError(f"insert: obj must be an integer, a vector of integers or a slice, got {aval}")
-    index = as_array(convert_dtype(as_operand(places, "insert: obj"), dtypes.default_int()))
+    index = as_array(convert_dtype(as_operand(positions, "insert: obj"), dtypes.default_int()))
     if not index.ndim:
         new = moveaxis(new, 0, along)
     if index.size == 1:
         index = broadcast_to(ravel(index), (new.shape[along],))
     count = index.size
     index = clip(where(index < 0, index + n, index), 0, n)
-    # Each goes behind those with a lower index, and those with the same that come first.
+    # A new element goes behind those with a smaller index, and behind earlier ones with the same index.
     order = arange(count)
     earlier = (index[None, :] < index[:, None]) | (
         (index[None, :] == index[:, None]) & (order[None, :] < order[:, None])
@@ -122,7 +135,7 @@ def _array_and_axis(name: str, arr: ArrayLike, axis: int | None) -> tuple[Array,
 
 
 def resize(a: ArrayLike, new_shape: ShapeLike) -> Array:
-    """The elements of `a` in another shape, repeated from the first as often as it takes; zeros if there are none.
+    """Returns the elements of `a` in another shape, repeated cyclically as necessary; zeros if `a` is empty.
 
     >>> resize(np.arange(3), (2, 2)).tolist()
     [[0, 1], [2, 0]]
@@ -136,8 +149,12 @@ def resize(a: ArrayLike, new_shape: ShapeLike) -> Array:
 
 
 def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Array:
-    """`filt` without the zeros in front ("f" in `trim`) and behind ("b") that go through along an axis, along all of
-    them by default. The numbers must be known when the program is traced.
+    """Returns `filt` without leading and trailing zeros. The elements must be concrete.
+
+    Args:
+        filt: The array.
+        trim: `"f"` trims at the front, `"b"` at the back, `"fb"` at both ends.
+        axis: The axis or axes along which to trim slices of zeros; None means all.
 
     >>> trim_zeros(np.array([0, 1, 0, 2, 0])).tolist()
     [1, 0, 2]
@@ -145,24 +162,33 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: int | Sequence[int] | No
     value = as_operand(filt, "trim_zeros: filt")
     x, mode = as_array(value), trim.lower()
     along = range(x.ndim) if axis is None else normalize_axes("trim_zeros", axis, x.ndim)
-    places = np.nonzero(to_numpy(value)) if x.ndim else ()
+    nonzero_indices = np.nonzero(to_numpy(value)) if x.ndim else ()
     for i in along:
-        found = places[i]
-        first = (int(found.min()) if found.size else 0) if "f" in mode else 0
-        last = (int(found.max()) + 1 if found.size else 0) if "b" in mode else x.shape[i]
-        x = shape.slice_axis(x, first if found.size or "b" in mode else x.shape[i], last, i)
+        positions = nonzero_indices[i]
+        first = (int(positions.min()) if positions.size else 0) if "f" in mode else 0
+        last = (int(positions.max()) + 1 if positions.size else 0) if "b" in mode else x.shape[i]
+        x = shape.slice_axis(x, first if positions.size or "b" in mode else x.shape[i], last, i)
     return x
 
 
 def fill_diagonal(a: ArrayLike, val: ArrayLike, wrap: bool = False, *, inplace: bool = True) -> Array:
-    """`a` with `val`, repeated as often as it takes, on the main diagonal. `inplace` must be False, since arrays never
-    change. ValueError for a vector, and for more than two axes of different sizes.
+    """Returns `a` with `val` on the main diagonal.
+
+    Args:
+        a: An array with at least two axes; with more than two, all must have one size.
+        val: A number, or an array that is repeated cyclically along the diagonal.
+        wrap: Not implemented; must be False.
+        inplace: Must be False, since arrays are immutable.
+
+    Raises:
+        ValueError: If the shape of `a` does not fit.
+        NotImplementedError: If `wrap` or `inplace` is True.
 
     >>> fill_diagonal(np.zeros((2, 2)), 5, inplace=False).tolist()
     [[5.0, 0.0], [0.0, 5.0]]
     """
     if inplace:
-        raise NotImplementedError("fill_diagonal: arrays never change; pass inplace=False and use what is returned")
+        raise NotImplementedError("fill_diagonal: arrays are immutable; pass inplace=False and use the result")
     if wrap:
         raise NotImplementedError("fill_diagonal: wrap=True is not implemented")
     x, value = as_array(as_operand(a, "fill_diagonal: a")), as_array(as_operand(val, "fill_diagonal: val"))
@@ -185,24 +211,35 @@ def put_along_axis(
     *,
     mode: str | None = None,
 ) -> Array:
-    """`arr` with values at indices along an axis, one for each place beside it: what `take_along_axis` would take.
-    `inplace` must be False, since arrays never change. ValueError where ranks or shapes don't fit.
+    """Returns `arr` with values set at indices along an axis: the inverse of `take_along_axis`.
+
+    Args:
+        arr: The array.
+        indices: Integers, with as many axes as `arr`.
+        values: The values, broadcast to the shape of `indices`.
+        axis: The axis; None means the flattened array.
+        inplace: Must be False, since arrays are immutable.
+        mode: How to treat indices out of bounds, as for `at`; None means to drop them.
+
+    Raises:
+        ValueError: If `inplace` is True, or the numbers of axes differ.
+        TypeError: If `indices` are not integers.
 
     >>> put_along_axis(np.zeros((2, 2)), np.array([[1], [0]]), 5.0, 1, inplace=False).tolist()
     [[0.0, 5.0], [5.0, 0.0]]
     """
     if inplace:
-        raise ValueError("put_along_axis: arrays never change; pass inplace=False and use what is returned")
-    given = as_operand(arr, "put_along_axis: arr")
-    x, along = _array_and_axis("put_along_axis", given, axis)
+        raise ValueError("put_along_axis: arrays are immutable; pass inplace=False and use the result")
+    operand = as_operand(arr, "put_along_axis: arr")
+    x, along = _array_and_axis("put_along_axis", operand, axis)
     index, value = as_operand(indices, "put_along_axis: indices"), as_operand(values, "put_along_axis: values")
     if index.aval.ndim != x.ndim:
         raise ValueError(f"put_along_axis: indices must have as many axes as arr, got {index.aval} for {x.aval}")
     if not dtypes.is_integer(index.aval.dtype):
         raise TypeError(f"put_along_axis: indices must be integers, got {index.aval}")
     new = broadcast_to(value, index.aval.shape)
-    counted = [
+    positions = [
         shape.broadcasted_iota("int32", [n if i == j else 1 for j in range(x.ndim)], i) for i, n in enumerate(x.shape)
     ]
-    key = tuple([as_array(index) if i == along else counted[i] for i in range(x.ndim)])
-    return structural.reshape(at(x)[key].set(new, mode=mode), given.aval.shape)
+    key = tuple([as_array(index) if i == along else positions[i] for i in range(x.ndim)])
+    return structural.reshape(at(x)[key].set(new, mode=mode), operand.aval.shape)

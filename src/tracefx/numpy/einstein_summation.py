@@ -1,7 +1,7 @@
-"""Einstein's summation: products of arrays by the names of their axes.
+"""Einstein summation (`einsum`).
 
-Operands are contracted two at a time, each pair by one `dot_general`; what only one of them has and the result
-doesn't is summed first, an axis named twice becomes the diagonal.
+Operands are contracted two at a time, each pair by one `dot_general`. An axis of only one operand that the result does
+not have is summed first; an axis that an operand names twice becomes the diagonal.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ContractionPathLike: TypeAlias = Sequence[Sequence[int] | str]
 AxisLabels: TypeAlias = Sequence["int | EllipsisType"]
 _LETTERS: Final = sorted(string.ascii_letters)
 _MAX_OPTIMAL_OPERANDS: Final = 5
-"""Up to so many operands every order is tried."""
+"""The largest number of operands for which all contraction orders are tried."""
 
 
 @overload
@@ -69,13 +69,23 @@ def einsum(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """The products of the operands' elements, summed over every axis that the result doesn't name.
+    """Evaluates an Einstein summation: products of elements, summed over the axes that the result does not name.
 
-    `subscripts` names the axes: a letter for each, operands separated by commas, `...` for any others, and after `->`
-    the result's; without `->` it has the letters that stand once, in order. Axes of one name have one size, or size 1.
-    `einsum(x, [0, 1], y, [1, 2], [0, 2])` names the axes by numbers, of each operand and of the result, `...` included.
-    `optimize` is the order of contraction: "auto", "optimal", "greedy", False for left to right, or pairs of places.
-    Raises ValueError for subscripts that don't fit the operands.
+    Axes of one name have one size, or size 1. `einsum(x, [0, 1], y, [1, 2], [0, 2])` names the axes of each operand and
+    of the result by integers instead of letters, with `...` as in subscripts.
+
+    Args:
+        subscripts: A letter for each axis, with operands separated by commas, `...` for the other axes, and after `->`
+            the axes of the result. Without `->`, the result has the letters that occur once, in alphabetical order.
+        operands: The arrays.
+        out: Not supported; must be None.
+        optimize: The order of contraction: `"optimal"`, `"greedy"`, `"auto"` (optimal for few operands), False for left
+            to right, or a path of tuples of operand positions.
+        precision: The precision of the products; None means the default.
+        preferred_element_type: The dtype of the result; None means the promoted dtype.
+
+    Raises:
+        ValueError: If the subscripts do not fit the operands.
 
     >>> einsum("ij,jk->ik", np.ones((2, 3)), np.ones((3, 4))).shape
     (2, 4)
@@ -86,7 +96,7 @@ def einsum(
     if not isinstance(subscripts, str):
         subscripts, arrays = _letter_subscripts(subscripts, operands)
     else:
-        arrays = operands  # type: ignore[assignment]  # what is no array is refused below
+        arrays = operands  # type: ignore[assignment]  # checked below
     if not arrays:
         raise ValueError("einsum takes at least one operand after the subscripts")
     values = promote_dtypes("einsum", *arrays)
@@ -99,7 +109,7 @@ def einsum(
     for step in _contraction_order(terms, sizes, result, optimize):
         chosen = [factors[i] for i in step]
         factors = [f for i, f in enumerate(factors) if i not in step]
-        # A step may name more than two.
+        # A step may contract more than two operands.
         total = chosen[0]
         for i, factor in enumerate(chosen[1:], 1):
             kept = {*result, *[name for f in (*factors, *chosen[i + 1 :]) for name in f.labels]}
@@ -108,61 +118,67 @@ def einsum(
     (last,) = factors
     last = last.sum_out(result, dtype)
     present = [name for name in result if name in last.labels]
-    found = structural.transpose(last.value, [last.labels.index(name) for name in present])
-    # A name may have been left with operands of size 1 there.
-    found = structural.broadcast_in_dim(
-        found, [sizes[name] for name in result], [i for i, name in enumerate(result) if name in present]
+    product = structural.transpose(last.value, [last.labels.index(name) for name in present])
+    # An axis may have size 1 in all operands that remain with its name.
+    product = structural.broadcast_in_dim(
+        product, [sizes[name] for name in result], [i for i, name in enumerate(result) if name in present]
     )
-    return as_array(convert_dtype(found, dtype, weak))
+    return as_array(convert_dtype(product, dtype, weak))
 
 
 @final
 @frozen(eq=False)
 class Factor:
-    """An operand, or a product of some, and the names of its axes, all different."""
+    """An operand or a product of operands, with the names of its axes, all different."""
 
     value: Value
     labels: Labels
 
     def sum_out(self, kept: Iterable[str], dtype: DType) -> Factor:
-        """Without the axes that aren't kept. Sums have `dtype`, that of the result, if it holds the elements; those of
-        bools are logical or."""
+        """Returns the factor summed over the axes that are not kept.
+
+        Sums have the result's `dtype` if it can represent the elements; sums of bools are logical or.
+        """
         names = set(kept)
         over = [i for i, name in enumerate(self.labels) if name not in names]
         if not over:
             return self
-        own = self.value.aval.dtype
-        value = convert_dtype(self.value, dtype) if own != dtype and promote_types(own, dtype) == dtype else self.value
+        value_dtype = self.value.aval.dtype
+        value = (
+            convert_dtype(self.value, dtype)
+            if value_dtype != dtype and promote_types(value_dtype, dtype) == dtype
+            else self.value
+        )
         fold = reduce_or if dtypes.is_bool(value.aval.dtype) else structural.reduce_sum
         return Factor(fold(value, over), tuple([name for name in self.labels if name in names]))
 
 
 def _letter_subscripts(first: ArrayLike, rest: Sequence[ArrayLike | AxisLabels]) -> tuple[str, Sequence[ArrayLike]]:
-    """The subscripts that operands and the numbers of their axes, in turn, and those of the result mean."""
+    """Converts operands that alternate with integer axis lists to letter subscripts and a sequence of operands."""
     given = [first, *rest]
     axes = [*given[1::2], *given[-1:]] if len(given) % 2 else given[1::2]
     if len(given) < 2 or not all(isinstance(each, Sequence) and not isinstance(each, str) for each in axes):
         raise TypeError(
-            "einsum takes subscripts, a string such as 'ij,jk->ik', and operands, or operands each with a list of "
-            f"numbers for its axes, then one for the result's: einsum(x, [0, 1], y, [1, 2], [0, 2]); got {first!r}"
+            "einsum takes subscripts (a string such as 'ij,jk->ik') and operands, or operands that alternate with "
+            f"lists of axis numbers, as in einsum(x, [0, 1], y, [1, 2], [0, 2]); got {first!r}"
         )
     terms: list[list[int | EllipsisType]] = [
         [i if i is ... else static_int("einsum", i, "an axis") for i in each]
         for each in axes
-        if isinstance(each, Sequence)  # as was found above
+        if isinstance(each, Sequence)  # always true, as checked above
     ]
     numbers = sorted({i for term in terms for i in term if i is not ...})
     if len(numbers) > len(_LETTERS):
-        raise ValueError(f"einsum: there are names for {len(_LETTERS)} axes, but {len(numbers)} are numbered")
+        raise ValueError(f"einsum: at most {len(_LETTERS)} different axes are supported, got {len(numbers)}")
     letter = dict(zip(numbers, _LETTERS, strict=False))
-    words = ["".join(["..." if i is ... else letter[i] for i in term]) for term in terms]
+    labels = ["".join(["..." if i is ... else letter[i] for i in term]) for term in terms]
     count = len(given) // 2
-    subscripts = ",".join(words[:count]) + ("->" + words[count] if len(given) % 2 else "")
-    return subscripts, given[: 2 * count : 2]  # type: ignore[return-value]  # what is no array is refused by the caller
+    subscripts = ",".join(labels[:count]) + ("->" + labels[count] if len(given) % 2 else "")
+    return subscripts, given[: 2 * count : 2]  # type: ignore[return-value]  # checked by the caller
 
 
 def _parse_subscripts(subscripts: str, values: Sequence[Value]) -> tuple[list[Labels], Labels]:
-    """The names of the operands' axes and of the result's, `...` spelled out."""
+    """Returns the names of the axes of each operand and of the result, with numbers for the axes of `...`."""
     inputs, arrow, output = subscripts.replace(" ", "").partition("->")
     given = inputs.split(",")
     if len(given) != len(values):
@@ -189,7 +205,7 @@ def _parse_subscripts(subscripts: str, values: Sequence[Value]) -> tuple[list[La
 
 
 def _parse_term(subscripts: str, term: str, wild: range) -> Labels:
-    """Letters, and numbers for the axes that `...` stands for."""
+    """Returns the labels of one term: letters, and numbers for the axes that `...` stands for."""
     front, dots, back = term.partition("...")
     if any(c not in string.ascii_letters for c in front + back):
         raise ValueError(f"einsum: {term!r} in {subscripts!r} must be made of letters and one '...'")
@@ -197,6 +213,7 @@ def _parse_term(subscripts: str, term: str, wild: range) -> Labels:
 
 
 def _axis_sizes(subscripts: str, terms: Sequence[Labels], values: Sequence[Value]) -> dict[str, int]:
+    """Returns the size of each named axis; raises ValueError if operands disagree."""
     sizes: dict[str, int] = {}
     for labels, v in zip(terms, values, strict=True):
         for name, n in zip(labels, v.aval.shape, strict=True):
@@ -209,7 +226,7 @@ def _axis_sizes(subscripts: str, terms: Sequence[Labels], values: Sequence[Value
 
 
 def _make_factor(value: Value, labels: Labels, sizes: Mapping[str, int]) -> Factor:
-    """Without axes of size 1 that stand for larger ones, and with diagonals in the place of axes of one name."""
+    """Returns an operand without broadcast axes of size 1, and with the diagonal of axes that share a name."""
     kept = [i for i, name in enumerate(labels) if value.aval.shape[i] == sizes[name]]
     value = structural.reshape(value, [value.aval.shape[i] for i in kept])
     names = [labels[i] for i in kept]
@@ -225,14 +242,14 @@ def _make_factor(value: Value, labels: Labels, sizes: Mapping[str, int]) -> Fact
 def _contraction_order(
     terms: Sequence[Labels], sizes: Mapping[str, int], result: Labels, optimize: bool | str | ContractionPathLike
 ) -> list[tuple[int, ...]]:
-    """Which operands to contract, step by step; products go to the end of the list."""
+    """Returns the operand positions that each step contracts; its product is appended to the list of operands."""
     count = len(terms)
     if not isinstance(optimize, bool | str):
         steps = [tuple(sorted(step)) for step in optimize if not isinstance(step, str)]
         left = count
         for step in steps:
             if not step or len(set(step)) != len(step) or step[0] < 0 or step[-1] >= left:
-                raise ValueError(f"einsum: optimize {optimize!r} must name operands that are left, each step some")
+                raise ValueError(f"einsum: each step of optimize {optimize!r} must name different remaining operands")
             left -= len(step) - 1
         if left != 1:
             raise ValueError(f"einsum: optimize {optimize!r} leaves {left} operands")
@@ -241,24 +258,26 @@ def _contraction_order(
         raise ValueError(f"einsum: optimize must be 'auto', 'optimal', 'greedy', a bool or a path, got {optimize!r}")
     if count <= 2 or optimize is False:
         return [(0, 1), *[(0, count - 1 - i) for i in range(1, count - 1)]] if count > 1 else []
-    how = optimize if optimize in ("optimal", "greedy") else "optimal" if count <= _MAX_OPTIMAL_OPERANDS else "greedy"
+    strategy = (
+        optimize if optimize in ("optimal", "greedy") else "optimal" if count <= _MAX_OPTIMAL_OPERANDS else "greedy"
+    )
     letters = {name: string.ascii_letters[i] for i, name in enumerate(sizes)}
     inputs, output = [",".join(["".join([letters[name] for name in t]) for t in ts]) for ts in (terms, [result])]
-    # NumPy plans by shapes alone: these arrays have no memory.
+    # NumPy plans by shapes alone: these arrays are broadcast scalars without memory.
     shapes = [np.broadcast_to(np.empty(()), [sizes[name] for name in term]) for term in terms]
-    path, _ = np.einsum_path(f"{inputs}->{output}", *shapes, optimize=(how, 2**62))
+    path, _ = np.einsum_path(f"{inputs}->{output}", *shapes, optimize=(strategy, 2**62))
     return [tuple(sorted(step)) for step in path[1:]]
 
 
 def _contract(x: Factor, y: Factor, kept: set[str], result: Labels, precision: PrecisionLike, dtype: DType) -> Factor:
-    """The product of two factors, summed over the axes that aren't kept."""
+    """Returns the product of two factors, summed over the axes that are not kept."""
     x, y = x.sum_out({*kept, *y.labels}, dtype), y.sum_out({*kept, *x.labels}, dtype)
     shared = [name for name in x.labels if name in y.labels]
     over = [name for name in shared if name not in kept]
     batch = [name for name in result if name in shared]
     batch += [name for name in shared if name in kept and name not in batch]
     free = [[name for name in f.labels if name not in shared] for f in (x, y)]
-    # The later operand comes first where the other order is not that of the result's axes.
+    # The operands are swapped if otherwise the axes would not be in the result's order.
     order = [name for name in (*batch, *free[0], *free[1]) if name in result]
     if order != [name for name in result if name in order]:
         x, y, free = y, x, free[::-1]
@@ -267,7 +286,7 @@ def _contract(x: Factor, y: Factor, kept: set[str], result: Labels, precision: P
         (tuple([x.labels.index(name) for name in batch]), tuple([y.labels.index(name) for name in batch])),
     )
     left, right = x.value, y.value
-    if left.aval.dtype != right.aval.dtype:  # one of them is a product in the dtype of the result
+    if left.aval.dtype != right.aval.dtype:  # one is already a product in the result's dtype
         left, right = [convert_dtype(v, dtype) for v in (left, right)]
     out = contraction.dot_general(left, right, numbers, precision, dtype)
     return Factor(out, (*batch, *free[0], *free[1]))

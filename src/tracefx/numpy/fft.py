@@ -1,9 +1,8 @@
 """Discrete Fourier transforms, with the names of `jax.numpy.fft`.
 
-Transforms take numbers of any dtype, those of real numbers all but complex ones, and give complex64, or complex128
-where the operand has 64 bits. A length other than an axis's own cuts the axis off or fills it up with zeros. `norm`
-says which transform divides by the count of numbers: "backward", the inverse; "forward", the other; "ortho", each by
-its square root.
+Transforms take any dtype (`rfft` and its relatives any but complex) and return complex64, or complex128 for 64-bit
+operands. `n` or `s` crops an axis or pads it with zeros. `norm` says which direction divides by the number of elements:
+`"backward"` (the default) the inverse, `"forward"` the forward transform, `"ortho"` both by its square root.
 """
 
 from __future__ import annotations
@@ -56,9 +55,16 @@ __all__ = [
 
 @by_numpy()
 def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The transform of `a` along an axis, of length `n`.
+    """Returns the discrete Fourier transform of `a` along an axis.
 
-    >>> fft(1.0 + filling.iota("float32", 2))
+    Args:
+        a: The array.
+        n: The length of the transform; the axis is cropped or padded with zeros to it. None means the axis's size.
+        axis: The axis.
+        norm: The normalization: None or `"backward"`, `"ortho"` or `"forward"`.
+
+    >>> import numpy as np
+    >>> fft(1.0 + np.arange(2.0))
     Array([ 3.+0.j, -1.+0.j], dtype=complex64)
     """
     return _transform_axis("fft", FftType.FFT, a, n, axis, norm)
@@ -66,9 +72,10 @@ def fft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = N
 
 @by_numpy()
 def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The inverse of `fft`.
+    """Returns the inverse of `fft`. The arguments are those of `fft`.
 
-    >>> ifft(fft(filling.iota("float32", 2)))
+    >>> import numpy as np
+    >>> ifft(fft(np.arange(2.0)))
     Array([0.+0.j, 1.+0.j], dtype=complex64)
     """
     return _transform_axis("ifft", FftType.IFFT, a, n, axis, norm)
@@ -76,9 +83,12 @@ def ifft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
 
 @by_numpy()
 def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The first `n // 2 + 1` numbers of the transform of `n` real ones: the others are conjugates of these.
+    """Returns the transform of a real array: its first `n // 2 + 1` elements, of which the others are conjugates.
 
-    >>> rfft(filling.iota("float32", 4)).shape
+    The arguments are those of `fft`.
+
+    >>> import numpy as np
+    >>> rfft(np.arange(4.0)).shape
     (3,)
     """
     return _transform_axis("rfft", FftType.RFFT, a, n, axis, norm)
@@ -86,9 +96,12 @@ def rfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
 
 @by_numpy()
 def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The inverse of `rfft`. `n` counts the real numbers, by default an even number of them.
+    """Returns the inverse of `rfft`.
 
-    >>> irfft(rfft(filling.iota("float32", 4)))
+    The arguments are those of `fft`; `n` is the length of the real result, by default `2 * (size - 1)`.
+
+    >>> import numpy as np
+    >>> irfft(rfft(np.arange(4.0)))
     Array([0., 1., 2., 3.], dtype=float32)
     """
     return _transform_axis("irfft", FftType.IRFFT, a, n, axis, norm)
@@ -96,9 +109,12 @@ def irfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None =
 
 @by_numpy()
 def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The transform, which is real, of `n` numbers of which `a` has the first: the others are conjugates of these.
+    """Returns the transform, which is real, of a Hermitian signal: `a` is its first half, the rest conjugates.
 
-    >>> hfft(filling.iota("float32", 2))
+    The arguments are those of `fft`; `n` is the length of the result, by default `2 * (size - 1)`.
+
+    >>> import numpy as np
+    >>> hfft(np.arange(2.0))
     Array([ 1., -1.], dtype=float32)
     """
     conjugate = complex_numbers.conj(_to_complex(as_operand(a, "hfft: a")))
@@ -107,9 +123,10 @@ def hfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = 
 
 @by_numpy()
 def ihfft(a: ArrayLike, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The inverse of `hfft`.
+    """Returns the inverse of `hfft`. The arguments are those of `fft`.
 
-    >>> ihfft(hfft(filling.iota("float32", 3)))
+    >>> import numpy as np
+    >>> ihfft(hfft(np.arange(3.0)))
     Array([0.-0.j, 1.-0.j, 2.-0.j], dtype=complex64)
     """
     return complex_numbers.conj(_transform_axis("ihfft", FftType.RFFT, a, n, axis, _inverse_norm("ihfft", norm)))
@@ -120,7 +137,7 @@ def _to_complex(x: Value) -> Array:
 
 
 def _inverse_norm(name: str, norm: str | None) -> str:
-    """The other transform divides, for one that is forward and computed as an inverse one."""
+    """Returns the `norm` with forward and backward exchanged, for a forward transform computed as an inverse one."""
     swapped = {"backward": "forward", "forward": "backward", "ortho": "ortho"}.get(norm or "backward")
     return _require_norm(name, norm) if swapped is None else swapped
 
@@ -139,9 +156,16 @@ def _transform_axis(name: str, kind: FftType, a: ArrayLike, n: int | None, axis:
 def fft2(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Array:
-    """The transform of `a` over two axes, of the lengths `s`.
+    """Returns the discrete Fourier transform of `a` over two axes.
 
-    >>> fft2(filling.full((2, 2), 1.0)).tolist()
+    Args:
+        a: The array.
+        s: The lengths of the transform; axes are cropped or padded with zeros to them. None means the axes' sizes.
+        axes: The two axes.
+        norm: The normalization: None or `"backward"`, `"ortho"` or `"forward"`.
+
+    >>> import numpy as np
+    >>> fft2(np.ones((2, 2))).tolist()
     [[(4+0j), 0j], [0j, 0j]]
     """
     return _transform_two_axes("fft2", FftType.FFT, a, s, axes, norm)
@@ -151,9 +175,10 @@ def fft2(
 def ifft2(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Array:
-    """The inverse of `fft2`.
+    """Returns the inverse of `fft2`. The arguments are those of `fft2`.
 
-    >>> ifft2(filling.full((2, 2), 1.0)).tolist()
+    >>> import numpy as np
+    >>> ifft2(np.ones((2, 2))).tolist()
     [[(1+0j), 0j], [0j, 0j]]
     """
     return _transform_two_axes("ifft2", FftType.IFFT, a, s, axes, norm)
@@ -163,9 +188,10 @@ def ifft2(
 def rfft2(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Array:
-    """The transform of real numbers over two axes: of the last, the half that the other is conjugate to.
+    """Returns the transform of a real array over two axes: the first half of the last axis. Arguments as for `fft2`.
 
-    >>> rfft2(filling.full((2, 4), 1.0)).shape
+    >>> import numpy as np
+    >>> rfft2(np.ones((2, 4))).shape
     (2, 3)
     """
     return _transform_two_axes("rfft2", FftType.RFFT, a, s, axes, norm)
@@ -175,9 +201,12 @@ def rfft2(
 def irfft2(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None
 ) -> Array:
-    """The inverse of `rfft2`. `s` are lengths of real numbers, by default an even one of the last axis.
+    """Returns the inverse of `rfft2`.
 
-    >>> irfft2(filling.full((2, 3), 1.0)).shape
+    The arguments are those of `fft2`; `s` are the lengths of the real result, the last by default `2 * (size - 1)`.
+
+    >>> import numpy as np
+    >>> irfft2(np.ones((2, 3))).shape
     (2, 4)
     """
     return _transform_two_axes("irfft2", FftType.IRFFT, a, s, axes, norm)
@@ -198,10 +227,16 @@ def _transform_two_axes(
 def fftn(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Array:
-    """The transform of `a` over `axes`, of the lengths `s`: by default over all, or over the last ones for which there
-    are lengths.
+    """Returns the discrete Fourier transform of `a` over axes.
 
-    >>> fftn(filling.full((1, 2, 2), 1.0)).tolist()
+    Args:
+        a: The array.
+        s: The lengths of the transform; axes are cropped or padded with zeros to them. None means the axes' sizes.
+        axes: The axes; None means as many of the last axes as `s` has lengths, or all.
+        norm: The normalization: None or `"backward"`, `"ortho"` or `"forward"`.
+
+    >>> import numpy as np
+    >>> fftn(np.ones((1, 2, 2))).tolist()
     [[[(4+0j), 0j], [0j, 0j]]]
     """
     return _transform_axes("fftn", FftType.FFT, as_operand(a, "fftn: a"), s, axes, norm)
@@ -211,9 +246,10 @@ def fftn(
 def ifftn(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Array:
-    """The inverse of `fftn`.
+    """Returns the inverse of `fftn`. The arguments are those of `fftn`.
 
-    >>> ifftn(filling.full((1, 2, 2), 1.0)).tolist()
+    >>> import numpy as np
+    >>> ifftn(np.ones((1, 2, 2))).tolist()
     [[[(1+0j), 0j], [0j, 0j]]]
     """
     return _transform_axes("ifftn", FftType.IFFT, as_operand(a, "ifftn: a"), s, axes, norm)
@@ -223,9 +259,10 @@ def ifftn(
 def rfftn(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Array:
-    """The transform of real numbers over `axes`: of the last, the half that the other is conjugate to.
+    """Returns the transform of a real array over axes: the first half of the last axis. Arguments as for `fftn`.
 
-    >>> rfftn(filling.full((1, 2, 4), 1.0)).shape
+    >>> import numpy as np
+    >>> rfftn(np.ones((1, 2, 4))).shape
     (1, 2, 3)
     """
     return _transform_axes("rfftn", FftType.RFFT, as_operand(a, "rfftn: a"), s, axes, norm)
@@ -235,9 +272,12 @@ def rfftn(
 def irfftn(
     a: ArrayLike, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Array:
-    """The inverse of `rfftn`. `s` are lengths of real numbers, by default an even one of the last axis.
+    """Returns the inverse of `rfftn`.
 
-    >>> irfftn(filling.full((1, 2, 3), 1.0)).shape
+    The arguments are those of `fftn`; `s` are the lengths of the real result, the last by default `2 * (size - 1)`.
+
+    >>> import numpy as np
+    >>> irfftn(np.ones((1, 2, 3))).shape
     (1, 2, 4)
     """
     return _transform_axes("irfftn", FftType.IRFFT, as_operand(a, "irfftn: a"), s, axes, norm)
@@ -249,23 +289,23 @@ def _transform_axes(
     ndim = x.aval.ndim
     if norm not in (None, "backward"):
         _require_norm(name, norm)
-    given = None if s is None else static_ints(name, s, "s")
-    if given is not None and any(n <= 0 for n in given):
-        raise ValueError(f"{name}: lengths must be positive, got {given}")
+    sizes = None if s is None else static_ints(name, s, "s")
+    if sizes is not None and any(n <= 0 for n in sizes):
+        raise ValueError(f"{name}: lengths must be positive, got {sizes}")
     if axes is None:
-        count = ndim if given is None else len(given)
+        count = ndim if sizes is None else len(sizes)
         if count > ndim:
-            raise ValueError(f"{name}: there are {count} lengths {given}, but {x.aval} has {ndim} axes")
+            raise ValueError(f"{name}: there are {count} lengths {sizes}, but {x.aval} has {ndim} axes")
         along = tuple(range(ndim - count, ndim))
     else:
         along = canonicalize_axes(name, axes, ndim, "axes")
-    if given is not None and len(given) != len(along):
-        raise ValueError(f"{name}: s {given} and axes {along} must have equally many entries")
+    if sizes is not None and len(sizes) != len(along):
+        raise ValueError(f"{name}: s {sizes} and axes {along} must have equally many entries")
     before = [i for i in range(ndim) if i not in along]
     order = (*before, *along)
     moved = structural.transpose(x, order)
-    lengths = _transform_lengths(kind, moved.aval.shape[len(before) :], given)
-    if given is not None:
+    lengths = _transform_lengths(kind, moved.aval.shape[len(before) :], sizes)
+    if sizes is not None:
         halved = (*lengths[:-1], lengths[-1] // 2 + 1) if kind is FftType.IRFFT else lengths
         moved = _crop_or_pad(moved, (*moved.aval.shape[: len(before)], *halved))
     out = _transform_last_axes(moved, kind, lengths)
@@ -281,16 +321,17 @@ def _require_norm(name: str, norm: str | None) -> str:
     return norm
 
 
-def _transform_lengths(kind: FftType, sizes: Shape, given: Shape | None) -> Shape:
-    if given is not None:
-        return given
+def _transform_lengths(kind: FftType, sizes: Shape, s: Shape | None) -> Shape:
+    """Returns the lengths of the transform: those given, or those that follow from the sizes of the axes."""
+    if s is not None:
+        return s
     if kind is FftType.IRFFT and sizes:
         return (*sizes[:-1], max(0, 2 * (sizes[-1] - 1)))
     return sizes
 
 
 def _crop_or_pad(x: Array, shape: Shape) -> Array:
-    """Cut off, or filled up with zeros, at the ends of axes."""
+    """Crops axes at their end, or pads them with zeros there, to a shape."""
     if x.aval.shape == shape:
         return x
     ends = [(0, m - n, 0) for n, m in zip(x.aval.shape, shape, strict=True)]
@@ -298,7 +339,7 @@ def _crop_or_pad(x: Array, shape: Shape) -> Array:
 
 
 def _scale(kind: FftType, count: int, norm: str | None) -> float:
-    """What the result is multiplied by: the operation itself divides if it is inverse."""
+    """Returns the factor of the result; the inverse operation divides by the count itself."""
     if norm in (None, "backward") or not count:
         return 1.0
     root = math.sqrt(count) if norm == "ortho" else float(count)
@@ -306,7 +347,7 @@ def _scale(kind: FftType, count: int, norm: str | None) -> float:
 
 
 def _transform_last_axes(x: Array, kind: FftType, lengths: Shape) -> Array:
-    """Over the last axes. The operation has no more than three at once."""
+    """Transforms the last axes; the operation transforms at most three at once."""
     if len(lengths) <= 3:
         return fourier.fft(x, kind, lengths)
     outer, inner = lengths[:-3], lengths[-3:]
@@ -328,7 +369,13 @@ def _transform_last_axes(x: Array, kind: FftType, lengths: Shape) -> Array:
 def fftfreq(
     n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: DeviceOrSharding | None = None
 ) -> Array:
-    """The frequencies of the numbers that `fft` gives for `n` samples `d` apart: from 0 up, then the negative ones.
+    """Returns the frequencies of the elements of `fft`: from 0 up, then the negative ones.
+
+    Args:
+        n: The number of samples.
+        d: The spacing of the samples.
+        dtype: The dtype of the result; None means the default float.
+        device: The device or sharding of the result; None means the default.
 
     >>> fftfreq(4).tolist()
     [0.0, 0.25, -0.5, -0.25]
@@ -341,7 +388,7 @@ def fftfreq(
 def rfftfreq(
     n: int, d: ArrayLike = 1.0, *, dtype: DTypeLike | None = None, device: DeviceOrSharding | None = None
 ) -> Array:
-    """The frequencies of the numbers that `rfft` gives for `n` samples `d` apart.
+    """Returns the frequencies of the elements of `rfft`, from 0 up. The arguments are those of `fftfreq`.
 
     >>> rfftfreq(4).tolist()
     [0.0, 0.25, 0.5]
@@ -356,26 +403,30 @@ def _sample_count(name: str, n: SupportsIndex, d: ArrayLike) -> int:
             raise ValueError(f"{name}: {argument} must be one number, got {x!r}")
     count = static_int(name, n, "n")
     if count < 0:
-        raise ValueError(f"{name}: n counts samples, got {count}")
+        raise ValueError(f"{name}: n must not be negative, got {count}")
     return count
 
 
 def _frequencies(
     n: int, size: int, wraps: bool, d: ArrayLike, dtype: DTypeLike | None, device: DeviceOrSharding | None
 ) -> Array:
-    asked = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
-    exact = dtypes.real_dtype(inexact_dtype(asked))
+    requested = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
+    exact = dtypes.real_dtype(inexact_dtype(requested))
     k = array_creation.iota(exact, size)
     if wraps:
         k = where(k < (n + 1) // 2, k, k - n)
     span = d * n if isinstance(d, int | float) else multiply(d, n)
-    out = astype(astype(divide(k, span), exact), asked)
+    out = astype(astype(divide(k, span), exact), requested)
     return out if device is None else device_put(out, device)
 
 
 @by_numpy()
 def fftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
-    """Numbers in the order of `fftfreq` put in increasing order of frequencies, along `axes`, by default all.
+    """Reorders elements from the order of `fftfreq` to increasing frequencies.
+
+    Args:
+        x: The array.
+        axes: The axis or axes; None means all.
 
     >>> fftshift(fftfreq(4)).tolist()
     [-0.5, -0.25, 0.0, 0.25]
@@ -385,7 +436,7 @@ def fftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
 
 @by_numpy()
 def ifftshift(x: ArrayLike, axes: AxisLike = None) -> Array:
-    """The inverse of `fftshift`.
+    """Reverts `fftshift`. The arguments are those of `fftshift`.
 
     >>> ifftshift(fftshift(fftfreq(4))).tolist()
     [0.0, 0.25, -0.5, -0.25]

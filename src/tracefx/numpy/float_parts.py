@@ -1,4 +1,4 @@
-"""Floats taken apart and put together: mantissa and exponent, fraction and whole part, the distance to the next."""
+"""Decomposition of floats: mantissa and exponent, fractional and integral parts, spacing."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tracefx.ops.elementwise.selection import stop_gradient
 
 
 def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
-    """The fraction and the whole part, both with the sign of `x`; an infinite number has the fraction 0.
+    """Returns the fractional and integral parts of `x`, both with its sign; an infinite number has the fraction 0.
 
     >>> modf(-1.5)
     (Array(-0.5, dtype=float32, weak_type=True), Array(-1., dtype=float32, weak_type=True))
     """
     reject_out("modf", out)
     value = to_inexact(x, "modf: x")
-    if (found := numpys_pair(np.modf, value)) is not None:
-        return found[0], as_array(convert_dtype(found[1], value.aval.dtype, value.aval.weak_type))
+    if (evaluated := numpys_pair(np.modf, value)) is not None:
+        return evaluated[0], as_array(convert_dtype(evaluated[1], value.aval.dtype, value.aval.weak_type))
     whole = trunc(value)
     infinite = comparison.eq(abs_sign.abs(value), literal_like(value, np.inf))
     fraction = broadcast_select(infinite, literal_like(value, 0.0), arithmetic.sub(value, whole))
@@ -37,8 +37,9 @@ def modf(x: ArrayLike, /, out: None = None) -> tuple[Array, Array]:
 
 
 def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
-    """A mantissa of size 0.5 to before 1 and an exponent, so that `x` is `mantissa * 2**exponent`. What is 0, infinite
-    or NaN is its own mantissa, with exponent 0. TypeError for complex numbers.
+    """Decomposes `x` into a mantissa of magnitude in [0.5, 1) and an exponent: `x = mantissa * 2**exponent`.
+
+    0, infinities and NaN are their own mantissa, with exponent 0. Raises TypeError for complex numbers.
 
     >>> mantissa, exponent = frexp(6.0)
     >>> float(mantissa), int(exponent)
@@ -47,28 +48,29 @@ def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
     value = to_inexact(x, "frexp: x")
     if dtypes.is_complex(value.aval.dtype):
         raise TypeError(f"frexp is not defined for complex numbers, got {value.aval}")
-    if (found := numpys_pair(np.frexp, value)) is not None:
-        return found
+    if (evaluated := numpys_pair(np.frexp, value)) is not None:
+        return evaluated
     exponent = as_array(convert_dtype(_exponent(value), dtypes.int32))
     return _scale_by_power(value, arithmetic.neg(exponent)), exponent
 
 
 def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`x1 * 2**x2`, exactly, also where the power alone is out of range. ValueError if `x1` is complex or `x2` is no
-    integer.
+    """Returns `x1 * 2**x2` exactly, also where `2**x2` alone is out of range.
+
+    Raises ValueError if `x1` is complex or `x2` is not an integer.
 
     >>> ldexp(0.75, 3)
     Array(6., dtype=float32, weak_type=True)
     """
-    given = as_operand(x1, "ldexp: x1"), as_operand(x2, "ldexp: x2")
-    if dtypes.is_complex(given[0].aval.dtype) or dtypes.is_inexact(given[1].aval.dtype):
+    operands = as_operand(x1, "ldexp: x1"), as_operand(x2, "ldexp: x2")
+    if dtypes.is_complex(operands[0].aval.dtype) or dtypes.is_inexact(operands[1].aval.dtype):
         raise ValueError(
-            f"ldexp takes a real number and an integer power of 2, got {given[0].aval} and {given[1].aval}"
+            f"ldexp takes a real number and an integer exponent, got {operands[0].aval} and {operands[1].aval}"
         )
-    value, power = to_inexact(x1, "ldexp: x1"), convert_dtype(given[1], dtypes.int32)
-    if (found := numpys(np.ldexp, value, power, among=NUMBERS)) is not None:
-        return found
-    # By way of the mantissa: where XLA sees powers as constants, it multiplies them with each other first.
+    value, power = to_inexact(x1, "ldexp: x1"), convert_dtype(operands[1], dtypes.int32)
+    if (evaluated := numpys(np.ldexp, value, power, among=NUMBERS)) is not None:
+        return evaluated
+    # Through the mantissa: XLA would multiply constant powers with each other first.
     mantissa, exponent = frexp(value)
     total = exponent + clip(power, -(1 << 14), 1 << 14)
     mantissa, total = broadcast_arrays(mantissa, total)
@@ -81,8 +83,9 @@ def ldexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def spacing(x: ArrayLike, /) -> Array:
-    """The distance from `x` to the next float away from 0 (in float16: to the next greater), with the sign of `x`.
-    ValueError for complex numbers.
+    """Returns the distance from `x` to the next float away from 0 (in float16: the next larger), with the sign of `x`.
+
+    Raises ValueError for complex numbers.
 
     >>> spacing(1.0) == 2.0**-23
     Array(True, dtype=bool)
@@ -103,33 +106,33 @@ def spacing(x: ArrayLike, /) -> Array:
 
 
 def _exponent(x: Value) -> Array:
-    """The exponent that `frexp` gives, as an integer as wide as `x`: from the bits, since logarithms are not exact."""
+    """Returns the exponent for `frexp`, as an integer as wide as `x`, from the bits, since logarithms are not exact."""
     dtype = x.aval.dtype
     info, bits = dtypes.finfo(dtype), dtypes.itemsize_bits(dtype)
     plain = stop_gradient(x)
     tiny = comparison.lt(abs_sign.abs(plain), literal_like(x, float(info.smallest_normal)))
-    raised = arithmetic.mul(plain, literal_like(x, 2.0**info.nmant))
-    words = bitcast_convert_type(broadcast_select(tiny, raised, plain), f"int{bits}")
+    scaled = arithmetic.mul(plain, literal_like(x, 2.0**info.nmant))
+    words = bitcast_convert_type(broadcast_select(tiny, scaled, plain), f"int{bits}")
     mask = literal_like(words, (1 << info.nexp) - 1)
     field = bitwise.bitwise_and(bitwise.shift_right_logical(words, literal_like(words, info.nmant)), mask)
     exponent = add(field, literal_like(words, info.minexp))
     exponent = broadcast_select(tiny, arithmetic.sub(exponent, literal_like(words, info.nmant)), exponent)
-    own = broadcast_select(
+    zero_exponent = broadcast_select(
         comparison.eq(field, mask), comparison.eq(field, mask), comparison.eq(plain, literal_like(x, 0.0))
     )
-    return broadcast_select(own, literal_like(words, 0), exponent)
+    return broadcast_select(zero_exponent, literal_like(words, 0), exponent)
 
 
 def _scale_by_power(x: Value, power: Array) -> Array:
-    """`x * 2**power` in two steps whose powers are normal numbers, made of their bits."""
+    """Returns `x * 2**power` in two steps whose powers are normal numbers, built from their bits."""
     dtype = x.aval.dtype
     info, word = dtypes.finfo(dtype), dtypes.as_dtype(f"int{dtypes.itemsize_bits(dtype)}")
     bias = 1 - info.minexp
-    out, rest = x, power
+    out, remaining = x, power
     for _ in range(2):
-        step = clip(rest, info.minexp, bias)
+        step = clip(remaining, info.minexp, bias)
         exponents = convert_dtype(add(step, literal_like(step, bias)), word)
         factor = bitcast_convert_type(bitwise.shift_left(exponents, convert_operand(info.nmant, word)), dtype)
         out = arithmetic.mul(out, convert_dtype(factor, dtype, x.aval.weak_type))
-        rest = arithmetic.sub(rest, step)
+        remaining = arithmetic.sub(remaining, step)
     return as_array(out)

@@ -1,4 +1,4 @@
-"""Floats by what they are made of: their sign, also of zeros and NaN, and their neighbours."""
+"""Floating-point functions: sign bits and neighbouring numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tracefx.ops.structural import full_like_aval
 
 
 def signbit(x: ArrayLike, /) -> Array:
-    """Whether `x` has a minus sign, as -0.0 has and a NaN may. ValueError for complex numbers.
+    """Returns whether `x` has its sign bit set, as -0.0 has and a NaN may have. Raises ValueError for complex numbers.
 
     >>> signbit(-0.0)
     Array(True, dtype=bool)
@@ -33,7 +33,7 @@ def signbit(x: ArrayLike, /) -> Array:
 
 
 def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """The size of `x1` with the sign of `x2`, as a float. TypeError for complex numbers.
+    """Returns the magnitude of `x1` with the sign of `x2`, as a float. Raises TypeError for complex numbers.
 
     >>> copysign(3.0, -0.0)
     Array(-3., dtype=float32, weak_type=True)
@@ -41,14 +41,14 @@ def copysign(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     x, y = promote_args_inexact("copysign", x1, x2)
     if dtypes.is_complex(x.aval.dtype):
         raise TypeError(f"copysign is not defined for complex numbers, got {x.aval}")
-    if (found := numpys(np.copysign, x, y)) is not None:
-        return found
-    size = abs_sign.abs(x)
-    return broadcast_select(signbit(y), arithmetic.neg(size), size)
+    if (evaluated := numpys(np.copysign, x, y)) is not None:
+        return evaluated
+    magnitude = abs_sign.abs(x)
+    return broadcast_select(signbit(y), arithmetic.neg(magnitude), magnitude)
 
 
 def nextafter(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """The float next to `x1` in the direction of `x2`. TypeError for complex numbers.
+    """Returns the next float after `x1` in the direction of `x2`. Raises TypeError for complex numbers.
 
     >>> nextafter(1.0, 2.0) > 1.0
     Array(True, dtype=bool)

@@ -1,6 +1,6 @@
-"""How many elements fall where: `bincount` of integers, histograms of numbers in one or several dimensions.
+"""Histograms: `bincount` of integers, histograms of numbers in one or more dimensions.
 
-A bin holds its lower edge; the last one also its upper edge.
+A bin includes its lower edge; the last bin includes its upper edge too.
 """
 
 from __future__ import annotations
@@ -43,11 +43,17 @@ BinSpec: TypeAlias = ArrayLike | Sequence[ArrayLike]
 
 
 def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0, *, length: int | None = None) -> Array:
-    """How often each of the numbers 0, 1, 2, ... is among `x`, a vector of integers; the sums of their `weights`.
+    """Returns how often each of the integers 0, 1, 2, ... occurs in `x`, or the sums of their weights.
 
-    The result goes to the greatest number, and to `minlength` at least. Where `x` is traced `length` says how long it
-    is to be: greater numbers are left out. Negative ones count as 0. Raises TypeError for other numbers than integers,
-    ValueError for an `x` that is no vector and for weights of another shape.
+    Args:
+        x: A vector of integers. Negative ones count as 0.
+        weights: A weight for each element of `x`; None counts elements.
+        minlength: The minimal length of the result, which otherwise ends at the maximum of `x`.
+        length: The length of the result, which must be given if `x` is traced; larger integers are dropped.
+
+    Raises:
+        TypeError: If `x` is not of integers.
+        ValueError: If `x` is not a vector, or `weights` has another shape.
 
     >>> bincount(np.array([0, 1, 1, 3]))
     Array([1, 2, 0, 1], dtype=int32)
@@ -61,27 +67,33 @@ def bincount(x: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0,
         raise ValueError(f"bincount: x must be a vector, got {value.aval}")
     least = static_int("bincount", minlength, "minlength")
     if length is None:
-        held = concrete_values("bincount", value, "give length=")
-        size = builtins.max(least, int(held.max()) + 1 if held.size else 0, 0)
+        concrete = concrete_values("bincount", value, "pass length=")
+        size = builtins.max(least, int(concrete.max()) + 1 if concrete.size else 0, 0)
     else:
         size = static_int("bincount", length, "length")
     if weights is None:
-        load: Value = structural.full_like_aval(ShapedArray((), dtypes.default_int()), 1)
+        weights_: Value = structural.full_like_aval(ShapedArray((), dtypes.default_int()), 1)
     else:
-        load = as_operand(weights, "bincount: weights")
-        if load.aval.shape != value.aval.shape:
-            raise ValueError(f"bincount: weights {load.aval} must have the shape of x, {value.aval}")
-    places = clip(value, 0, None) if dtypes.is_signed(value.aval.dtype) else as_array(value)
-    return at(zeros(size, load.aval.dtype))[places].add(as_array(load), mode="drop")
+        weights_ = as_operand(weights, "bincount: weights")
+        if weights_.aval.shape != value.aval.shape:
+            raise ValueError(f"bincount: weights {weights_.aval} must have the shape of x, {value.aval}")
+    bins = clip(value, 0, None) if dtypes.is_signed(value.aval.dtype) else as_array(value)
+    return at(zeros(size, weights_.aval.dtype))[bins].add(as_array(weights_), mode="drop")
 
 
 def histogram_bin_edges(
     a: ArrayLike, bins: ArrayLike = 10, range: BinRange = None, weights: ArrayLike | None = None
 ) -> Array:
-    """The edges of a histogram of `a`: of so many `bins` of one width from the least to the greatest element, or in
-    `range`; or `bins` itself, if that is a vector.
+    """Returns the edges of the bins of a histogram.
 
-    Raises NotImplementedError for the name of a rule that would find the number of bins.
+    Args:
+        a: The array.
+        bins: The number of bins of equal width, or a vector of edges, which is returned.
+        range: The first and the last edge; None means the minimum and the maximum of `a`.
+        weights: Ignored.
+
+    Raises:
+        NotImplementedError: If `bins` is the name of a rule for the number of bins.
 
     >>> histogram_bin_edges(np.array([0.0, 2.0]), 2)
     Array([0., 1., 2.], dtype=float32)
@@ -96,19 +108,19 @@ def _is_name(bins: object) -> bool:
 
 def _bin_edges(name: str, x: Value, bins: ArrayLike, range: BinRange) -> Array:
     if _is_name(bins):
-        raise NotImplementedError(f"{name}: bins must be a number or edges, got the name of a rule, {bins!r}")
+        raise NotImplementedError(f"{name}: bins must be a number or edges; rules such as {bins!r} are not implemented")
     dtype = inexact_dtype(x.aval.dtype)
-    given = as_operand(bins, f"{name}: bins")
-    if given.aval.ndim == 1:
-        return as_array(convert_operand(given, dtype, what=f"{name}: bins"))
-    count = static_int(name, bins, "bins")  # type: ignore[arg-type]  # what is no integer is refused there
+    bins_ = as_operand(bins, f"{name}: bins")
+    if bins_.aval.ndim == 1:
+        return as_array(convert_operand(bins_, dtype, what=f"{name}: bins"))
+    count = static_int(name, bins, "bins")  # type: ignore[arg-type]  # checked there
     if range is not None:
         ends = asarray(range, dtype)
         if ends.shape != (2,):
             raise ValueError(f"{name}: range must be the least and the greatest edge, got {range!r}")
         low, high = getitem(ends, 0), getitem(ends, 1)
     elif x.aval.size:
-        low, high = [as_array(convert_dtype(found, dtype)) for found in (min(x), max(x))]
+        low, high = [as_array(convert_dtype(extreme, dtype)) for extreme in (min(x), max(x))]
     else:
         low, high = [structural.full_like_aval(ShapedArray((), dtype), end) for end in (0, 1)]
     point = comparison.eq(low, high)
@@ -127,42 +139,54 @@ def histogram(
     weights: ArrayLike | None = None,
     density: bool | None = None,
 ) -> tuple[Array, Array]:
-    """How many elements of `a` fall into each bin, as floats, and the edges of the bins: as `histogram_bin_edges`.
+    """Returns the number of elements in each bin, as floats, and the edges of the bins.
 
-    With `weights`, of the shape of `a`, their sums; with `density` the share of each bin over its width. Elements
-    outside of all bins are left out. Raises ValueError for weights of another shape.
+    Elements outside of all bins are not counted.
+
+    Args:
+        a: The array.
+        bins: The number of bins of equal width, or a vector of edges.
+        range: The first and the last edge; None means the minimum and the maximum of `a`.
+        weights: A weight for each element, in place of 1; None counts elements.
+        density: Whether to return densities: the fraction of each bin divided by its width.
+
+    Raises:
+        ValueError: If `weights` does not have the shape of `a`.
 
     >>> counts, edges = histogram(np.array([0.0, 0.5, 2.0]), 2)
     >>> counts.tolist(), edges.tolist()
     ([2.0, 1.0], [0.0, 1.0, 2.0])
     """
-    x, load = _weighted_operands("histogram", a, weights)
-    if weights is not None and load.aval.shape != x.aval.shape:
-        raise ValueError(f"histogram: weights {load.aval} must have the shape of a, {x.aval}")
+    x, weights_ = _weighted_operands("histogram", a, weights)
+    if weights is not None and weights_.aval.shape != x.aval.shape:
+        raise ValueError(f"histogram: weights {weights_.aval} must have the shape of a, {x.aval}")
     edges = _bin_edges("histogram", x, bins, range)
     n = edges.size
-    place = _bin_numbers(edges, as_array(x), n - 1)
-    counts = shape.slice_axis(at(zeros(n, load.aval.dtype))[place].add(as_array(load), mode="drop"), 1, n, 0)
+    bin_numbers = _bin_numbers(edges, as_array(x), n - 1)
+    counts = shape.slice_axis(
+        at(zeros(n, weights_.aval.dtype))[bin_numbers].add(as_array(weights_), mode="drop"), 1, n, 0
+    )
     if density:
         counts = true_divide(true_divide(counts, _bin_widths(edges)), sum(counts))
     return counts, edges
 
 
 def _weighted_operands(name: str, a: ArrayLike, weights: ArrayLike | None) -> tuple[Value, Value]:
+    """Returns the samples and their weights (ones if None), promoted to a float dtype."""
     if weights is None:
         x = to_inexact(a, f"{name}: a")
         return x, structural.full_like_aval(x.aval, 1)
-    x, load = promote_dtypes(name, a, weights)
+    x, weights_ = promote_dtypes(name, a, weights)
     if dtypes.is_inexact(x.aval.dtype):
-        return x, load
+        return x, weights_
     dtype = inexact_dtype(x.aval.dtype)
-    return convert_dtype(x, dtype), convert_dtype(load, dtype)
+    return convert_dtype(x, dtype), convert_dtype(weights_, dtype)
 
 
 def _bin_numbers(edges: Array, x: Array, last: int) -> Array:
-    """The number of the bin, from 1; 0 before the first. The last edge is in bin `last`."""
-    found = searchsorted(edges, x, "right")
-    return broadcast_select(equal(x, getitem(edges, -1)), literal_like(found, last), found)
+    """Returns the number of each element's bin, from 1; 0 below the first. The last edge belongs to bin `last`."""
+    numbers = searchsorted(edges, x, "right")
+    return broadcast_select(equal(x, getitem(edges, -1)), literal_like(numbers, last), numbers)
 
 
 def _bin_widths(edges: Array) -> Array:
@@ -178,9 +202,13 @@ def histogram2d(
     weights: ArrayLike | None = None,
     density: bool | None = None,
 ) -> tuple[Array, Array, Array]:
-    """A histogram of points in the plane, and its edges in both directions: as `histogramdd`.
+    """Returns the histogram of points in the plane, and the edges along both axes.
 
-    `bins` are a number or edges for both directions, or two of these.
+    Args:
+        x: The first coordinates, a vector.
+        y: The second coordinates.
+        bins: A number of bins or a vector of edges for both axes, or a pair with one for each axis.
+        range, weights, density: As for `histogramdd`.
 
     >>> counts, _, _ = histogram2d(np.array([0.0, 1.0]), np.array([0.0, 1.0]), 2)
     >>> counts.tolist()
@@ -194,12 +222,12 @@ def histogram2d(
     if each is not None and len(each) not in (1, 2):  # edges for both
         edges = asarray(bins)
         bins = [edges, edges]
-    counts, found = histogramdd(shape.stack(points, 1), bins, range, weights, density)
-    return counts, found[0], found[1]
+    counts, edges_list = histogramdd(shape.stack(points, 1), bins, range, weights, density)
+    return counts, edges_list[0], edges_list[1]
 
 
 def _list_bins(bins: BinSpec) -> list[ArrayLike] | None:
-    """What there is of a sequence, or an array with axes."""
+    """Returns a sequence or an array with axes as a list, otherwise None."""
     if isinstance(bins, Array | np.ndarray):
         return list(bins) if bins.ndim else None
     return list(bins) if isinstance(bins, Sequence) else None
@@ -212,40 +240,43 @@ def histogramdd(
     weights: ArrayLike | None = None,
     density: bool | None = None,
 ) -> tuple[Array, list[Array]]:
-    """How many of the points `sample`, one row each, fall into each box, and the edges along each axis.
+    """Returns the number of points in each box, and the list of edges along each axis.
 
-    `bins` is the number of bins along every axis, or for each one a number or edges; `range` has for each axis the
-    least and the greatest edge, or None. `weights` has one number for each point. With `density` the result is the
-    share of each box over its volume.
+    Args:
+        sample: The points, `f32[points, dimensions]`.
+        bins: The number of bins along every axis, or a list with a number or edges for each axis.
+        range: For each axis the first and the last edge, or None for those of the points; None means None for all.
+        weights: A weight for each point; None counts points.
+        density: Whether to return densities: the fraction of each box divided by its volume.
 
     >>> counts, edges = histogramdd(np.array([[0.0, 0.0], [1.0, 1.0]]), 2)
     >>> counts.tolist(), edges[0].tolist()
     ([[1, 0], [0, 1]], [0.0, 0.5, 1.0])
     """
-    points, load = _weighted_operands("histogramdd", sample, weights)
+    points, weights_ = _weighted_operands("histogramdd", sample, weights)
     if points.aval.ndim != 2:
         raise ValueError(f"histogramdd: sample must have a row for each point, got {points.aval}")
     count, d = points.aval.shape
-    if weights is not None and load.aval.shape != (count,):
-        raise ValueError(f"histogramdd: weights {load.aval} must have one number for each of {count} points")
+    if weights is not None and weights_.aval.shape != (count,):
+        raise ValueError(f"histogramdd: weights {weights_.aval} must have one number for each of {count} points")
     if range is not None and (len(range) != d or any(r is not None and len(r) != 2 for r in range)):
         raise ValueError(f"histogramdd: range must have for each of {d} axes two edges or None, got {range!r}")
     listed = _list_bins(bins)
-    each: list[ArrayLike] = [bins] * d if listed is None else listed  # type: ignore[list-item]  # no sequence, then
+    each: list[ArrayLike] = [bins] * d if listed is None else listed  # type: ignore[list-item]  # not a sequence
     if len(each) != d:
         raise ValueError(f"histogramdd: bins must be a number, or one or edges for each of {d} axes, got {bins!r}")
-    all_edges, places = [], None
+    all_edges, box_numbers = [], None
     for i in builtins.range(d):
         along = getitem(as_array(points), (slice(None), i))
         edges = _bin_edges("histogramdd", along, each[i], None if range is None else range[i])
-        found = _bin_numbers(edges, along, edges.size - 1)
-        places = found if places is None else add(multiply(places, edges.size + 1), found)
+        numbers = _bin_numbers(edges, along, edges.size - 1)
+        box_numbers = numbers if box_numbers is None else add(multiply(box_numbers, edges.size + 1), numbers)
         all_edges.append(edges)
-    assert places is not None
+    assert box_numbers is not None
     sizes = [edges.size + 1 for edges in all_edges]
-    dtype = dtypes.default_int() if weights is None else load.aval.dtype
-    one = structural.full_like_aval(ShapedArray((count,), dtype), 1) if weights is None else as_array(load)
-    flat = at(zeros(math.prod(sizes), dtype))[places].add(one, mode="drop")
+    dtype = dtypes.default_int() if weights is None else weights_.aval.dtype
+    one = structural.full_like_aval(ShapedArray((count,), dtype), 1) if weights is None else as_array(weights_)
+    flat = at(zeros(math.prod(sizes), dtype))[box_numbers].add(one, mode="drop")
     counts = getitem(structural.reshape(flat, sizes), (slice(1, -1),) * d)
     if density:
         counts = as_array(convert_dtype(counts, points.aval.dtype))

@@ -1,4 +1,4 @@
-"""Indices as arrays: grids and concatenations written with slices, diagonals, triangles, places counted through."""
+"""Index helpers: grids, `r_` and `c_`, indices of diagonals and triangles, conversion to flat indices and back."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ConcatenationItem: TypeAlias = NestedArrayLike | slice | str
 
 
 def _slice_points(s: slice, name: str) -> Array:
-    """The numbers that a slice counts; with an imaginary step, so many up to and including its end."""
+    """Returns the numbers of a slice; an imaginary step is their count, with the end included."""
     if not isinstance(s, slice):
         raise TypeError(f"{name} is indexed by slices such as {name}[0:3, 0:1:5j], got {s!r}")
     if s.stop is None:
@@ -55,7 +55,7 @@ def _grid_vectors(key: GridKey, name: str) -> list[Array]:
 
 @final
 class DenseGrid:
-    """`mgrid[0:2, 0:3]`: the coordinates of all points of a grid, the axis they are for in front.
+    """The class of `mgrid`: `mgrid[0:2, 0:3]` returns the coordinates of all points of a grid, as `i32[2, 2, 3]`.
 
     >>> mgrid[0:2, 0:3].shape
     (2, 2, 3)
@@ -72,7 +72,7 @@ class DenseGrid:
 
 @final
 class OpenGrid:
-    """`ogrid[0:2, 0:3]`: vectors of coordinates, each along its own axis, which broadcast to a grid.
+    """The class of `ogrid`: `ogrid[0:2, 0:3]` returns a coordinate vector per axis; they broadcast to a grid.
 
     >>> [a.shape for a in ogrid[0:2, 0:3]]
     [(2, 1), (1, 3)]
@@ -92,10 +92,10 @@ ogrid: Final = OpenGrid()
 @final
 @frozen(eq=False)
 class Concatenation:
-    """`r_[0:3, 5, [6, 7]]`: slices, numbers and arrays joined along `axis`, each made to have `ndmin` axes at least.
+    """The class of `r_` and `c_`: `r_[0:3, 5, [6, 7]]` concatenates slices, numbers and arrays along an axis.
 
-    A string in front says otherwise: `"axis,ndmin,place"`, where `place` is that of the first axis of what has fewer,
-    or `"r"` and `"c"` for a row and a column. ValueError for a string that isn't one of these or isn't in front.
+    A first item that is a string overrides the defaults: `"axis,ndmin,trans1d"`, or `"r"` and `"c"` for a row and a
+    column. Raises ValueError for another string, or one that is not the first item.
 
     >>> r_[0:3, 5, [6, 7]].tolist()
     [0, 1, 2, 5, 6, 7]
@@ -107,19 +107,19 @@ class Concatenation:
     axis: int
     ndmin: int
     trans1d: int
-    """Where the axes of a piece with fewer than `ndmin` begin; -1 for at the end."""
+    """The position of the axes of an item that has fewer than `ndmin`; -1 means the last axes."""
 
     def __getitem__(self, key: ConcatenationItem | tuple[ConcatenationItem, ...]) -> Array:
         pieces = key if isinstance(key, tuple) else (key,)
-        axis, ndmin, place, matrix = self.axis, self.ndmin, self.trans1d, None
+        axis, ndmin, trans1d, matrix = self.axis, self.ndmin, self.trans1d, None
         if pieces and isinstance(pieces[0], str):
-            directive, *rest = pieces
-            pieces = tuple(rest)
+            directive, *following = pieces
+            pieces = tuple(following)
             if directive in ("r", "c"):
                 matrix = ("r", "c").index(directive)
             else:
-                axis, ndmin, place = self._parse_directive(str(directive))
-        joined = concatenate([self._to_array(piece, ndmin, place) for piece in pieces], axis)
+                axis, ndmin, trans1d = self._parse_directive(str(directive))
+        joined = concatenate([self._to_array(piece, ndmin, trans1d) for piece in pieces], axis)
         return joined if matrix is None or joined.ndim != 1 else expand_dims(joined, matrix)
 
     def __len__(self) -> int:
@@ -128,25 +128,25 @@ class Concatenation:
     def _parse_directive(self, directive: str) -> tuple[int, int, int]:
         words = directive.split(",")[:3]
         try:
-            axis, ndmin, place = [*map(int, words), *(self.axis, self.ndmin, self.trans1d)[len(words) :]]
+            axis, ndmin, trans1d = [*map(int, words), *(self.axis, self.ndmin, self.trans1d)[len(words) :]]
         except ValueError as error:
             raise ValueError(
                 f"{self.name}: could not understand {directive!r}; write up to three integers as 'axis,ndmin,place', "
                 "or 'r' or 'c'"
             ) from error
-        return axis, ndmin, place
+        return axis, ndmin, trans1d
 
-    def _to_array(self, piece: ConcatenationItem, ndmin: int, place: int) -> Array:
+    def _to_array(self, piece: ConcatenationItem, ndmin: int, trans1d: int) -> Array:
         if isinstance(piece, str):
             raise ValueError(f"{self.name}: the string {piece!r} must come first")
         x = _slice_points(piece, self.name) if isinstance(piece, slice) else array(piece)
         rank = 0 if isinstance(piece, slice) else x.ndim
         x = array(x, ndmin=ndmin)
-        if place == -1 or rank >= ndmin:
+        if trans1d == -1 or rank >= ndmin:
             return x
-        turned = ndmin - abs(ndmin + place + 1) % ndmin
+        offset = ndmin - abs(ndmin + trans1d + 1) % ndmin
         axes = range(ndmin)
-        return transpose(x, [*axes[turned:], *axes[:turned]])
+        return transpose(x, [*axes[offset:], *axes[:offset]])
 
 
 r_: Final = Concatenation("r_", 0, 1, -1)
@@ -158,8 +158,12 @@ index_exp: Final = np.index_exp
 def indices(
     dimensions: Sequence[SupportsIndex], dtype: DTypeLike | None = None, sparse: bool = False
 ) -> Array | tuple[Array, ...]:
-    """The indices of all elements of an array of these dimensions, the axis they are for in front; with `sparse` as
-    vectors that broadcast.
+    """Returns the indices of all elements of an array of a shape.
+
+    Args:
+        dimensions: The shape, `(n, m, ...)`.
+        dtype: The dtype of the indices; None means the default integer.
+        sparse: Whether to return a tuple of vectors that broadcast instead of one array `i32[ndim, n, m, ...]`.
 
     >>> indices((2, 3)).shape, [a.shape for a in indices((2, 3), sparse=True)]
     ((2, 2, 3), [(2, 1), (1, 3)])
@@ -167,15 +171,17 @@ def indices(
     sizes = sizes_of("indices", dimensions, "dimensions")
     new = dtypes.default_int() if dtype is None else dtypes.as_dtype(dtype, "indices: dtype")
     along = [[n if i == axis else 1 for i, n in enumerate(sizes)] if sparse else sizes for axis in range(len(sizes))]
-    found = tuple([shape.broadcasted_iota(new, part, axis) for axis, part in enumerate(along)])
+    index_arrays = tuple([shape.broadcasted_iota(new, part, axis) for axis, part in enumerate(along)])
     if sparse:
-        return found
-    return stack(found) if found else array([], new)
+        return index_arrays
+    return stack(index_arrays) if index_arrays else array([], new)
 
 
 def ix_(*args: ArrayLike) -> tuple[Array, ...]:
-    """Vectors of indices, each along its own axis, so that `x[ix_(rows, columns)]` is a block. Bools stand for the
-    indices where they are true, and must be known when the program is traced. ValueError for what is no vector.
+    """Returns index vectors along different axes, so that `x[ix_(rows, columns)]` is a block of `x`.
+
+    A mask, which must be concrete, stands for the indices where it is true. Raises ValueError for arguments that are
+    not vectors.
 
     >>> [a.shape for a in ix_(np.arange(2), np.array([True, False, True]))]
     [(2, 1), (1, 2)]
@@ -196,17 +202,21 @@ def ix_(*args: ArrayLike) -> tuple[Array, ...]:
 # ------------------------------------------------------------------ diagonals and triangles
 
 
-def _as_constants(found: Sequence[NDArray]) -> tuple[Array, ...]:
-    return tuple([from_numpy(x.astype(dtypes.default_int()), dtypes.default_int()) for x in found])
+def _as_constants(index_arrays: Sequence[NDArray]) -> tuple[Array, ...]:
+    """Returns NumPy index arrays as arrays of the default integer dtype."""
+    return tuple([from_numpy(x.astype(dtypes.default_int()), dtypes.default_int()) for x in index_arrays])
 
 
 def _shape_of(name: str, arr: ArrayLike) -> tuple[int, ...]:
-    found = getattr(arr, "shape", None)
-    return tuple(found) if isinstance(found, tuple) else as_operand(arr, f"{name}: arr").aval.shape
+    """Returns the shape of an array or of an object with the attribute `shape`."""
+    own_shape = getattr(arr, "shape", None)
+    return tuple(own_shape) if isinstance(own_shape, tuple) else as_operand(arr, f"{name}: arr").aval.shape
 
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
-    """The indices of the diagonal of an array with `ndim` axes of size `n`. ValueError if either is negative.
+    """Returns the indices of the main diagonal of an array with `ndim` axes of size `n`.
+
+    Raises ValueError if `n` or `ndim` is negative.
 
     >>> [a.tolist() for a in diag_indices(3)]
     [[0, 1, 2], [0, 1, 2]]
@@ -218,7 +228,9 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Array, ...]:
 
 
 def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
-    """`diag_indices` of an array, all of whose axes have one size. ValueError if they don't or there is only one.
+    """Returns the indices of the main diagonal of `arr`.
+
+    Raises ValueError unless `arr` has two or more axes, all of one size.
 
     >>> [a.tolist() for a in diag_indices_from(np.eye(2))]
     [[0, 1], [0, 1]]
@@ -230,7 +242,9 @@ def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
 
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
-    """The indices of an `n` by `m` matrix on diagonal `k` and below.
+    """Returns the indices of the lower triangle of an `n` by `m` matrix: on diagonal `k` and below.
+
+    `m` is `n` by default.
 
     >>> [a.tolist() for a in tril_indices(2)]
     [[0, 1, 1], [0, 0, 1]]
@@ -239,7 +253,9 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Array, Array]:
-    """The indices of an `n` by `m` matrix on diagonal `k` and above.
+    """Returns the indices of the upper triangle of an `n` by `m` matrix: on diagonal `k` and above.
+
+    `m` is `n` by default.
 
     >>> [a.tolist() for a in triu_indices(2)]
     [[0, 0, 1], [0, 1, 1]]
@@ -258,7 +274,7 @@ def _triangle(name: str, n: int, k: int, m: int | None, lower: bool) -> tuple[Ar
 
 
 def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
-    """`tril_indices` of a matrix. ValueError for an array of other rank.
+    """Returns `tril_indices` for the shape of a matrix. Raises ValueError for other numbers of axes.
 
     >>> len(tril_indices_from(np.eye(3))[0])
     6
@@ -267,7 +283,7 @@ def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
 
 
 def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
-    """`triu_indices` of a matrix. ValueError for an array of other rank.
+    """Returns `triu_indices` for the shape of a matrix. Raises ValueError for other numbers of axes.
 
     >>> len(triu_indices_from(np.eye(3), 1)[0])
     3
@@ -285,8 +301,13 @@ def _matrix(name: str, arr: ArrayLike, k: int) -> tuple[int, int, int]:
 def mask_indices(
     n: int, mask_func: Callable[[Array, int], ArrayLike], k: int = 0, *, size: int | None = None
 ) -> tuple[Array, Array]:
-    """Where `mask_func(ones((n, n)), k)`, such as `triu`, is not zero; the first `size` such places, zeros if there are
-    fewer.
+    """Returns the indices at which `mask_func(ones((n, n)), k)` is nonzero.
+
+    Args:
+        n: The number of rows and of columns.
+        mask_func: A function such as `triu`.
+        k: The second argument of `mask_func`.
+        size: The static number of indices to return, padded with 0; None means all, which `jit` does not support.
 
     >>> from tracefx.numpy import triu
     >>> [a.tolist() for a in mask_indices(2, triu)]
@@ -296,7 +317,7 @@ def mask_indices(
     return i, j
 
 
-# ------------------------------------------------------------------ places counted through
+# ------------------------------------------------------------------ flat indices
 
 
 def ravel_multi_index(
@@ -307,10 +328,18 @@ def ravel_multi_index(
     *,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """The places of elements in a flattened array of shape `dims`, from their indices along each axis.
+    """Converts indices along each axis to flat indices into an array of shape `dims`.
 
-    Indices out of bounds are a ValueError, and must be known when the program is traced, unless `mode` is "wrap" or
-    "clip".
+    Args:
+        multi_index: One array of indices for each axis.
+        dims: The shape of the array.
+        mode: How to treat indices out of bounds: `"raise"` (the indices must then be concrete), `"wrap"` or `"clip"`.
+        order: `"C"` if the last axis changes fastest, `"F"` for the first.
+        dtype: The dtype of the result; None means that of the indices promoted with the default integer.
+
+    Raises:
+        ValueError: If an index is out of bounds with `mode="raise"`, or an argument does not fit.
+        TypeError: If indices are not integers.
 
     >>> ravel_multi_index((np.array([0, 1]), np.array([2, 0])), (2, 3)).tolist()
     [2, 3]
@@ -328,7 +357,7 @@ def ravel_multi_index(
     if order not in ("C", "F"):
         raise ValueError(f"ravel_multi_index: order must be 'C' or 'F', got {order!r}")
     if math.prod(sizes) - 1 > dtypes.iinfo(new).max:
-        raise ValueError(f"ravel_multi_index: {new} does not hold the last place of an array of shape {sizes}")
+        raise ValueError(f"ravel_multi_index: {new} cannot represent the last flat index of an array of shape {sizes}")
     out: Array = array(0, new)
     step, pairs = 1, list(zip(values, sizes, strict=True))
     for v, n in pairs if order == "F" else pairs[::-1]:
@@ -349,34 +378,37 @@ def _apply_index_mode(name: str, x: Value, n: int, mode: str) -> Value:
         numbers = to_numpy(x)
     except ConcretizationError as error:
         raise ConcretizationError(
-            f"{name}: whether indices are in bounds isn't known while the program is traced; use mode 'wrap' or 'clip'"
+            f"{name}: mode 'raise' needs concrete indices, but they are traced; use mode 'wrap' or 'clip'"
         ) from error
     if numbers.size and (numbers.min() < 0 or numbers.max() >= n):
-        raise ValueError(f"{name}: an index is out of bounds for an axis of size {n}; mode 'wrap' or 'clip' mends it")
+        raise ValueError(
+            f"{name}: an index is out of bounds for an axis of size {n}; mode 'wrap' or 'clip' allows that"
+        )
     return x
 
 
 def unravel_index(indices: ArrayLike, shape: ShapeLike) -> tuple[Array, ...]:
-    """The indices along each axis of an array of this shape, from places in the flattened array. Negative places are
-    counted from the end, places out of bounds become the first or last.
+    """Converts flat indices into an array of a shape to indices along each axis.
+
+    Negative indices count from the end; indices out of bounds are clamped.
 
     >>> [a.tolist() for a in unravel_index(np.array([2, 3]), (2, 3))]
     [[0, 1], [2, 0]]
     """
-    rest = as_operand(indices, "unravel_index: indices")
+    flat_indices = as_operand(indices, "unravel_index: indices")
     sizes = sizes_of("unravel_index", shape)
-    return _unravel(rest, sizes=sizes)
+    return _unravel(flat_indices, sizes=sizes)
 
 
 @at_once
-def _unravel(rest: Value, *, sizes: Shape) -> tuple[Array, ...]:
+def _unravel(remaining: Value, *, sizes: Shape) -> tuple[Array, ...]:
     out: list[Array] = []
     for n in reversed(sizes):
-        rest, index = divmod(rest, n)
+        remaining, index = divmod(remaining, n)
         out.append(index)
-    above, pairs = comparison.gt(rest, literal_like(rest, 0)), list(zip(out[::-1], sizes, strict=True))
+    above, pairs = comparison.gt(remaining, literal_like(remaining, 0)), list(zip(out[::-1], sizes, strict=True))
     out = [broadcast_select(above, literal_like(x, n - 1), x) for x, n in pairs]
-    if dtypes.is_signed(rest.aval.dtype):
-        below = comparison.lt(rest, literal_like(rest, -1))
+    if dtypes.is_signed(remaining.aval.dtype):
+        below = comparison.lt(remaining, literal_like(remaining, -1))
         out = [broadcast_select(below, literal_like(x, 0), x) for x in out]
     return tuple(out)

@@ -1,8 +1,8 @@
-"""Indexing, as NumPy's: integers, slices, `...`, new axes, integer arrays and masks.
+"""NumPy indexing: integers, slices, `...`, new axes, integer arrays and masks.
 
-Integers and slices known when the program is traced become one `slice` (and `rev`, `squeeze`). Integer arrays become
-one `gather`. An index out of bounds is no error, since compiled programs could not raise it: it is clamped to the
-nearest end. Masks must be known when the program is traced, since they decide the result's shape.
+Static integers and slices become one `slice` (and `rev`, `squeeze`), integer arrays one `gather`. An index out of
+bounds is not an error, since compiled programs could not raise it: it is clamped to the nearest end. Masks must be
+concrete, since they determine the result's shape.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ _INT32_MIN: Final = int(dtypes.iinfo(dtypes.int32).min)
 _INT32_MAX: Final = int(dtypes.iinfo(dtypes.int32).max)
 
 IndexArray: TypeAlias = NDArray | Array
-"""Integers that say where along one axis to look: NumPy's if they are known."""
+"""An integer array that indexes one axis: a NumPy array if it is concrete."""
 
 
 class MaskIndexError(ConcretizationError, IndexError):
-    """A mask that is traced was used as an index: the shape of the result would depend on its values."""
+    """Raised when a traced mask is used as an index: the result's shape would depend on its values."""
 
 
 @final
 @frozen
 class SliceIndex:
-    """A slice of one axis: the elements from `start` to before `stop`, `step` apart, perhaps in reverse order."""
+    """A slice of one axis: elements from `start` to `stop` (exclusive) with stride `step`, reversed if `reverse`."""
 
     start: int
     stop: int
@@ -63,7 +63,7 @@ class SliceIndex:
 @final
 @frozen
 class IntegerIndex:
-    """One element of an axis, which the result does not have."""
+    """A single element of an axis, which the result drops."""
 
     position: int
 
@@ -71,49 +71,54 @@ class IntegerIndex:
 @final
 @frozen(eq=False)
 class AdvancedIndex:
-    """Many elements of an axis, in the place of which the result has the axes of an index array."""
+    """An integer array that indexes one axis, which the result replaces by the array's axes."""
 
     indices: IndexArray
 
 
 AxisIndexer: TypeAlias = SliceIndex | IntegerIndex | AdvancedIndex | None
-"""What an index says of one axis; None is a new axis."""
+"""The part of an index for one axis; None is a new axis."""
 
 _ALL: Final = slice(None)
 
 
 def getitem(x: Array, index: Index, /) -> Array:
-    """`x[index]`.
+    """Returns `x[index]`.
 
-    Raises TypeError for what is no index and for slice bounds that are traced, IndexError for more parts than `x` has
-    axes, two ellipses, or a mask that is traced or has another shape than what it selects from.
+    Args:
+        x: The array.
+        index: An integer, slice, `...`, None, integer array or mask, or a tuple of them.
+
+    Raises:
+        TypeError: If a part of the index is of another type, or the bounds of a slice are traced.
+        IndexError: If there are more parts than axes, two ellipses, or a mask that is traced or of the wrong shape.
 
     >>> getitem(array([[0, 1, 2], [3, 4, 5]]), (1, slice(None, None, -1))).tolist()
     [5, 4, 3]
     """
     if type(index) is int:
         position, aval, window, starts, squeezed = _integer_index_operations(x.aval, index)
-        if type(x) is ConcreteArray and evaluating():  # at one go
+        if type(x) is ConcreteArray and evaluating():  # fast path
             return ConcreteArray(aval, x.numpy()[position, ...])
         return bind1(squeezed, bind1(window, x, *starts))
-    if type(x) is ConcreteArray and evaluating() and (found := _getitem_by_numpy(x, index)) is not None:
-        return found
+    if type(x) is ConcreteArray and evaluating() and (element := _getitem_by_numpy(x, index)) is not None:
+        return element
     parts, x, ellipsis = parse_index(x, index)
     axis_parts = [part for part in parts if part is not None]
     x = _apply_slices(x, axis_parts)
     if any(isinstance(part, AdvancedIndex) for part in axis_parts):
         return _apply_gather(x, parts, ellipsis)
-    gone = [i for i, part in enumerate(axis_parts) if isinstance(part, IntegerIndex)]
-    if gone:
-        x = shape.squeeze(x, gone)
-    left = [part for part in parts if not isinstance(part, IntegerIndex)]
-    return shape.expand_dims(x, [i for i, part in enumerate(left) if part is None]) if None in parts else x
+    dropped = [i for i, part in enumerate(axis_parts) if isinstance(part, IntegerIndex)]
+    if dropped:
+        x = shape.squeeze(x, dropped)
+    kept = [part for part in parts if not isinstance(part, IntegerIndex)]
+    return shape.expand_dims(x, [i for i, part in enumerate(kept) if part is None]) if None in parts else x
 
 
 def _getitem_by_numpy(x: ConcreteArray, index: Index) -> ConcreteArray | None:
-    """`x[index]` by NumPy, which reads an index as we do; None where it refuses it or we may read it otherwise.
+    """Returns `x[index]` computed by NumPy, or None where NumPy would interpret the index differently or raises.
 
-    What is out of bounds it refuses.
+    NumPy raises for indices out of bounds.
     """
     parts = as_numpy_index(index)
     if parts is None:
@@ -126,8 +131,8 @@ def _getitem_by_numpy(x: ConcreteArray, index: Index) -> ConcreteArray | None:
 
 
 def as_numpy_index(index: Index) -> tuple[Any, ...] | None:
-    """An index as NumPy takes it, which then gives an array; None where we may read it otherwise."""
-    parts: list[Any] = []  # what NumPy takes, which its stubs do not say
+    """Returns an index for NumPy that gives an array, or None where NumPy may interpret it differently."""
+    parts: list[Any] = []  # NumPy's stubs do not name the type of an index
     complete = False
     for part in index if type(index) is tuple else (index,):
         kind = type(part)
@@ -142,11 +147,11 @@ def as_numpy_index(index: Index) -> tuple[Any, ...] | None:
         elif part is Ellipsis:
             parts.append(part)
             complete = True
-        elif kind is list and all(type(i) is int for i in part):  # type: ignore[union-attr]  # narrowed by the test
+        elif kind is list and all(type(i) is int for i in part):  # type: ignore[union-attr]  # a list, as tested
             parts.append(part)
         else:
             return None
-    if not complete:  # an ellipsis makes sure of an array, where integers alone give a scalar
+    if not complete:  # with an ellipsis NumPy returns an array where integers alone give a scalar
         parts.append(Ellipsis)
     return tuple(parts)
 
@@ -155,57 +160,59 @@ def as_numpy_index(index: Index) -> tuple[Any, ...] | None:
 def _integer_index_operations(
     x: ShapedArray, index: int
 ) -> tuple[int, ShapedArray, Slice | DynamicSlice, Sequence[Literal], shape.Squeeze]:
-    """The place that `x[index]` means, its type, and the operations that it is made of."""
+    """Returns the position that `x[index]` selects, the result's aval, and the operations that compute it; cached."""
     sizes = x.shape
     if not sizes:
-        raise IndexError(f"too many indices: an array without axes is indexed with {index}")
-    place = _axis_index(index, sizes[0], 0)
-    assert isinstance(place, IntegerIndex)
-    rest = (0,) * (len(sizes) - 1)
-    window: Slice | DynamicSlice = Slice((place.position, *rest), (place.position + 1, *sizes[1:]), None)
+        raise IndexError(f"too many indices: an array without axes cannot be indexed with {index}")
+    indexer = _axis_index(index, sizes[0], 0)
+    assert isinstance(indexer, IntegerIndex)
+    zeros = (0,) * (len(sizes) - 1)
+    window: Slice | DynamicSlice = Slice((indexer.position, *zeros), (indexer.position + 1, *sizes[1:]), None)
     starts: Sequence[Literal] = ()
     if not -sizes[0] <= index < sizes[0]:
         window, starts = _clamped_slice(sizes, index, 0)
-    return place.position, x.update(shape=sizes[1:]), window, starts, shape.Squeeze((0,))
+    return indexer.position, x.update(shape=sizes[1:]), window, starts, shape.Squeeze((0,))
 
 
-# ------------------------------------------------------------------ reading the index
+# ------------------------------------------------------------------ parsing the index
 
 
 def parse_index(
     x: Array, index: Index, *, clamp: bool = True, wrap: bool = True
 ) -> tuple[list[AxisIndexer], Array, int]:
-    """What the index says of each axis, in order; the array, with an axis put in for each bool; the ellipsis' place.
+    """Parses an index into one part per axis.
 
-    Without `clamp` a static integer is an index array without axes, so that one out of bounds stays so; then, without
-    `wrap`, negative integers don't count from the end.
+    Without `clamp`, a static integer becomes an index array without axes, so that one out of bounds stays so; then,
+    without `wrap`, negative integers do not count from the end.
+
+    Returns the parts in order, the array (with an axis inserted for each bool), and the position of the ellipsis.
     """
-    given: list[IndexPart] = list(index) if isinstance(index, tuple) else [index]
-    read = [_parse_part(part) for part in given]
-    used = sum([_count_indexed_axes(part) for part in read])
+    raw_parts: list[IndexPart] = list(index) if isinstance(index, tuple) else [index]
+    parsed = [_parse_part(part) for part in raw_parts]
+    used = sum([_count_indexed_axes(part) for part in parsed])
     rank = x.aval.ndim
     if used > rank:
         raise IndexError(f"too many indices: {x.aval} has {rank} axes, but {used} are indexed")
-    ellipses = sum([part is Ellipsis for part in read])
+    ellipses = sum([part is Ellipsis for part in parsed])
     if ellipses > 1:
         raise IndexError("an index can have only one ellipsis ('...')")
-    rest: list[_ParsedPart] = [_ALL] * (rank - used)
-    place = len(read)
+    remaining_axes: list[_ParsedPart] = [_ALL] * (rank - used)
+    ellipsis_position = len(parsed)
     if ellipses:
-        place = next(i for i, part in enumerate(read) if part is Ellipsis)
-        read[place : place + 1] = rest
+        ellipsis_position = next(i for i, part in enumerate(parsed) if part is Ellipsis)
+        parsed[ellipsis_position : ellipsis_position + 1] = remaining_axes
     else:
-        read += rest
+        parsed += remaining_axes
     parts: list[AxisIndexer] = []
     axis = ellipsis = 0
-    for i, part in enumerate(read):
-        if i == place:
+    for i, part in enumerate(parsed):
+        if i == ellipsis_position:
             ellipsis = len(parts)
         if part is None:
             parts.append(None)
             continue
         assert not isinstance(part, EllipsisType)
-        if isinstance(part, bool):  # a new axis, of which all or nothing is taken
+        if isinstance(part, bool):  # a new axis of size 1, of which one element or none is selected
             x = shape.expand_dims(x, (axis,))
             parts.append(AdvancedIndex(np.zeros(int(part), np.int32)))
             axis += 1
@@ -221,25 +228,27 @@ def parse_index(
                 x, part = bind1(window, x, *starts), 0
             parts.append(_axis_index(part, x.aval.shape[axis], axis, wrap))
             axis += 1
-    return parts, x, ellipsis if place < len(read) else len(parts)
+    return parts, x, ellipsis if ellipsis_position < len(parsed) else len(parts)
 
 
 @final
 @frozen(eq=False)
 class _MaskIndex:
+    """A concrete mask as an index."""
+
     values: NDArray
 
     def to_advanced_indices(self, sizes: tuple[int, ...], axis: int) -> list[AdvancedIndex]:
         if self.values.shape != sizes:
             raise IndexError(f"a mask of shape {self.values.shape} selects from axes of sizes {sizes} at axis {axis}")
-        return [AdvancedIndex(found.astype(np.int32)) for found in np.nonzero(self.values)]
+        return [AdvancedIndex(indices.astype(np.int32)) for indices in np.nonzero(self.values)]
 
 
 _ParsedPart: TypeAlias = bool | int | slice | EllipsisType | _MaskIndex | IndexArray | None
 
 
 def _parse_part(part: IndexPart) -> _ParsedPart:
-    """One part of an index, sorted out."""
+    """Validates one part of an index and converts arrays."""
     if part is None or part is Ellipsis or isinstance(part, bool | slice):
         return part
     if isinstance(part, int | np.integer):
@@ -275,8 +284,8 @@ def _parse_part(part: IndexPart) -> _ParsedPart:
 def _from_sequence(part: Sequence[int]) -> Array | NDArray:
     if not len(part):
         return np.zeros(0, np.int32)
-    found = array(part)
-    return found.numpy() if type(found) is ConcreteArray else found
+    indices = array(part)
+    return indices.numpy() if type(indices) is ConcreteArray else indices
 
 
 def _count_indexed_axes(part: _ParsedPart) -> int:
@@ -296,9 +305,9 @@ def _axis_index(part: int | slice | IndexArray, size: int, axis: int, wrap: bool
 
 
 def _clamped_slice(sizes: Shape, index: int, axis: int) -> tuple[DynamicSlice, list[Literal]]:
-    """What takes the place of an axis that is nearest to one out of bounds, and says which was asked for."""
-    place = min(max(index + sizes[axis] if index < 0 else index, _INT32_MIN), _INT32_MAX)
-    starts = [Literal(place if d == axis else 0, _START_AVAL) for d in range(len(sizes))]
+    """Returns a `dynamic_slice` for an index out of bounds, which clamps it, so that programs show the index itself."""
+    start = min(max(index + sizes[axis] if index < 0 else index, _INT32_MIN), _INT32_MAX)
+    starts = [Literal(start if d == axis else 0, _START_AVAL) for d in range(len(sizes))]
     return DynamicSlice((*sizes[:axis], 1, *sizes[axis + 1 :])), starts
 
 
@@ -307,7 +316,7 @@ def _slice_index(part: slice, size: int) -> SliceIndex:
         start, stop, step = part.indices(size)
     except TypeError as error:
         raise TypeError(
-            f"the bounds of {part} must be integers known when the program is traced: {error} Slices decide the shape "
+            f"the bounds of {part} must be concrete integers: {error} Slices determine the shape "
             "of the result; to move a window of fixed size use an integer array as index"
         ) from error
     count = len(range(start, stop, step))
@@ -319,18 +328,18 @@ def _slice_index(part: slice, size: int) -> SliceIndex:
 
 
 def _normalize_indices(indices: IndexArray, size: int) -> IndexArray:
-    """Indices counted from the start, where negative ones count from the end."""
+    """Returns nonnegative indices: negative ones count from the end."""
     if isinstance(indices, np.ndarray):
         wide = indices if indices.dtype == np.int64 else indices.astype(np.int64)
         return np.where(wide < 0, wide + size, wide).clip(_INT32_MIN, _INT32_MAX).astype(np.int32)
     return normalize_traced_indices(indices, size)
 
 
-# ------------------------------------------------------------------ carrying it out
+# ------------------------------------------------------------------ applying the index
 
 
 def _apply_slices(x: Array, parts: Sequence[AxisIndexer]) -> Array:
-    """The slices and single places of an index taken; a single place is left as an axis of size 1."""
+    """Applies slices and integer indices; an integer index leaves an axis of size 1."""
     starts, limits, strides, reversed_axes = [], [], [], []
     for axis, (part, size) in enumerate(zip(parts, x.aval.shape, strict=True)):
         if isinstance(part, IntegerIndex):
@@ -348,62 +357,66 @@ def _apply_slices(x: Array, parts: Sequence[AxisIndexer]) -> Array:
 
 
 def _apply_gather(x: Array, parts: Sequence[AxisIndexer], ellipsis: int) -> Array:
-    """The elements at index arrays, slices being taken already."""
+    """Gathers the elements at index arrays, after slices have been applied."""
     axis_parts = [part for part in parts if part is not None]
     indexed = [i for i, part in enumerate(axis_parts) if isinstance(part, AdvancedIndex)]
-    places = [i for i, part in enumerate(axis_parts) if isinstance(part, IntegerIndex)]
+    integer_axes = [i for i, part in enumerate(axis_parts) if isinstance(part, IntegerIndex)]
     vectors, sizes = index_vectors([part.indices for part in axis_parts if isinstance(part, AdvancedIndex)])
     layout = result_layout(parts, ellipsis)
-    old = [item for item in layout if item != "new"]
-    front = old.index("indexed")
-    rank = len(old) - 1 + len(sizes)
+    without_new = [item for item in layout if item != "new"]
+    front = without_new.index("indexed")
+    rank = len(without_new) - 1 + len(sizes)
     numbers = GatherDimensionNumbers(
         offset_dims=[i for i in range(rank) if not front <= i < front + len(sizes)],
-        collapsed_slice_dims=sorted([*indexed, *places]),
+        collapsed_slice_dims=sorted([*indexed, *integer_axes]),
         start_index_map=indexed,
     )
-    windows = [1 if i in indexed or i in places else n for i, n in enumerate(x.aval.shape)]
-    if 0 in sizes and 0 in x.aval.shape:  # nothing is read, of an axis that has nothing to read
-        kept = [n for i, n in enumerate(windows) if i not in indexed and i not in places]
+    windows = [1 if i in indexed or i in integer_axes else n for i, n in enumerate(x.aval.shape)]
+    if 0 in sizes and 0 in x.aval.shape:  # an empty result, from an array without elements
+        kept = [n for i, n in enumerate(windows) if i not in indexed and i not in integer_axes]
         out = structural.full_like_aval(x.aval.update(shape=(*kept[:front], *sizes, *kept[front:])), 0)
     else:
         out = gather(x, vectors, numbers, windows, mode=GatherScatterMode.PROMISE_IN_BOUNDS)
     if "new" not in layout:
         return out
-    at = layout.index("indexed")
-    return shape.expand_dims(out, [i + (len(sizes) - 1) * (i > at) for i, item in enumerate(layout) if item == "new"])
+    position = layout.index("indexed")
+    return shape.expand_dims(
+        out, [i + (len(sizes) - 1) * (i > position) for i, item in enumerate(layout) if item == "new"]
+    )
 
 
 def result_layout(parts: Sequence[AxisIndexer], ellipsis: int) -> list[str]:
-    """What stands in the result, in order: "axis" for a slice, "new", and once "indexed" for the index arrays' axes.
+    """Returns the kinds of the result's axes: "axis" for a slice, "new", and once "indexed" for the index arrays.
 
-    Those stand where the index arrays stood, if they stood side by side, and otherwise in front. An ellipsis between
-    them separates them even if it stands for no axis.
+    The axes of the index arrays replace the arrays if these are adjacent, and otherwise come first. An ellipsis between
+    index arrays separates them even if it stands for no axis.
     """
     arrays = [i for i, part in enumerate(parts) if isinstance(part, IntegerIndex | AdvancedIndex)]
     if not arrays:
         return ["new" if part is None else "axis" for part in parts]
-    together = arrays[-1] - arrays[0] + 1 == len(arrays) and not arrays[0] < ellipsis <= arrays[-1]
+    adjacent = arrays[-1] - arrays[0] + 1 == len(arrays) and not arrays[0] < ellipsis <= arrays[-1]
     names = ["new" if part is None else "axis" for part in parts]
-    before = arrays[0] if together else 0
-    rest = [name for i, name in enumerate(names) if i not in arrays]
-    return [*rest[:before], "indexed", *rest[before:]]
+    before = arrays[0] if adjacent else 0
+    others = [name for i, name in enumerate(names) if i not in arrays]
+    return [*others[:before], "indexed", *others[before:]]
 
 
 def index_vectors(indices: Sequence[IndexArray]) -> tuple[ArrayLike, Shape]:
-    """Index arrays for several axes as one array of vectors, `i32[..., k]`, and the shape they have together."""
+    """Returns index arrays of `k` axes as one array of vectors, `i32[..., k]`, and their broadcast shape."""
     sizes = broadcast_operand_shapes("indexing", *[tuple(i.shape) for i in indices])
     columns = [structural.broadcast_in_dim(i, (*sizes, 1), range(len(sizes) - i.ndim, len(sizes))) for i in indices]
     return (columns[0] if len(columns) == 1 else shape.concatenate(columns, len(sizes))), sizes
 
 
 def normalize_traced_indices(indices: Array, size: int) -> Array:
-    """Traced indices counted from the start, where negative ones count from the end."""
-    found = as_array(convert_dtype(indices, dtypes.int32))
+    """Returns nonnegative indices from traced ones: negative ones count from the end."""
+    converted = as_array(convert_dtype(indices, dtypes.int32))
     if not dtypes.is_signed(indices.aval.dtype):
-        return found
+        return converted
     return broadcast_select(
-        comparison.lt(found, literal_like(found, 0)), elementwise.add(found, literal_like(found, size)), found
+        comparison.lt(converted, literal_like(converted, 0)),
+        elementwise.add(converted, literal_like(converted, size)),
+        converted,
     )
 
 
@@ -413,7 +426,7 @@ def normalize_traced_indices(indices: Array, size: int) -> Array:
 def _take_kernel(
     a: ShapedArray | Number, indices: ShapedArray | Number, axis: int | None = None, out: None = None, **options: object
 ) -> evaluated.Kernel | None:
-    """`take` from NumPy's arrays, of indices that are within bounds."""
+    """Returns the NumPy kernel of `take`, which raises for indices out of bounds."""
     if options or not isinstance(a, ShapedArray) or not isinstance(indices, ShapedArray) or not a.size:
         return None
     return lambda v, i: v.take(i, axis)
@@ -430,11 +443,18 @@ def take(
     indices_are_sorted: bool = False,
     fill_value: Scalar | None = None,
 ) -> Array:
-    """The elements of `a` at `indices` along `axis`, or of the flattened array.
+    """Returns the elements of `a` at `indices` along an axis.
 
-    An index out of bounds gives `fill_value` (`mode="fill"`, the default; NaN or the dtype's extreme unless given), the
-    nearest element ("clip"), or counts on from the other end ("wrap"). `unique_indices` and `indices_are_sorted` are
-    promises that the compiler may use.
+    Args:
+        a: The array.
+        indices: An integer array; negative indices count from the end, except with `mode="clip"`.
+        axis: The axis; None means the flattened array.
+        out: Not supported; must be None.
+        mode: How to treat indices out of bounds: `"fill"` (or None) gives `fill_value`, `"clip"` the nearest element,
+            `"wrap"` the index modulo the size.
+        unique_indices: Promises that no index occurs twice, which the compiler may use.
+        indices_are_sorted: Promises that the indices are sorted.
+        fill_value: The element for indices out of bounds; None means NaN, or an extreme of an integer dtype.
 
     >>> take(array([5.0, 6.0, 7.0]), array([2, 0, 9])).tolist()
     [7.0, 5.0, nan]
@@ -445,11 +465,11 @@ def take(
         x, along = structural.reshape(x, (x.aval.size,)), 0
     else:
         along = canonicalize_axis("take", axis, x.aval.ndim)
-    found, how = _indices_and_mode("take", indices, x.aval.shape[along], mode)
-    if x.aval.shape[along] == 0 and found.aval.size:
+    normalized, gather_mode = _indices_and_mode("take", indices, x.aval.shape[along], mode)
+    if x.aval.shape[along] == 0 and normalized.aval.size:
         raise IndexError(f"take: axis {along} of {x.aval} has no elements to take")
-    columns = structural.broadcast_in_dim(found, (*found.aval.shape, 1), range(found.aval.ndim))
-    count, rank = found.aval.ndim, x.aval.ndim - 1 + found.aval.ndim
+    columns = structural.broadcast_in_dim(normalized, (*normalized.aval.shape, 1), range(normalized.aval.ndim))
+    count, rank = normalized.aval.ndim, x.aval.ndim - 1 + normalized.aval.ndim
     numbers = GatherDimensionNumbers(
         offset_dims=[i for i in range(rank) if not along <= i < along + count],
         collapsed_slice_dims=(along,),
@@ -457,7 +477,7 @@ def take(
     )
     windows = [1 if i == along else n for i, n in enumerate(x.aval.shape)]
     promises = {"unique_indices": unique_indices, "indices_are_sorted": indices_are_sorted}
-    return gather(x, columns, numbers, windows, **promises, mode=how, fill_value=fill_value)
+    return gather(x, columns, numbers, windows, **promises, mode=gather_mode, fill_value=fill_value)
 
 
 def take_along_axis(
@@ -469,51 +489,58 @@ def take_along_axis(
     *,
     wrap_negative_indices: bool | None = None,
 ) -> Array:
-    """For every line of `arr` along `axis` the elements at the same line of `indices`, as a sort gives them.
+    """Returns the elements of `arr` at `indices` along an axis, separately for each position along the other axes.
 
-    The other axes broadcast. Indices out of bounds are treated as in `take`, or give zeros if `mode` is "one_hot";
-    "promise_in_bounds" says that there are none, nor negative ones.
-    Negative ones count from the end, with "clip" too, unless `wrap_negative_indices` is False: then they are out of
-    bounds.
+    Args:
+        arr: The array.
+        indices: Integers with as many axes as `arr`, for example from `argsort`. The other axes broadcast.
+        axis: The axis; None means the flattened arrays.
+        mode: How to treat indices out of bounds: as for `take`, or `"one_hot"` for zeros; `"promise_in_bounds"`
+            promises that there are neither such nor negative indices.
+        fill_value: The element for indices out of bounds, as for `take`.
+        wrap_negative_indices: Whether negative indices count from the end, with `"clip"` too; if False, they are out of
+            bounds. None means True.
 
     >>> take_along_axis(array([[1, 2], [3, 4]]), array([[1], [0]]), axis=1).tolist()
     [[2], [3]]
     """
-    x, given = (
+    x, index = (
         as_array(as_operand(arr, "take_along_axis: arr")),
         as_array(as_operand(indices, "take_along_axis: indices")),
     )
     if axis is None:
-        x, given, axis = structural.reshape(x, (x.aval.size,)), structural.reshape(given, (given.aval.size,)), 0
-    if given.aval.ndim != x.aval.ndim:
-        raise ValueError(f"take_along_axis: arr {x.aval} and indices {given.aval} must have equally many axes")
+        x, index, axis = structural.reshape(x, (x.aval.size,)), structural.reshape(index, (index.aval.size,)), 0
+    if index.aval.ndim != x.aval.ndim:
+        raise ValueError(f"take_along_axis: arr {x.aval} and indices {index.aval} must have equally many axes")
     along = canonicalize_axis("take_along_axis", axis, x.aval.ndim)
-    along_lines = x.aval.without_axis(along).shape == given.aval.without_axis(along).shape
+    same_sizes = x.aval.without_axis(along).shape == index.aval.without_axis(along).shape
     if (
-        (mode is None and wrap_negative_indices is None and along_lines)
-        and (there := _take_by_numpy(lambda v, i: np.take_along_axis(v, i, along), x, given)) is not None
+        (mode is None and wrap_negative_indices is None and same_sizes)
+        and (evaluated_result := _take_by_numpy(lambda v, i: np.take_along_axis(v, i, along), x, index)) is not None
     ):  # fmt: skip
-        return there
+        return evaluated_result
     if mode == "one_hot":
         mode, fill_value = "fill", 0
     if mode in ("promise_in_bounds", GatherScatterMode.PROMISE_IN_BOUNDS):
-        found, how = as_array(convert_dtype(given, dtypes.int32)), GatherScatterMode.PROMISE_IN_BOUNDS
+        normalized, gather_mode = as_array(convert_dtype(index, dtypes.int32)), GatherScatterMode.PROMISE_IN_BOUNDS
     else:
         if isinstance(mode, GatherScatterMode):
             mode = "clip" if mode is GatherScatterMode.CLIP else "fill"
-        found, how = _indices_and_mode(
-            "take_along_axis", given, x.aval.shape[along], mode, wrap_negative_indices is not False
+        normalized, gather_mode = _indices_and_mode(
+            "take_along_axis", index, x.aval.shape[along], mode, wrap_negative_indices is not False
         )
     others = [i for i in range(x.aval.ndim) if i != along]
-    lines = broadcast_operand_shapes("take_along_axis", *[tuple([v.aval.shape[i] for i in others]) for v in (x, found)])
+    other_sizes = broadcast_operand_shapes(
+        "take_along_axis", *[tuple([v.aval.shape[i] for i in others]) for v in (x, normalized)]
+    )
 
-    def with_lines(v: Array) -> Array:
-        sizes = [*lines[:along], v.aval.shape[along], *lines[along:]]
+    def broadcast_others(v: Array) -> Array:
+        sizes = [*other_sizes[:along], v.aval.shape[along], *other_sizes[along:]]
         return structural.broadcast_to(v, tuple(sizes))
 
-    x, found = with_lines(x), with_lines(found)
-    if not found.aval.size or not x.aval.size:  # a window of one element wouldn't fit where an axis has none
-        return structural.full_like_aval(x.aval.update(shape=found.aval.shape), 0)
+    x, normalized = broadcast_others(x), broadcast_others(normalized)
+    if not normalized.aval.size or not x.aval.size:  # a window of one element does not fit an axis without elements
+        return structural.full_like_aval(x.aval.update(shape=normalized.aval.shape), 0)
     numbers = GatherDimensionNumbers(
         offset_dims=(),
         collapsed_slice_dims=(along,),
@@ -521,12 +548,12 @@ def take_along_axis(
         operand_batching_dims=others,
         start_indices_batching_dims=others,
     )
-    columns = structural.reshape(found, (*found.aval.shape, 1))
-    return gather(x, columns, numbers, (1,) * x.aval.ndim, mode=how, fill_value=fill_value)
+    columns = structural.reshape(normalized, (*normalized.aval.shape, 1))
+    return gather(x, columns, numbers, (1,) * x.aval.ndim, mode=gather_mode, fill_value=fill_value)
 
 
 def _take_by_numpy(take: Callable[[NDArray, NDArray], NDArray], x: Array, indices: Value) -> Array | None:
-    """Elements that NumPy takes; None where they are traced, or an index is out of bounds."""
+    """Returns elements selected by NumPy; None if an operand is traced or an index is out of bounds."""
     if not dtypes.is_integer(indices.aval.dtype):
         return None
     try:
@@ -538,18 +565,20 @@ def _take_by_numpy(take: Callable[[NDArray, NDArray], NDArray], x: Array, indice
 def _indices_and_mode(
     name: str, indices: ArrayLike, size: int, mode: str | None, wrap: bool = True
 ) -> tuple[Array, GatherScatterMode]:
-    """Index arrays as `take` and its like read them, and what is done with those out of bounds."""
-    found = as_array(as_operand(indices, f"{name}: indices"))
-    if not dtypes.is_integer(found.aval.dtype):
-        raise TypeError(f"{name}: indices must be integers, got {found.aval}")
+    """Returns validated indices and the gather mode for those out of bounds."""
+    checked = as_array(as_operand(indices, f"{name}: indices"))
+    if not dtypes.is_integer(checked.aval.dtype):
+        raise TypeError(f"{name}: indices must be integers, got {checked.aval}")
     if mode == "wrap":
         return remainder(
-            as_array(convert_dtype(found, dtypes.int32)), max(size, 1)
+            as_array(convert_dtype(checked, dtypes.int32)), max(size, 1)
         ), GatherScatterMode.PROMISE_IN_BOUNDS
     if mode == "clip":
-        counts = wrap and name != "take"
-        ends = normalize_traced_indices(found, size) if counts else as_array(convert_dtype(found, dtypes.int32))
-        return ends, GatherScatterMode.CLIP
+        wrap_negative = wrap and name != "take"
+        clamped = (
+            normalize_traced_indices(checked, size) if wrap_negative else as_array(convert_dtype(checked, dtypes.int32))
+        )
+        return clamped, GatherScatterMode.CLIP
     if mode not in (None, "fill"):
         raise ValueError(f"{name}: mode must be 'fill', 'clip' or 'wrap', got {mode!r}")
-    return normalize_traced_indices(found, size if wrap else 0), GatherScatterMode.FILL_OR_DROP
+    return normalize_traced_indices(checked, size if wrap else 0), GatherScatterMode.FILL_OR_DROP

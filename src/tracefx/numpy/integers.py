@@ -1,4 +1,4 @@
-"""Integers: divisors, multiples, and their bits."""
+"""Integer functions: greatest common divisors, least common multiples, bit counts, packing of bits."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ BitOrder: TypeAlias = Literal["big", "little"]
 
 
 def _integer_operands(name: str, x1: ArrayLike, x2: ArrayLike) -> tuple[Array, Array]:
+    """Returns the absolute values of promoted integers; raises ValueError for other dtypes."""
     x, y = promote_pair(name, x1, x2)
     if not dtypes.is_integer(x.aval.dtype):
         raise ValueError(f"{name} takes integers, got {x.aval} and {y.aval}")
@@ -34,25 +35,25 @@ def _integer_operands(name: str, x1: ArrayLike, x2: ArrayLike) -> tuple[Array, A
 
 
 def gcd(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """The greatest common divisor; 0 of two zeros. ValueError for what are no integers.
+    """Returns the greatest common divisor; 0 for two zeros. Raises ValueError unless the operands are integers.
 
     >>> gcd(np.array([12, 0]), 18).tolist()
     [6, 18]
     """
     x, y = _integer_operands("gcd", x1, x2)
-    found = numpys(np.gcd, x, y, among=INTEGERS)
-    return _euclid(x, y) if found is None else found
+    evaluated = numpys(np.gcd, x, y, among=INTEGERS)
+    return _euclid(x, y) if evaluated is None else evaluated
 
 
 def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """The least common multiple; 0 if either is. ValueError for what are no integers.
+    """Returns the least common multiple; 0 if either operand is 0. Raises ValueError unless the operands are integers.
 
     >>> lcm(4, 6)
     Array(12, dtype=int32, weak_type=True)
     """
     x, y = _integer_operands("lcm", x1, x2)
-    if (found := numpys(np.lcm, x, y, among=INTEGERS)) is not None:
-        return found
+    if (evaluated := numpys(np.lcm, x, y, among=INTEGERS)) is not None:
+        return evaluated
     divisor = _euclid(x, y)
     zero = comparison.eq(divisor, literal_like(divisor, 0))
     return broadcast_select(
@@ -63,7 +64,7 @@ def lcm(x1: ArrayLike, x2: ArrayLike) -> Array:
 
 
 def _euclid(x: Array, y: Array) -> Array:
-    """Euclid's algorithm, until it is done for all pairs."""
+    """Runs Euclid's algorithm until all pairs are done."""
     return while_loop(_euclid_continues, _euclid_step, (x, y))[0]
 
 
@@ -74,12 +75,12 @@ def _euclid_continues(xs: tuple[Array, Array]) -> Array:
 def _euclid_step(xs: tuple[Array, Array]) -> tuple[Array, Array]:
     x, y = xs
     done = comparison.eq(y, literal_like(y, 0))
-    rest = arithmetic.rem(x, broadcast_select(done, literal_like(y, 1), y))
-    return broadcast_select(done, x, y), broadcast_select(done, y, rest)
+    remainder = arithmetic.rem(x, broadcast_select(done, literal_like(y, 1), y))
+    return broadcast_select(done, x, y), broadcast_select(done, y, remainder)
 
 
 def bitwise_count(x: ArrayLike, /) -> Array:
-    """The number of ones among the bits of the absolute value.
+    """Returns the number of one bits in the absolute value, as `uint8`.
 
     >>> bitwise_count(np.array([0, 7, -1])).tolist()
     [0, 3, 1]
@@ -88,8 +89,15 @@ def bitwise_count(x: ArrayLike, /) -> Array:
 
 
 def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Array:
-    """Eight elements along `axis` (of all, if it is None) as the bits of one `uint8`: 1 where an element is not 0. The
-    first is the highest bit, or the lowest if `bitorder` is "little".
+    """Packs each eight elements along an axis into one `uint8`, with a one bit for each nonzero element.
+
+    Args:
+        a: An array of integers or bools.
+        axis: The axis; None means the flattened array.
+        bitorder: `"big"` if the first element is the highest bit, `"little"` if it is the lowest.
+
+    Raises:
+        TypeError: If `a` is of another dtype.
 
     >>> packbits(np.array([1, 0, 1])).tolist()
     [160]
@@ -99,10 +107,10 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
         raise TypeError(f"packbits takes integers and bools, got {value.aval}")
     order = _check_bitorder("packbits", bitorder)
     x, along = _move_axis_to_end("packbits", value, axis)
-    if (found := numpys(lambda v: np.packbits(v != 0, -1, order), x, among=INTEGERS | {dtypes.bool_})) is not None:
-        return moveaxis(convert_dtype(found, dtypes.uint8), -1, along)
+    if (packed := numpys(lambda v: np.packbits(v != 0, -1, order), x, among=INTEGERS | {dtypes.bool_})) is not None:
+        return moveaxis(convert_dtype(packed, dtypes.uint8), -1, along)
     zero: bool | int = False if dtypes.is_bool(x.aval.dtype) else 0
-    bits: Array = convert_dtype(comparison.ne(x, literal_like(x, zero)), dtypes.uint8)  # type: ignore[assignment]  # an array stays one
+    bits: Array = convert_dtype(comparison.ne(x, literal_like(x, zero)), dtypes.uint8)  # type: ignore[assignment]  # an array stays an array
     *before, n = bits.shape
     bits = shape.pad(bits, literal_like(bits, 0), [(0, 0, 0)] * len(before) + [(0, -n % 8, 0)])
     octets = structural.reshape(bits, (*before, -(-n // 8), 8))
@@ -110,8 +118,17 @@ def packbits(a: ArrayLike, axis: int | None = None, bitorder: str = "big") -> Ar
 
 
 def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Array:
-    """The bits of `uint8` elements along `axis` (of all, if it is None), the first `count` of them, zeros behind if
-    there are fewer. TypeError for another dtype.
+    """Unpacks the bits of `uint8` elements along an axis: the inverse of `packbits`.
+
+    Args:
+        a: An array of `uint8`.
+        axis: The axis; None means the flattened array.
+        count: How many bits to return, with zeros behind if there are fewer. A negative number leaves out so many bits
+            at the end. None means all.
+        bitorder: `"big"` if the highest bit comes first, `"little"` if the lowest does.
+
+    Raises:
+        TypeError: If `a` is of another dtype.
 
     >>> unpackbits(np.array([160], np.uint8), count=4).tolist()
     [1, 0, 1, 0]
@@ -121,15 +138,15 @@ def unpackbits(a: ArrayLike, axis: int | None = None, count: int | None = None, 
         raise TypeError(f"unpackbits takes uint8, got {value.aval}")
     order = _check_bitorder("unpackbits", bitorder)
     x, along = _move_axis_to_end("unpackbits", value, axis)
-    if (found := numpys(lambda v: np.unpackbits(v, -1, count, order), x, among=INTEGERS)) is not None:
-        return moveaxis(found, -1, along)
+    if (unpacked := numpys(lambda v: np.unpackbits(v, -1, count, order), x, among=INTEGERS)) is not None:
+        return moveaxis(unpacked, -1, along)
     bits = (shape.expand_dims(x, (x.aval.ndim,)) >> _bit_positions(order)) & np.uint8(1)
     *before, n = x.aval.shape
     bits = structural.reshape(bits, (*before, 8 * n))
     if count is not None:
-        wanted = static_int("unpackbits", count, "count")
-        wanted = wanted if wanted >= 0 else max(0, 8 * n + wanted)
-        bits = shape.pad(bits, literal_like(bits, 0), [(0, 0, 0)] * len(before) + [(0, wanted - 8 * n, 0)])
+        bit_count = static_int("unpackbits", count, "count")
+        bit_count = bit_count if bit_count >= 0 else max(0, 8 * n + bit_count)
+        bits = shape.pad(bits, literal_like(bits, 0), [(0, 0, 0)] * len(before) + [(0, bit_count - 8 * n, 0)])
     return moveaxis(bits, -1, along)
 
 
@@ -140,12 +157,12 @@ def _check_bitorder(name: str, bitorder: str) -> BitOrder:
 
 
 def _bit_positions(order: BitOrder) -> Array:
-    places = shape.iota(dtypes.uint8, 8)
-    return places if order == "little" else shape.rev(places, (0,))
+    positions = shape.iota(dtypes.uint8, 8)
+    return positions if order == "little" else shape.rev(positions, (0,))
 
 
 def _move_axis_to_end(name: str, x: Value, axis: int | None) -> tuple[Value, int]:
-    """`x` with an axis moved to the end, and where it was."""
+    """Returns `x` with an axis moved to the end (flattened if None), and the original position of the axis."""
     if axis is None:
         return ravel(x), 0
     along = canonicalize_axis(name, axis, x.aval.ndim)

@@ -1,4 +1,4 @@
-"""Arrays from elsewhere: other libraries, memory, text, files, functions of indices."""
+"""Import and export of arrays: other libraries, buffers, text, files; arrays from functions of indices."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from tracefx.numpy.creation import arange, asarray
 from tracefx.numpy.shapes import ShapeLike, sizes_of
 from tracefx.transforms.vmap import vmap
 
-_IN_HOST_MEMORY: Final = frozenset({1, 3, 11})  # as DLPack counts kinds of devices; the last two are pinned memory
+_IN_HOST_MEMORY: Final = frozenset({1, 3, 11})  # DLPack device types; the last two are pinned memory
 save: Final = np.save
 savez: Final = np.savez
 
 
 def load(file: IO[bytes] | str | os.PathLike[str], *args: Any, **kwargs: Any) -> Any:
-    """The array that `save` wrote to a file, in its dtype; of `savez` NumPy's object, from which arrays are loaded.
+    """Loads the array that `save` wrote to a file, keeping its dtype; for `savez`, NumPy's archive object.
+
+    The arguments are those of `numpy.load`.
 
     >>> import io
     >>> file = io.BytesIO()
@@ -35,16 +37,25 @@ def load(file: IO[bytes] | str | os.PathLike[str], *args: Any, **kwargs: Any) ->
     >>> load(file)
     Array([0, 1, 2], dtype=int64)
     """
-    found = np.load(file, *args, **kwargs)
-    if not isinstance(found, np.ndarray):
-        return found
-    if found.dtype == np.dtype("V2"):  # what NumPy, which doesn't know it, makes of a file of bfloat16
-        found = found.view(dtypes.bfloat16)
-    return asarray(found, found.dtype)
+    loaded = np.load(file, *args, **kwargs)
+    if not isinstance(loaded, np.ndarray):
+        return loaded
+    if loaded.dtype == np.dtype("V2"):  # how NumPy reads bfloat16, which it does not support
+        loaded = loaded.view(dtypes.bfloat16)
+    return asarray(loaded, loaded.dtype)
 
 
 def frombuffer(buffer: Any, dtype: DTypeLike = float, count: int = -1, offset: int = 0) -> Array:
-    """The numbers of a dtype that bytes stand for: `count` of them from byte `offset`. ValueError if they don't fit.
+    """Interprets bytes as a vector.
+
+    Args:
+        buffer: An object with the buffer protocol.
+        dtype: The dtype of the elements.
+        count: How many elements to read; -1 means all.
+        offset: The position of the first byte.
+
+    Raises:
+        ValueError: If the buffer is too short or its size does not fit.
 
     >>> frombuffer(b"\\x01\\x00\\x02\\x00", "int16")
     Array([1, 2], dtype=int16)
@@ -53,7 +64,13 @@ def frombuffer(buffer: Any, dtype: DTypeLike = float, count: int = -1, offset: i
 
 
 def fromstring(string: str, dtype: DTypeLike = float, count: int = -1, *, sep: str) -> Array:
-    """The numbers written in a string, with `sep` between them.
+    """Parses the numbers in a string.
+
+    Args:
+        string: The text.
+        dtype: The dtype of the result.
+        count: How many numbers to read; -1 means all.
+        sep: The separator between numbers.
 
     >>> fromstring("1, 2", "int32", sep=",")
     Array([1, 2], dtype=int32)
@@ -66,17 +83,23 @@ def _numpy(dtype: DTypeLike) -> Any:
 
 
 def fromfile(*args: object, **kwargs: object) -> NoReturn:
-    """Not implemented, since a program that reads a file isn't a function: NotImplementedError."""
-    raise NotImplementedError("fromfile reads a file when it is traced: read it with numpy.fromfile, then use asarray")
+    """Not implemented: reading a file is not a pure function. Raises NotImplementedError."""
+    raise NotImplementedError("fromfile would read the file while tracing: use numpy.fromfile, then asarray")
 
 
 def fromiter(*args: object, **kwargs: object) -> NoReturn:
-    """Not implemented, since an iterator is used up by the first trace: NotImplementedError."""
-    raise NotImplementedError("fromiter uses up an iterator when it is traced: use numpy.fromiter, then asarray")
+    """Not implemented: the first trace would exhaust the iterator. Raises NotImplementedError."""
+    raise NotImplementedError("fromiter would exhaust the iterator while tracing: use numpy.fromiter, then asarray")
 
 
 def fromfunction(function: Callable[..., Array], shape: ShapeLike, *, dtype: DTypeLike = float, **kwargs: Any) -> Array:
-    """An array of the values of a function of indices, which takes one element's, as scalars of a dtype.
+    """Creates an array by evaluating a function at all indices.
+
+    Args:
+        function: A function of one scalar index per axis, which is mapped over the indices with `vmap`.
+        shape: The shape of the grid of indices.
+        dtype: The dtype of the indices.
+        kwargs: Further keyword arguments of the function.
 
     >>> fromfunction(lambda i, j: 10 * i + j, (2, 3), dtype=int).tolist()
     [[0, 1, 2], [10, 11, 12]]
@@ -89,10 +112,15 @@ def fromfunction(function: Callable[..., Array], shape: ShapeLike, *, dtype: DTy
 
 
 def from_dlpack(x: Any, /, *, device: Device | None = None, copy: bool | None = None) -> Array:
-    """An array of another library, by the DLPack protocol; its memory is shared unless `copy` is true.
+    """Imports an array of another library through the DLPack protocol.
 
-    Nobody may write to shared memory any more. With a `device`, memory that XLA can't use as it lies is copied, or a
-    BufferError if `copy` is false.
+    Without a copy the memory is shared, and must not be written to afterwards.
+
+    Args:
+        x: An array with the DLPack protocol.
+        device: The device of the result; None means that of `x`.
+        copy: True copies always; None only if `device` is given and XLA cannot use the memory as it is laid out; with
+            False that is a BufferError.
 
     >>> from_dlpack(np.arange(3))
     Array([0, 1, 2], dtype=int64)
@@ -110,5 +138,5 @@ def from_dlpack(x: Any, /, *, device: Device | None = None, copy: bool | None = 
                 ShapedArray(host.shape, dtypes.as_dtype(host.dtype, "from_dlpack: the dtype of x")), host
             )
     buffer = BACKEND.value.from_dlpack(x, device, copy)
-    found = BACKEND.value.read(buffer)
-    return ConcreteArray(ShapedArray(found.shape, found.dtype), None, buffer)
+    data = BACKEND.value.read(buffer)
+    return ConcreteArray(ShapedArray(data.shape, data.dtype), None, buffer)

@@ -1,4 +1,4 @@
-"""Several arrays as one, one as several: concatenating, stacking, splitting."""
+"""Joining and splitting of arrays: concatenating, stacking, splitting."""
 
 from __future__ import annotations
 
@@ -21,28 +21,35 @@ from tracefx.ops.static_integers import ShapeError, canonicalize_axis, static_in
 
 Arrays: TypeAlias = Sequence[ArrayLike] | Array | NDArray
 SplitPoints: TypeAlias = SupportsIndex | Sequence[int] | NDArray
-"""How many equal parts there are, or before which indices the others begin."""
+"""The number of equal sections, or the indices at which to split."""
 
 
 def promote_sequence(name: str, arrays: Arrays, dtype: DTypeLike | None = None) -> list[Value]:
-    """The arrays of an argument, in one dtype."""
+    """Returns the arrays of a sequence in one dtype: `dtype`, or the promoted one if None."""
     if not isinstance(arrays, list | tuple | Array | np.ndarray):
         raise TypeError(f"{name}: arrays must be a list or tuple of arrays or an array, got {arrays!r}")
-    parts = list(arrays)
-    if not parts:
+    items = list(arrays)
+    if not items:
         raise ValueError(f"{name} needs at least one array, got an empty sequence")
-    values = [as_operand(a, f"{name}: arrays[{i}]") for i, a in enumerate(parts)]
+    values = [as_operand(a, f"{name}: arrays[{i}]") for i, a in enumerate(items)]
     if dtype is not None:
         new = dtypes.as_dtype(dtype, f"{name}: dtype")
         return [convert_dtype(v, new) for v in values]
-    return promote_dtypes(name, *parts) if len(parts) > 1 else values
+    return promote_dtypes(name, *items) if len(items) > 1 else values
 
 
 @by_numpy()
 def concatenate(arrays: Arrays, axis: int | None = 0, dtype: DTypeLike | None = None) -> Array:
-    """`arrays`, of equal shapes but for `axis`, joined along it; flattened first if it is None.
+    """Joins arrays along an existing axis.
 
-    Raises TypeError for elements that are no arrays, ValueError for none at all, for scalars, and where shapes differ.
+    Args:
+        arrays: A sequence of arrays, whose shapes are equal except along `axis`.
+        axis: The axis; None flattens the arrays first.
+        dtype: The dtype of the result; None means the promoted dtype.
+
+    Raises:
+        TypeError: If an element is not an array.
+        ValueError: If there are no arrays, one is a scalar, or the shapes do not fit.
 
     >>> concatenate([np.arange(2), np.arange(3)]).tolist()
     [0, 1, 0, 1, 2]
@@ -51,13 +58,14 @@ def concatenate(arrays: Arrays, axis: int | None = 0, dtype: DTypeLike | None = 
     if axis is None:
         values, axis = [ravel(v) for v in values], 0
     if any(not v.aval.shape for v in values):
-        raise ValueError("concatenate: scalars have no axis to be joined along; use stack")
+        raise ValueError("concatenate: scalars have no axis to concatenate; use stack")
     along = canonicalize_axis("concatenate", axis, values[0].aval.ndim)
     _require_same_shapes("concatenate", values, along)
     return shape.concatenate(values, along)
 
 
 def _require_same_shapes(name: str, values: Sequence[Value], axis: int | None) -> None:
+    """Raises ShapeError unless the shapes agree, except along `axis`."""
     first = values[0].aval.shape
     for v in values[1:]:
         other = v.aval.shape
@@ -65,13 +73,24 @@ def _require_same_shapes(name: str, values: Sequence[Value], axis: int | None) -
             m == n or i == axis for i, (m, n) in enumerate(zip(first, other, strict=True))
         )
         if not fits:
-            but = "" if axis is None else f" but for axis {axis}"
-            raise ShapeError(f"{name}: arrays must have one shape{but}, got {', '.join(str(v.aval) for v in values)}")
+            exception = "" if axis is None else f" but for axis {axis}"
+            raise ShapeError(
+                f"{name}: arrays must have one shape{exception}, got {', '.join(str(v.aval) for v in values)}"
+            )
 
 
 @by_numpy()
 def stack(arrays: Arrays, axis: int = 0, out: None = None, dtype: DTypeLike | None = None) -> Array:
-    """`arrays`, all of one shape, along a new axis. ValueError for none at all and where shapes differ.
+    """Joins arrays of one shape along a new axis.
+
+    Args:
+        arrays: A sequence of arrays.
+        axis: The position of the new axis in the result.
+        out: Not supported; must be None.
+        dtype: The dtype of the result; None means the promoted dtype.
+
+    Raises:
+        ValueError: If there are no arrays or their shapes differ.
 
     >>> stack([np.arange(2), np.arange(2)], axis=1).tolist()
     [[0, 0], [1, 1]]
@@ -84,7 +103,9 @@ def stack(arrays: Arrays, axis: int = 0, out: None = None, dtype: DTypeLike | No
 
 @by_numpy()
 def vstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
-    """Rows, or arrays of rows, on top of each other.
+    """Stacks arrays vertically: along the first axis, with vectors as rows.
+
+    `dtype` None means the promoted dtype.
 
     >>> vstack([np.arange(2), np.arange(2)]).shape
     (2, 2)
@@ -94,7 +115,9 @@ def vstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
 
 @by_numpy()
 def hstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
-    """Arrays side by side: joined along the second axis, or the only one.
+    """Stacks arrays horizontally: joined along the second axis, vectors along their only one.
+
+    `dtype` None means the promoted dtype.
 
     >>> hstack([np.arange(2), np.arange(2)]).tolist()
     [0, 1, 0, 1]
@@ -105,7 +128,7 @@ def hstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
 
 @by_numpy(arrays=2)
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
-    """`arr` with `values` behind it along `axis`; both flattened if it is None.
+    """Returns `values` appended to `arr` along `axis`; both are flattened if it is None.
 
     >>> append(np.arange(2), 5).tolist()
     [0, 1, 5]
@@ -115,9 +138,15 @@ def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> Array:
 
 @by_numpy()
 def split(ary: ArrayLike, indices_or_sections: SplitPoints, axis: int = 0) -> list[Array]:
-    """`ary` cut along `axis` into equal sections, or before each of the given indices.
+    """Splits `ary` along an axis.
 
-    ValueError if the sections are not equal (`array_split` makes them nearly so).
+    Args:
+        ary: The array.
+        indices_or_sections: The number of equal sections, or a sequence of indices before which to split.
+        axis: The axis.
+
+    Raises:
+        ValueError: If the sections cannot be equal; `array_split` makes them nearly so.
 
     >>> [part.tolist() for part in split(np.arange(4), 2)]
     [[0, 1], [2, 3]]
@@ -127,7 +156,7 @@ def split(ary: ArrayLike, indices_or_sections: SplitPoints, axis: int = 0) -> li
 
 @by_numpy()
 def array_split(ary: ArrayLike, indices_or_sections: SplitPoints, axis: int = 0) -> list[Array]:
-    """`split` into sections whose sizes differ by one at most.
+    """Splits `ary` along an axis into sections whose sizes differ by one at most. The arguments are those of `split`.
 
     >>> [part.tolist() for part in array_split(np.arange(3), 2)]
     [[0, 1], [2]]

@@ -1,4 +1,4 @@
-"""Truth values element by element: comparisons, logic, bits, what kind of number it is."""
+"""Elementwise truth values: comparisons, logical and bitwise operators, classification of numbers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tracefx.ops.structural import broadcast_to, full_like_aval
 
 
 def equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`x1 == x2`.
+    """Returns `x1 == x2` element by element.
 
     >>> equal(1, 1.0)
     Array(True, dtype=bool)
@@ -36,7 +36,7 @@ def equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def not_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`x1 != x2`.
+    """Returns `x1 != x2` element by element.
 
     >>> not_equal(1, 1.0)
     Array(False, dtype=bool)
@@ -46,7 +46,7 @@ def not_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def less(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`x1 < x2`; of complex numbers the real parts decide, then the imaginary ones.
+    """Returns `x1 < x2` element by element; complex numbers compare lexicographically, real parts first.
 
     >>> less(1, 2.0)
     Array(True, dtype=bool)
@@ -56,7 +56,7 @@ def less(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def less_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`x1 <= x2`; of complex numbers the real parts decide, then the imaginary ones.
+    """Returns `x1 <= x2` element by element; complex numbers compare lexicographically, real parts first.
 
     >>> less_equal(1, 2.0)
     Array(True, dtype=bool)
@@ -66,7 +66,7 @@ def less_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def greater(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`x1 > x2`; of complex numbers the real parts decide, then the imaginary ones.
+    """Returns `x1 > x2` element by element; complex numbers compare lexicographically, real parts first.
 
     >>> greater(1, 2.0)
     Array(False, dtype=bool)
@@ -76,7 +76,7 @@ def greater(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def greater_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`x1 >= x2`; of complex numbers the real parts decide, then the imaginary ones.
+    """Returns `x1 >= x2` element by element; complex numbers compare lexicographically, real parts first.
 
     >>> greater_equal(1, 2.0)
     Array(False, dtype=bool)
@@ -86,6 +86,7 @@ def greater_equal(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def _compare_lexicographically(order: comparison.Comparison, x: Value, y: Value) -> Array:
+    """Compares two values; complex numbers by their real parts, then by their imaginary parts."""
     if x.aval.dtype.kind != "c":
         return bind1(order, x, y)
     a, b = complex_numbers.real(x), complex_numbers.real(y)
@@ -97,7 +98,7 @@ def _compare_lexicographically(order: comparison.Comparison, x: Value, y: Value)
 
 
 def convert_to_bool(x: ArrayLike, what: str) -> Value:
-    """`x` as bools: whether it differs from 0."""
+    """Returns `x` as bools: True where it differs from 0."""
     value = as_operand(x, what)
     return value if value.aval.dtype == dtypes.bool_ else comparison.ne(value, literal_like(value, python_zero(value)))
 
@@ -110,7 +111,7 @@ def _bool_operands(name: str, x1: ArrayLike, x2: ArrayLike) -> list[Value]:
 
 @binary_ufunc(True)
 def logical_and(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Whether both are true (differ from 0).
+    """Returns whether both `x1` and `x2` are true (differ from 0).
 
     >>> logical_and(1, 2.0)
     Array(True, dtype=bool)
@@ -120,7 +121,7 @@ def logical_and(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @binary_ufunc(False)
 def logical_or(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Whether at least one is true (differs from 0).
+    """Returns whether `x1` or `x2` is true (differs from 0).
 
     >>> logical_or(1, 2.0)
     Array(True, dtype=bool)
@@ -130,7 +131,7 @@ def logical_or(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @binary_ufunc(False)
 def logical_xor(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Whether one is true (differs from 0) and the other is not.
+    """Returns whether exactly one of `x1` and `x2` is true (differs from 0).
 
     >>> logical_xor(1, 2.0)
     Array(False, dtype=bool)
@@ -139,7 +140,7 @@ def logical_xor(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def logical_not(x: ArrayLike, /) -> Array:
-    """Whether `x` is 0 or False.
+    """Returns whether `x` is false: 0 or False.
 
     >>> logical_not(2.0)
     Array(False, dtype=bool)
@@ -152,7 +153,7 @@ def logical_not(x: ArrayLike, /) -> Array:
 
 @binary_ufunc(-1)
 def bitwise_and(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`x1 & x2` for integers or bools; TypeError for others.
+    """Returns the bitwise and, `x1 & x2`, of integers or bools. Raises TypeError for other dtypes.
 
     >>> bitwise_and(6, 5)
     Array(4, dtype=int32, weak_type=True)
@@ -163,7 +164,7 @@ def bitwise_and(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @binary_ufunc(0)
 def bitwise_or(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`x1 | x2` for integers or bools; TypeError for others.
+    """Returns the bitwise or, `x1 | x2`, of integers or bools. Raises TypeError for other dtypes.
 
     >>> bitwise_or(6, 5)
     Array(7, dtype=int32, weak_type=True)
@@ -174,7 +175,7 @@ def bitwise_or(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @binary_ufunc(0)
 def bitwise_xor(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`x1 ^ x2` for integers or bools; TypeError for others.
+    """Returns the bitwise exclusive or, `x1 ^ x2`, of integers or bools. Raises TypeError for other dtypes.
 
     >>> bitwise_xor(6, 5)
     Array(3, dtype=int32, weak_type=True)
@@ -184,7 +185,7 @@ def bitwise_xor(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def invert(x: ArrayLike, /) -> Array:
-    """`~x` for integers or bools; TypeError for others.
+    """Returns the bitwise complement, `~x`, of integers or bools. Raises TypeError for other dtypes.
 
     >>> invert(5)
     Array(-6, dtype=int32, weak_type=True)
@@ -193,7 +194,7 @@ def invert(x: ArrayLike, /) -> Array:
 
 
 def left_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`x1 << x2` for integers; 0 where all bits are shifted out.
+    """Shifts the bits of integers left: `x1 << x2`, 0 where all bits are shifted out.
 
     >>> left_shift(1, 3)
     Array(8, dtype=int32, weak_type=True)
@@ -202,7 +203,7 @@ def left_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`x1 >> x2` for integers; signed ones keep their sign.
+    """Shifts the bits of integers right: `x1 >> x2`. Signed integers keep their sign.
 
     >>> right_shift(-8, 1)
     Array(-4, dtype=int32, weak_type=True)
@@ -213,11 +214,11 @@ def right_shift(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return bitwise.shift_right_arithmetic(x, y)
 
 
-# ------------------------------------------------------------------ what kind of number
+# ------------------------------------------------------------------ classification of numbers
 
 
 def isnan(x: ArrayLike, /) -> Array:
-    """Whether `x` is NaN.
+    """Returns whether `x` is NaN.
 
     >>> isnan(math.nan)
     Array(True, dtype=bool)
@@ -227,7 +228,7 @@ def isnan(x: ArrayLike, /) -> Array:
 
 
 def isinf(x: ArrayLike, /) -> Array:
-    """Whether `x` is infinite; a complex number is where a part of it is.
+    """Returns whether `x` is infinite; for complex numbers, whether either part is.
 
     >>> isinf(-math.inf)
     Array(True, dtype=bool)
@@ -241,7 +242,7 @@ def isinf(x: ArrayLike, /) -> Array:
 
 
 def isposinf(x: ArrayLike, /, out: None = None) -> Array:
-    """Whether `x` is infinite and positive. TypeError for complex numbers.
+    """Returns whether `x` is positive infinity. Raises TypeError for complex numbers. `out` must be None.
 
     >>> isposinf(math.inf)
     Array(True, dtype=bool)
@@ -250,7 +251,7 @@ def isposinf(x: ArrayLike, /, out: None = None) -> Array:
 
 
 def isneginf(x: ArrayLike, /, out: None = None) -> Array:
-    """Whether `x` is infinite and negative. TypeError for complex numbers.
+    """Returns whether `x` is negative infinity. Raises TypeError for complex numbers. `out` must be None.
 
     >>> isneginf(math.inf)
     Array(False, dtype=bool)
@@ -259,7 +260,7 @@ def isneginf(x: ArrayLike, /, out: None = None) -> Array:
 
 
 def isfinite(x: ArrayLike, /) -> Array:
-    """Whether `x` is neither infinite nor NaN.
+    """Returns whether `x` is neither infinite nor NaN; for complex numbers, whether both parts are finite.
 
     >>> isfinite(1.0)
     Array(True, dtype=bool)

@@ -1,7 +1,7 @@
-"""Where something holds, and what stands there: `nonzero` and its like, selecting by masks, writing at places.
+"""Selection by masks: `nonzero` and its relatives, `compress`, `extract`, and writing with `place` and `put`.
 
-How many places there are depends on the numbers. Where these are known that decides the shape of the result. Where they
-are traced `size` has to say it: places beyond it are left out, and what is missing is filled up.
+The number of selected elements depends on values. Concrete values determine the shape of the result; for traced ones
+`size` must be given: further elements are dropped, and missing ones are filled.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from tracefx.ops.shape import array_creation, shape
 from tracefx.ops.static_integers import ShapeError, canonicalize_axis, static_int
 
 
-def concrete_values(name: str, x: Value, remedy: str = "give size=") -> NDArray:
-    """The numbers on which the shape of a result depends."""
+def concrete_values(name: str, x: Value, remedy: str = "pass size=") -> NDArray:
+    """Returns the concrete values that a result's shape depends on; raises ConcretizationError if they are traced."""
     value = as_array(x)
     try:
         return value.concrete_or_error(ConcretizationError)
     except ConcretizationError as error:
-        plain = selection.stop_gradient(value)  # that numbers have a derivative is no obstacle
+        plain = selection.stop_gradient(value)  # a tracer of `grad` alone has concrete values
         if type(plain) is ConcreteArray:
             return plain.numpy()
         raise ConcretizationError(
-            f"{name}: the shape of the result depends on the values of {value.aval}, which are not known when the "
-            f"program is traced; {remedy}, an integer, to say how large the result is to be. In detail: {error}",
+            f"{name}: the shape of the result depends on the values of {value.aval}, which is traced; "
+            f"{remedy}, an integer, for the size of the result. In detail: {error}",
             error.detail,
         ) from error
 
 
 def static_size(name: str, size: SupportsIndex) -> int:
-    """An argument `size`."""
+    """Returns the argument `size` as a nonnegative static integer."""
     n = static_int(name, size, "size")
     if n < 0:
         raise ShapeError(f"{name}: size must not be negative, got {n}")
@@ -58,22 +58,22 @@ def static_size(name: str, size: SupportsIndex) -> int:
 
 
 def flat_nonzero_indices(name: str, mask: Value, size: SupportsIndex | None) -> tuple[Array, Array | None]:
-    """The places of a flat mask where it holds, or 0 where there are no more; and how many there are, given `size`."""
+    """Returns the indices at which a flat mask is true, padded with 0, and, if `size` is given, how many there are."""
     dtype = dtypes.default_int()
     if size is None:
-        found = np.flatnonzero(concrete_values(name, mask))
-        return ConcreteArray(ShapedArray(found.shape, dtype), found.astype(dtype)), None
+        true_indices = np.flatnonzero(concrete_values(name, mask))
+        return ConcreteArray(ShapedArray(true_indices.shape, dtype), true_indices.astype(dtype)), None
     count, n = static_size(name, size), mask.aval.size
     if not n or not count:
         return zeros(count, dtype), sum(mask, dtype=dtype)
-    numbers = cumsum(mask, dtype=dtype)  # from 1, of the places
-    places = broadcast_select(mask, arithmetic.sub(numbers, literal_like(numbers, 1)), count)
-    held = at(zeros(count, dtype))[places].set(array_creation.iota(dtype, n), mode="drop")
-    return held, getitem(numbers, n - 1)
+    numbers = cumsum(mask, dtype=dtype)  # 1 for the first true element, and so on
+    targets = broadcast_select(mask, arithmetic.sub(numbers, literal_like(numbers, 1)), count)
+    indices = at(zeros(count, dtype))[targets].set(array_creation.iota(dtype, n), mode="drop")
+    return indices, getitem(numbers, n - 1)
 
 
 def fill_tail(x: Value, fill: ArrayLike, count: Array) -> Array:
-    """The first `count` rows of `x`, and `fill` in the place of the others."""
+    """Returns `x` with the rows after the first `count` replaced by `fill`."""
     rows = array_creation.iota(count.aval.dtype, x.aval.shape[0])
     within = comparison.lt(rows, count)
     wide = structural.broadcast_in_dim(within, x.aval.shape, (0,))
@@ -82,17 +82,17 @@ def fill_tail(x: Value, fill: ArrayLike, count: Array) -> Array:
 
 
 def _nonzero_kernel(a: ShapedArray, *, size: object = None, fill_value: object = None) -> Kernel | None:
-    """`nonzero` of NumPy's arrays: as many places as `size` says."""
+    """Returns the NumPy kernel of `nonzero` with a `size`."""
     if type(size) is not int or fill_value is not None or size < 0 or not a.ndim:
         return None
     dtype, single = dtypes.default_int(), a.ndim == 1
 
     def kernel(x: NDArray) -> NDArray | tuple[NDArray, ...]:
         outs = []
-        for found in x.nonzero():
+        for axis_indices in x.nonzero():
             out = np.zeros(size, dtype)
-            n = min(size, found.size)
-            out[:n] = found[:n]
+            n = min(size, axis_indices.size)
+            out[:n] = axis_indices[:n]
             outs.append(out)
         return outs[0] if single else tuple(outs)
 
@@ -106,11 +106,17 @@ def nonzero(
     size: int | None = None,
     fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None,
 ) -> tuple[Array, ...]:
-    """For each axis of `a` the indices of the elements that are not 0, in order.
+    """Returns the indices of the elements that are not 0, in order, as one vector per axis.
 
-    Where `a` is traced `size` says how many indices there are to be: more are cut off, and missing ones are
-    `fill_value`, one for all axes or one for each, 0 unless given. Raises ValueError for an array without axes,
-    ConcretizationError for a traced one without `size`.
+    Args:
+        a: An array with at least one axis.
+        size: The static length of the vectors, which is required if `a` is traced: further indices are dropped, missing
+            ones filled. None means all.
+        fill_value: The index for missing elements, one for all axes or a tuple; None means 0.
+
+    Raises:
+        ValueError: If `a` has no axes.
+        ConcretizationError: If `a` is traced without `size`.
 
     >>> [i.tolist() for i in nonzero(np.array([[0, 3], [5, 0]]))]
     [[0, 1], [1, 0]]
@@ -127,8 +133,8 @@ def _nonzero(
         raise ValueError(f"{name}: a must have an axis, got {x.aval}; use atleast_1d")
     dtype = dtypes.default_int()
     if size is None and type(x) is ConcreteArray:
-        found = [i.astype(dtype) for i in np.nonzero(x.numpy())]
-        return tuple([ConcreteArray(ShapedArray(i.shape, dtype), i) for i in found])
+        axis_indices = [i.astype(dtype) for i in np.nonzero(x.numpy())]
+        return tuple([ConcreteArray(ShapedArray(i.shape, dtype), i) for i in axis_indices])
     mask = convert_to_bool(x, f"{name}: a")
     flat, count = flat_nonzero_indices(name, structural.reshape(mask, (x.aval.size,)), size)
     if not x.aval.size:
@@ -152,7 +158,7 @@ def flatnonzero(
     size: int | None = None,
     fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None,
 ) -> Array:
-    """The places of the flattened `a` where it is not 0; `size` and `fill_value` as for `nonzero`.
+    """Returns the indices of the nonzero elements of the flattened `a`. `size` and `fill_value` are as for `nonzero`.
 
     >>> flatnonzero(np.array([[0, 3], [5, 0]]))
     Array([1, 2], dtype=int32)
@@ -162,7 +168,7 @@ def flatnonzero(
 
 
 def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
-    """The indices of the elements of `a` that are not 0, one row for each; `size` and `fill_value` as for `nonzero`.
+    """Returns the indices of the nonzero elements, one row per element. `size` and `fill_value` are as for `nonzero`.
 
     >>> argwhere(np.array([[0, 3], [5, 0]])).tolist()
     [[0, 1], [1, 0]]
@@ -178,7 +184,9 @@ def argwhere(a: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | N
 
 
 def extract(condition: ArrayLike, arr: ArrayLike, *, size: int | None = None, fill_value: ArrayLike = 0) -> Array:
-    """The elements of the flattened `arr` where the flattened `condition` is true (differs from 0): as `compress`.
+    """Returns the elements of the flattened `arr` where the flattened `condition` is true (differs from 0).
+
+    `size` and `fill_value` are as for `compress`.
 
     >>> extract(np.array([True, False, True]), np.array([5, 6, 7]))
     Array([5, 7], dtype=int32)
@@ -196,12 +204,19 @@ def compress(
     fill_value: ArrayLike = 0,
     out: None = None,
 ) -> Array:
-    """The slices of `a` along `axis` where `condition`, a vector, is true (differs from 0); without `axis`, the
-    elements of the flattened array. A condition that is shorter is false beyond its end.
+    """Returns the slices of an array along an axis where a condition is true (differs from 0).
 
-    Where the condition is traced `size` says how many slices there are to be, at most as many as `a` has: more are cut
-    off, and missing ones are `fill_value`. Raises ValueError for a condition that is no vector, or holds beyond the
-    end of the axis.
+    Args:
+        condition: A vector; beyond its end it is false.
+        a: The array.
+        axis: The axis; None means the flattened array.
+        size: The static number of slices, at most those of `a`, which is required if `condition` is traced: further
+            slices are dropped, missing ones filled. None means all.
+        fill_value: The element of missing slices.
+        out: Not supported; must be None.
+
+    Raises:
+        ValueError: If `condition` is not a vector, or is true beyond the end of the axis.
 
     >>> compress(np.array([True, False, True]), np.array([[1, 2], [3, 4], [5, 6]]), axis=0).tolist()
     [[1, 2], [5, 6]]
@@ -221,17 +236,17 @@ def _compress(
     rows = structural.reshape(x, (x.aval.size,)) if axis is None else moveaxis(x, along, 0)
     n = min(rows.aval.shape[0], mask.aval.size)
     if size is None:
-        held = concrete_values(name, mask)
-        if held[n:].any():
-            raise ValueError(f"{name}: condition {mask.aval} holds beyond the {n} elements that there are")
-        return moveaxis(getitem(rows, np.flatnonzero(held[:n])), 0, along)
+        concrete_mask = concrete_values(name, mask)
+        if concrete_mask[n:].any():
+            raise ValueError(f"{name}: condition {mask.aval} is true beyond the axis, which has {n} elements")
+        return moveaxis(getitem(rows, np.flatnonzero(concrete_mask[:n])), 0, along)
     count = static_size(name, size)
     if count > n:
-        raise ValueError(f"{name}: size {count} is more than the {n} elements that there are to choose from")
-    places, held_places = flat_nonzero_indices(name, shape.slice_axis(mask, 0, n, 0), count)
-    assert held_places is not None
-    chosen = getitem(rows, places) if count else shape.slice_axis(rows, 0, 0, 0)
-    return moveaxis(fill_tail(chosen, as_array(convert_dtype(filler, x.aval.dtype)), held_places), 0, along)
+        raise ValueError(f"{name}: size {count} exceeds the {n} elements of the axis")
+    indices, true_count = flat_nonzero_indices(name, shape.slice_axis(mask, 0, n, 0), count)
+    assert true_count is not None
+    chosen = getitem(rows, indices) if count else shape.slice_axis(rows, 0, 0, 0)
+    return moveaxis(fill_tail(chosen, as_array(convert_dtype(filler, x.aval.dtype)), true_count), 0, along)
 
 
 # ------------------------------------------------------------------ writing
@@ -239,64 +254,78 @@ def _compress(
 
 def _reject_inplace(name: str, inplace: bool) -> None:
     if inplace:
-        raise ValueError(f"{name}: arrays never change; {name}(..., inplace=False) gives a new array")
+        raise ValueError(f"{name}: arrays are immutable; {name}(..., inplace=False) returns a new array")
 
 
 def _repeat_to_length(values: Array, n: int) -> Array:
-    """`values` again and again, until there are `n`."""
+    """Repeats `values` cyclically to length `n`."""
     count = values.aval.size
     return getitem(values, np.arange(n) % count) if count != n else values
 
 
 def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike, *, inplace: bool = True) -> Array:
-    """`arr` with the elements where `mask` is true replaced by those of `vals`, in order and over again.
+    """Returns `arr` with the elements where `mask` is true replaced by those of `vals`.
 
-    Raises ValueError unless `inplace=False`, for a mask of another size, and for no values.
+    Args:
+        arr: The array.
+        mask: A mask of the size of `arr`.
+        vals: The new elements, used in order and repeated cyclically.
+        inplace: Must be False, since arrays are immutable.
+
+    Raises:
+        ValueError: If `inplace` is True, the size of the mask does not fit, or there are no values.
 
     >>> place(np.arange(4), np.array([True, False, True, True]), np.array([7, 8]), inplace=False)
     Array([7, 1, 8, 7], dtype=int32)
     """
-    x, held, values = [as_operand(v, f"place: {w}") for v, w in ((arr, "arr"), (mask, "mask"), (vals, "vals"))]
+    x, mask_, values = [as_operand(v, f"place: {w}") for v, w in ((arr, "arr"), (mask, "mask"), (vals, "vals"))]
     _reject_inplace("place", inplace)
     n = x.aval.size
-    if held.aval.size != n:
-        raise ValueError(f"place: arr {x.aval} and mask {held.aval} must have the same size")
+    if mask_.aval.size != n:
+        raise ValueError(f"place: arr {x.aval} and mask {mask_.aval} must have the same size")
     if not values.aval.size:
         raise ValueError("place: vals must not be empty")
     if not n:
         return as_array(x)
-    truths = structural.reshape(convert_to_bool(held, "place: mask"), (n,))
+    truths = structural.reshape(convert_to_bool(mask_, "place: mask"), (n,))
     numbers = cumsum(truths, dtype=dtypes.int32)
-    turn = remainder(arithmetic.sub(numbers, literal_like(numbers, 1)), values.aval.size)
+    value_index = remainder(arithmetic.sub(numbers, literal_like(numbers, 1)), values.aval.size)
     flat = convert_dtype(structural.reshape(values, (values.aval.size,)), x.aval.dtype, x.aval.weak_type)
-    chosen = take(flat, turn, mode="clip")
+    chosen = take(flat, value_index, mode="clip")
     return structural.reshape(broadcast_select(truths, chosen, structural.reshape(x, (n,))), x.aval.shape)
 
 
 def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str | None = None, *, inplace: bool = True) -> Array:
-    """`a` with the elements at the places `ind` of the flattened array replaced by those of `v`, in order and over
-    again.
+    """Returns `a` with elements at flat indices replaced.
 
-    A place out of bounds is left out; with `mode="clip"` it is the nearest end, with "wrap" it counts on from the other
-    end. Raises ValueError unless `inplace=False`.
+    Args:
+        a: The array.
+        ind: Indices into the flattened array; negative ones count from the end.
+        v: The new elements, used in order and repeated cyclically.
+        mode: How to treat indices out of bounds: None drops them, `"clip"` uses the nearest element, `"wrap"` the index
+            modulo the size.
+        inplace: Must be False, since arrays are immutable.
+
+    Raises:
+        ValueError: If `inplace` is True or the mode is unknown.
 
     >>> put(np.arange(4), np.array([0, -1]), 9, inplace=False)
     Array([9, 1, 2, 9], dtype=int32)
     """
     _reject_inplace("put", inplace)
-    x, places, values = [as_array(as_operand(y, f"put: {w}")) for y, w in ((a, "a"), (ind, "ind"), (v, "v"))]
-    places, values = [structural.reshape(y, (y.aval.size,)) for y in (places, values)]
+    x, indices, values = [as_array(as_operand(y, f"put: {w}")) for y, w in ((a, "a"), (ind, "ind"), (v, "v"))]
+    indices, values = [structural.reshape(y, (y.aval.size,)) for y in (indices, values)]
     n = x.aval.size
     if mode not in (None, "clip", "wrap"):
         error = NotImplementedError if mode == "raise" else ValueError
         raise error(f"put: mode must be 'clip', 'wrap' or None, got {mode!r}")
-    if not n or not places.aval.size or not values.aval.size:
+    if not n or not indices.aval.size or not values.aval.size:
         return x
     if mode == "clip":
-        places = clip(places, 0, n - 1)
+        indices = clip(indices, 0, n - 1)
     elif mode == "wrap":
-        places = remainder(places, n)
+        indices = remainder(indices, n)
     flat = structural.reshape(x, (n,))
     return structural.reshape(
-        at(flat)[places].set(_repeat_to_length(values, places.aval.size), mode="drop"), x.aval.shape
+        at(flat)[indices].set(_repeat_to_length(values, indices.aval.size), mode="drop"), x.aval.shape
     )

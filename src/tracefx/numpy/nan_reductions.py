@@ -1,4 +1,4 @@
-"""Reductions that leave out NaN: sums, products, extremes, means, variances, sums so far.
+"""Reductions that ignore NaN: sums, products, extremes, means, variances, cumulative sums.
 
 Their arguments are those of the reductions without `nan` in their names. Arrays of integers and bools have no NaN, and
 are reduced as by those.
@@ -31,12 +31,12 @@ ReductionFunction = Callable[..., Array]
 
 
 def _replace_nan(name: str, a: ArrayLike, fill: float) -> tuple[Value, Array | None]:
-    """`a` with `fill` in the place of NaN, and where that is; None where there can be none."""
+    """Returns `a` with NaN replaced by `fill`, and the mask of NaN; None for a dtype without NaN."""
     x = as_operand(a, f"{name}: a")
     if not dtypes.is_inexact(x.aval.dtype):
         return x, None
-    strange = isnan(x)
-    return broadcast_select(strange, literal_like(x, fill), x), strange
+    nan_mask = isnan(x)
+    return broadcast_select(nan_mask, literal_like(x, fill), x), nan_mask
 
 
 @by_numpy()
@@ -49,7 +49,7 @@ def nansum(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The sum over `axis` of what is not NaN.
+    """Returns the sum over axes of the elements that are not NaN. The arguments are those of `sum`.
 
     >>> nansum(np.array([1.0, np.nan, 2.0]))
     Array(3., dtype=float32)
@@ -68,7 +68,7 @@ def nanprod(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The product over `axis` of what is not NaN.
+    """Returns the product over axes of the elements that are not NaN. The arguments are those of `prod`.
 
     >>> nanprod(np.array([3.0, np.nan, 2.0]))
     Array(6., dtype=float32)
@@ -89,7 +89,9 @@ def nanmax(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The greatest element along `axis` that is not NaN; NaN if there is none but NaN and no `initial`.
+    """Returns the maximum over axes of the elements that are not NaN; NaN if all are and there is no `initial`.
+
+    The arguments are those of `max`.
 
     >>> nanmax(np.array([1.0, np.nan, 2.0]))
     Array(2., dtype=float32)
@@ -106,7 +108,9 @@ def nanmin(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The least element along `axis` that is not NaN; NaN if there is none but NaN and no `initial`.
+    """Returns the minimum over axes of the elements that are not NaN; NaN if all are and there is no `initial`.
+
+    The arguments are those of `min`.
 
     >>> nanmin(np.array([1.0, np.nan, 2.0]))
     Array(1., dtype=float32)
@@ -125,17 +129,19 @@ def _nan_max_or_min(
     initial: ArrayLike | None,
     where: ArrayLike | None,
 ) -> Array:
-    x, strange = _replace_nan(name, a, fill)
-    found = reduce(x, axis, out, keepdims, initial, where)
-    if strange is None or initial is not None:
-        return found
-    nothing = reductions.all(strange, axis, keepdims=keepdims)
-    return broadcast_select(nothing, literal_like(found, math.nan), found)
+    x, nan_mask = _replace_nan(name, a, fill)
+    extreme = reduce(x, axis, out, keepdims, initial, where)
+    if nan_mask is None or initial is not None:
+        return extreme
+    all_nan = reductions.all(nan_mask, axis, keepdims=keepdims)
+    return broadcast_select(all_nan, literal_like(extreme, math.nan), extreme)
 
 
 @by_numpy()
 def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
-    """Where the greatest element along `axis` is that is not NaN, the first of several; -1 if all are NaN.
+    """Returns the index of the maximum along an axis, ignoring NaN, the first of several; -1 if all elements are NaN.
+
+    The arguments are those of `argmax`.
 
     >>> nanargmax(np.array([1.0, np.nan, 2.0]))
     Array(2, dtype=int32)
@@ -145,7 +151,9 @@ def nanargmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims:
 
 @by_numpy()
 def nanargmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
-    """Where the least element along `axis` is that is not NaN, the first of several; -1 if all are NaN.
+    """Returns the index of the minimum along an axis, ignoring NaN, the first of several; -1 if all elements are NaN.
+
+    The arguments are those of `argmin`.
 
     >>> nanargmin(np.array([1.0, np.nan, 2.0]))
     Array(0, dtype=int32)
@@ -157,12 +165,12 @@ def _nan_arg_reduce(
     name: str, find: ReductionFunction, fill: float, a: ArrayLike, axis: int | None, out: None, keepdims: bool | None
 ) -> Array:
     reject_out(name, out)
-    x, strange = _replace_nan(name, a, fill)
-    found = find(x, axis, keepdims=keepdims)
-    if strange is None:
-        return found
-    nothing = reductions.all(strange, axis, keepdims=bool(keepdims))
-    return broadcast_select(nothing, literal_like(found, -1), found)
+    x, nan_mask = _replace_nan(name, a, fill)
+    index = find(x, axis, keepdims=keepdims)
+    if nan_mask is None:
+        return index
+    all_nan = reductions.all(nan_mask, axis, keepdims=bool(keepdims))
+    return broadcast_select(all_nan, literal_like(index, -1), index)
 
 
 # ------------------------------------------------------------------ means and variances
@@ -178,7 +186,9 @@ def nanmean(
     keepdims: bool = False,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The mean over `axis` of what is not NaN; NaN of nothing.
+    """Returns the mean over axes of the elements that are not NaN; NaN if there are none.
+
+    The arguments are those of `mean`.
 
     >>> nanmean(np.array([1.0, np.nan, 2.0]))
     Array(1.5, dtype=float32)
@@ -190,13 +200,14 @@ def nanmean(
 
 @at_once
 def _mean(x: Array, where: Array | None, *, over: tuple[int, ...], dtype: DType | None, keepdims: bool) -> Array:
-    value, taking = _replace_nan_with_mask("nanmean", x, where)
-    return reductions.mean(value, over, dtype, keepdims=keepdims, where=taking)
+    value, included = _replace_nan_with_mask("nanmean", x, where)
+    return reductions.mean(value, over, dtype, keepdims=keepdims, where=included)
 
 
 def _check_arguments(
     name: str, a: ArrayLike, axis: AxisLike, where: ArrayLike | None, dtype: DTypeLike | None
 ) -> tuple[Array, tuple[int, ...], Array | None, DType | None]:
+    """Validates the arguments of means and variances; returns the array, axes, mask and dtype."""
     x = as_array(as_operand(a, f"{name}: a"))
     mask = None if where is None else as_array(as_operand(where, f"{name}: where"))
     if mask is not None and mask.aval.dtype != dtypes.bool_:
@@ -206,14 +217,14 @@ def _check_arguments(
 
 
 def _replace_nan_with_mask(name: str, a: Array, where: Array | None) -> tuple[Value, Array | None]:
-    """`a` without NaN, and which of its elements count."""
-    x, strange = _replace_nan(name, a, 0)
-    if strange is None:
+    """Returns `a` with NaN replaced by 0, and the mask of the elements to include."""
+    x, nan_mask = _replace_nan(name, a, 0)
+    if nan_mask is None:
         return x, where
-    number = logical_not(strange)
+    not_nan = logical_not(nan_mask)
     if where is None:
-        return x, number
-    return structural.broadcast_to(x, broadcast_operand_shapes(name, a.shape, where.shape)), logical_and(number, where)
+        return x, not_nan
+    return structural.broadcast_to(x, broadcast_operand_shapes(name, a.shape, where.shape)), logical_and(not_nan, where)
 
 
 @by_numpy(spreading(root=False), replays=False, patient=False)
@@ -228,7 +239,7 @@ def nanvar(
     where: ArrayLike | None = None,
     mean: ArrayLike | None = None,
 ) -> Array:
-    """The variance over `axis` of what is not NaN: as `var` of those elements.
+    """Returns the variance over axes of the elements that are not NaN. The arguments are those of `var`.
 
     >>> nanvar(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float32)
@@ -248,9 +259,9 @@ def _nan_var_or_std(
     mean: ArrayLike | None,
 ) -> Array:
     x, over, mask, result = _check_arguments(name, a, axis, where, dtype)
-    middle = None if mean is None else as_array(as_operand(mean, f"{name}: mean"))
+    mean_ = None if mean is None else as_array(as_operand(mean, f"{name}: mean"))
     root = name == "nanstd"
-    return _var(x, mask, middle, over=over, dtype=result, ddof=ddof, keepdims=bool(keepdims), root=root)
+    return _var(x, mask, mean_, over=over, dtype=result, ddof=ddof, keepdims=bool(keepdims), root=root)
 
 
 @at_once
@@ -265,8 +276,8 @@ def _var(
     keepdims: bool,
     root: bool,
 ) -> Array:
-    value, taking = _replace_nan_with_mask("nanvar", x, where)
-    out = reductions.var(value, over, dtype, None, ddof, keepdims, where=taking, mean=mean)
+    value, included = _replace_nan_with_mask("nanvar", x, where)
+    out = reductions.var(value, over, dtype, None, ddof, keepdims, where=included, mean=mean)
     return transcendental.sqrt(out) if root else out
 
 
@@ -282,7 +293,7 @@ def nanstd(
     where: ArrayLike | None = None,
     mean: ArrayLike | None = None,
 ) -> Array:
-    """The standard deviation over `axis` of what is not NaN: the square root of `nanvar`.
+    """Returns the standard deviation over axes of the elements that are not NaN: the square root of `nanvar`.
 
     >>> nanstd(np.array([1.0, np.nan, 3.0]))
     Array(1., dtype=float32)
@@ -291,12 +302,12 @@ def nanstd(
     return _nan_var_or_std("nanstd", a, axis, dtype, ddof, keepdims, where, mean)
 
 
-# ------------------------------------------------------------------ sums so far
+# ------------------------------------------------------------------ cumulative sums and products
 
 
 @by_numpy()
 def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-    """The sums of the elements up to each one along `axis`, NaN counting as 0; without `axis`, of the flattened array.
+    """Returns the cumulative sum along an axis with NaN taken as 0. The arguments are those of `cumsum`.
 
     >>> nancumsum(np.array([1.0, np.nan, 2.0])).tolist()
     [1.0, 1.0, 3.0]
@@ -306,8 +317,7 @@ def nancumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = N
 
 @by_numpy()
 def nancumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-    """The products of the elements up to each one along `axis`, NaN counting as 1; without `axis`, of the flattened
-    array.
+    """Returns the cumulative product along an axis with NaN taken as 1. The arguments are those of `cumprod`.
 
     >>> nancumprod(np.array([3.0, np.nan, 2.0])).tolist()
     [3.0, 3.0, 6.0]

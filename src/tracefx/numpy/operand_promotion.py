@@ -1,7 +1,7 @@
-"""From what users pass to what operations take: one dtype, one shape.
+"""Operand promotion: converts what users pass to operands of one dtype and one shape.
 
-Array functions take arrays, NumPy arrays and numbers of any dtypes whose shapes broadcast. Operations take operands
-of one dtype, and of one shape or none. A Python number becomes a literal of the dtype that the operands meet in, so
+Array functions take arrays, NumPy arrays and Python numbers of any dtypes whose shapes broadcast. Operations take
+operands of one dtype whose shapes are equal or empty. A Python number becomes a literal of the promoted dtype, so
 no program converts a constant.
 """
 
@@ -30,17 +30,20 @@ from tracefx.ops.structural import broadcast_to, convert
 
 _PYTHON_SCALARS: Final = frozenset({bool, int, float, complex})
 OperandType: TypeAlias = ShapedArray | type
-"""What promotion looks at: a type of array, or the type of a Python number."""
+"""What promotion depends on: the aval of an array, or the type of a Python number."""
 
 
 class BroadcastError(TypeError, ValueError):
-    """Operands have shapes that do not broadcast together: JAX raises either, NumPy a ValueError."""
+    """Raised when the shapes of operands do not broadcast together.
+
+    It is a TypeError and a ValueError: JAX raises either, NumPy a ValueError.
+    """
 
 
 @final
 @frozen(eq=False)
 class PromotedType:
-    """What operands become: their dtype and weak type, the shape of those that have axes, the type of a number."""
+    """The result of promoting operands: dtype, weak type, broadcast shape, and the aval and Python type of scalars."""
 
     dtype: DType
     weak: bool
@@ -50,9 +53,9 @@ class PromotedType:
 
 
 def promote_pair(name: str, x1: ArrayLike, x2: ArrayLike) -> Sequence[Value]:
-    """Two operands in the dtype and the shape in which they meet.
+    """Returns two operands in their promoted dtype, each scalar or of the broadcast shape.
 
-    Raises TypeError naming the argument that is no array or number, TypePromotionError and BroadcastError.
+    Raises TypeError (naming the argument) for what is not an array or number, TypePromotionError and BroadcastError.
     """
     if isinstance(x1, Array):
         aval = x1.aval
@@ -64,19 +67,19 @@ def promote_pair(name: str, x1: ArrayLike, x2: ArrayLike) -> Sequence[Value]:
         if (
             kind2 in _PYTHON_SCALARS
             and not aval.weak_type
-            and (found := _scalar_type_with_array(aval.dtype, kind2)) is not None
+            and (scalar_type := _scalar_type_with_array(aval.dtype, kind2)) is not None
         ):
-            return x1, _scalar_literal(x2, *found)  # type: ignore[arg-type]  # narrowed by the test of its type
+            return x1, _scalar_literal(x2, *scalar_type)  # type: ignore[arg-type]  # a Python scalar, as tested above
     elif (kind1 := _type_of(x1)) in _PYTHON_SCALARS and isinstance(x2, Array) and not x2.aval.weak_type:
-        found = _scalar_type_with_array(x2.aval.dtype, kind1)
-        if found is not None:
-            return _scalar_literal(x1, *found), x2  # type: ignore[arg-type]  # as above
+        scalar_type = _scalar_type_with_array(x2.aval.dtype, kind1)
+        if scalar_type is not None:
+            return _scalar_literal(x1, *scalar_type), x2  # type: ignore[arg-type]  # a Python scalar, as tested above
     return promote_args(name, x1, x2)
 
 
 @functools.lru_cache(maxsize=256)
 def _scalar_type_with_array(dtype: DType, number: type) -> tuple[type[Scalar], ShapedArray] | None:
-    """What a Python number becomes beside an array of this dtype, if the array stays as it is."""
+    """Returns the literal type of a Python number next to an array of `dtype`, None if the array would be promoted."""
     if dtypes.is_key(dtype):
         return None
     kind = python_scalar_type(dtype)
@@ -84,23 +87,23 @@ def _scalar_type_with_array(dtype: DType, number: type) -> tuple[type[Scalar], S
 
 
 def promote_args(name: str, *args: ArrayLike) -> list[Value]:
-    """`pair` for any number of operands."""
+    """Returns any number of operands in their promoted dtype, as `promote_pair` does for two."""
     values: list[Value | Scalar] = []
     keys: list[OperandType] = []
     for i, a in enumerate(args):
         if type(a) in _PYTHON_SCALARS:
-            values.append(a)  # type: ignore[arg-type]  # narrowed by the test of its type
+            values.append(a)  # type: ignore[arg-type]  # a Python scalar, as just tested
             keys.append(type(a))
         else:
             value = as_value(a, f"{name}: x{i + 1}")
             values.append(value)
             keys.append(value.aval)
-    meeting = _promoted_type(name, tuple(keys), X64.value)
-    return [_apply_promotion(v, meeting) for v in values]
+    promoted = _promoted_type(name, tuple(keys), X64.value)
+    return [_apply_promotion(v, promoted) for v in values]
 
 
 def promote_dtypes(name: str, *args: ArrayLike) -> list[Value]:
-    """Operands in the dtype in which they meet, each in its own shape."""
+    """Returns operands in their promoted dtype, each with its own shape."""
     first = args[0]
     if isinstance(first, Array):
         aval = first.aval
@@ -108,13 +111,14 @@ def promote_dtypes(name: str, *args: ArrayLike) -> list[Value]:
             if not isinstance(a, Array) or a.aval.dtype is not aval.dtype or a.aval.weak_type is not aval.weak_type:
                 break
         else:
-            return list(args)  # type: ignore[arg-type]  # the loop found arrays only
+            return list(args)  # type: ignore[arg-type]  # all are arrays, as the loop checked
     dtype, weak = promote([dtype_and_weak_type(a, f"{name}: x{i + 1}") for i, a in enumerate(args)])
     return [convert_operand(a, dtype, weak) for a in args]
 
 
 @functools.lru_cache(maxsize=4096)
 def _promoted_type(name: str, keys: tuple[OperandType, ...], x64: bool) -> PromotedType:
+    """Computes how operands of these types are promoted; cached."""
     types = [
         (key.dtype, key.weak_type) if isinstance(key, ShapedArray) else (dtypes.scalar_dtype(key), key is not bool)
         for key in keys
@@ -124,34 +128,35 @@ def _promoted_type(name: str, keys: tuple[OperandType, ...], x64: bool) -> Promo
     return PromotedType(dtype, weak, shape, ShapedArray((), dtype, weak), python_scalar_type(dtype))
 
 
-def _apply_promotion(x: Value | Scalar, meeting: PromotedType) -> Value:
+def _apply_promotion(x: Value | Scalar, promoted: PromotedType) -> Value:
+    """Converts and broadcasts one operand to the promoted type; scalars keep their shape."""
     if not isinstance(x, Array | Literal):
-        return _scalar_literal(x, meeting.kind, meeting.number)
+        return _scalar_literal(x, promoted.kind, promoted.number)
     aval = x.aval
-    if aval.dtype != meeting.dtype or aval.weak_type != meeting.weak:
-        x = convert_dtype(x, meeting.dtype, meeting.weak)
-    return x if not aval.shape or aval.shape == meeting.shape else broadcast_to(x, meeting.shape)
+    if aval.dtype != promoted.dtype or aval.weak_type != promoted.weak:
+        x = convert_dtype(x, promoted.dtype, promoted.weak)
+    return x if not aval.shape or aval.shape == promoted.shape else broadcast_to(x, promoted.shape)
 
 
 def _scalar_literal(x: Scalar, kind: type[Scalar], aval: ShapedArray) -> Literal:
-    """A Python number as a literal of a type; an integer that the dtype can't hold wraps around, as arrays' do."""
+    """Returns a Python number as a literal; an integer out of the dtype's range wraps around, as in arrays."""
     if kind is int:
         info = dtypes.iinfo(aval.dtype)
         if not info.min <= x <= info.max:  # type: ignore[operator]  # promotion never goes from complex to int
             return Literal(convert_host(as_value(x).numpy(), aval.dtype).item(), aval)  # type: ignore[union-attr]  # a literal
-    return rounded_literal(kind(x), aval)  # type: ignore[arg-type]  # nor from complex to float
+    return rounded_literal(kind(x), aval)  # type: ignore[arg-type]  # promotion never goes from complex to float
 
 
 @cache_literals
 def rounded_literal(x: Scalar, aval: ShapedArray) -> Literal:
-    """A literal whose number is as precise as its dtype, as printed programs show it."""
-    # Rounding takes longer than all the rest, and small whole numbers are exact in most dtypes.
+    """Returns a literal whose number is rounded to its dtype, so that printed programs show the value in use."""
+    # Rounding is the slow step, and small whole numbers are exact in most dtypes.
     exact = not isinstance(x, complex) and -256 <= x <= 256 and x == int(x) and aval.dtype.itemsize > 1
     return Literal(x if exact else call_kernel(aval.dtype.type, x).item(), aval)
 
 
 def python_scalar_type(dtype: DType) -> type[Scalar]:
-    """The type of Python number that stands for one element."""
+    """Returns the Python number type of the elements of a dtype."""
     kind = dtypes.kind(dtype)
     if kind is dtypes.DTypeKind.COMPLEX:
         return complex
@@ -161,7 +166,7 @@ def python_scalar_type(dtype: DType) -> type[Scalar]:
 
 
 def broadcast_operand_shapes(name: str, *shapes: Shape) -> Shape:
-    """The shape that arrays of these shapes have together, axes aligned at the end.
+    """Returns the shape to which operands of these shapes broadcast, with axes aligned at the end.
 
     Raises BroadcastError where two sizes differ and neither is 1.
     """
@@ -173,26 +178,26 @@ def broadcast_operand_shapes(name: str, *shapes: Shape) -> Shape:
                 if sizes[i] not in (1, n):
                     raise BroadcastError(
                         f"{name}: shapes {', '.join(map(str, shapes))} do not broadcast together: sizes {sizes[i]} and "
-                        f"{n} meet at axis {i - rank}; sizes must agree or be 1, counted from the last axis"
+                        f"{n} differ at axis {i - rank}; sizes must be equal or 1, aligned at the last axis"
                     )
                 sizes[i] = n
     return tuple(sizes)
 
 
 def reject_out(name: str, out: object) -> None:
-    """Refuses the argument `out` of NumPy's functions, an array to write to, by TypeError."""
+    """Raises TypeError unless `out`, NumPy's argument for an output array, is None."""
     if out is not None:
-        raise TypeError(f"{name}: out must be None, since arrays never change; use what the function returns")
+        raise TypeError(f"{name}: out must be None, since arrays are immutable; use what the function returns")
 
 
 def as_operand(x: ArrayLike, what: str) -> Value:
-    """`x` as a value; TypeError that calls it `what` unless it is an array or a number."""
+    """Returns `x` as a value; raises a TypeError that names it `what` unless it is an array or a number."""
     return as_value(x, what)
 
 
 def to_inexact(x: ArrayLike, what: str) -> Value:
-    """`x` as a value of a float or complex dtype: integers and bools become the default float."""
-    if isinstance(x, Array) and dtypes.is_inexact(x.aval.dtype):  # nearly always
+    """Returns `x` as a value of a float or complex dtype: integers and bools become the default float."""
+    if isinstance(x, Array) and dtypes.is_inexact(x.aval.dtype):  # fast path
         return x
     value = as_value(x, what)
     dtype = value.aval.dtype
@@ -200,22 +205,22 @@ def to_inexact(x: ArrayLike, what: str) -> Value:
 
 
 def to_numeric(x: ArrayLike, what: str) -> Value:
-    """`x` as a value of any dtype but bool, which becomes the default integer."""
-    if isinstance(x, Array) and x.aval.dtype is not dtypes.bool_:  # nearly always
+    """Returns `x` as a value of any dtype but bool, which becomes the default integer."""
+    if isinstance(x, Array) and x.aval.dtype is not dtypes.bool_:  # fast path
         return x
     value = as_value(x, what)
     return convert_dtype(value, dtypes.default_int(), False) if value.aval.dtype == dtypes.bool_ else value
 
 
 def promote_args_inexact(name: str, *args: ArrayLike) -> list[Value]:
-    """Operands promoted, to a float or complex dtype at least."""
+    """Returns promoted operands of a float or complex dtype: integers and bools become floats."""
     values = promote_args(name, *args)
     dtype, weak = values[0].aval.dtype, values[0].aval.weak_type
     return values if dtypes.is_inexact(dtype) else [convert_dtype(v, inexact_dtype(dtype), weak) for v in values]
 
 
 def promote_args_numeric(name: str, *args: ArrayLike) -> list[Value]:
-    """Operands promoted, bools to the default integer."""
+    """Returns promoted operands; bools become the default integer."""
     values = promote_args(name, *args)
     if values[0].aval.dtype != dtypes.bool_:
         return values
@@ -223,14 +228,14 @@ def promote_args_numeric(name: str, *args: ArrayLike) -> list[Value]:
 
 
 def inexact_dtype(dtype: DType) -> DType:
-    """The dtype in which functions with real values take this one."""
+    """Returns the dtype in which real-valued functions compute on operands of `dtype`."""
     if dtypes.is_inexact(dtype):
         return dtype
     return dtypes.float64 if dtypes.itemsize_bits(dtype) == 64 else dtypes.default_float()
 
 
 def convert_dtype(x: Value, dtype: DType, weak: bool = False) -> Value:
-    """`x` in another dtype and weak type. Literals stay literals. Complex numbers but 0 are true."""
+    """Returns `x` with another dtype and weak type. Literals stay literals; nonzero complex numbers become True."""
     if dtypes.is_bool(dtype) and dtypes.is_complex(x.aval.dtype):
         if isinstance(x, Literal):
             return Literal(bool(x.val), ShapedArray((), dtype, weak))
@@ -245,15 +250,15 @@ def convert_dtype(x: Value, dtype: DType, weak: bool = False) -> Value:
 
 
 def convert_ndarray(x: NDArray, dtype: DType) -> NDArray:
-    """`retyped` of numbers."""
+    """Converts a NumPy array as `convert_dtype` converts a value."""
     return np.asarray(x != 0) if dtypes.is_bool(dtype) and np.iscomplexobj(x) else convert_host(x, dtype)
 
 
 def convert_operand(x: ArrayLike, dtype: DType, weak: bool = False, what: str = "argument") -> Value:
-    """`x` as a value of this dtype. A Python number takes it at once, so no default dtype gets in between."""
-    kind, own = python_scalar_type(dtype), RANK.get(_type_of(x))
-    if own is not None and own <= RANK[kind]:
-        return _scalar_literal(x, kind, ShapedArray((), dtype, weak))  # type: ignore[arg-type]  # narrowed by the test
+    """Returns `x` as a value of `dtype`. A Python number is converted directly, not through a default dtype."""
+    kind, rank = python_scalar_type(dtype), RANK.get(_type_of(x))
+    if rank is not None and rank <= RANK[kind]:
+        return _scalar_literal(x, kind, ShapedArray((), dtype, weak))  # type: ignore[arg-type]  # a Python scalar, as tested
     return convert_dtype(as_value(x, what), dtype, weak)
 
 
@@ -265,7 +270,7 @@ RANK: Final[Mapping[type, int]] = MappingProxyType({bool: 0, int: 1, float: 2, c
 
 
 def dtype_and_weak_type(x: ArrayLike, what: str) -> tuple[DType, bool]:
-    """The dtype and weak type that `x` has as an array."""
+    """Returns the dtype and weak type that `x` has as an array."""
     if isinstance(x, bool | int | float | complex) and type(x) in _PYTHON_SCALARS:
         return dtypes.scalar_dtype(type(x)), type(x) is not bool
     if isinstance(x, np.ndarray | np.generic):

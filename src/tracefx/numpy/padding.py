@@ -1,4 +1,4 @@
-"""Padding: an array with more elements around it: constants, its own ones over again, or what follows from them."""
+"""Padding of arrays with constants, their own elements, or values computed from these."""
 
 from __future__ import annotations
 
@@ -59,18 +59,28 @@ def pad(
     reflect_type: str | None = None,
     **kwargs: Any,
 ) -> Array:
-    """`array` with elements put around it: `(before, after)` for each axis, or one pair or one number for all.
+    """Pads an array along each axis.
 
-    `mode` says which: "constant", `constant_values`, given for each side as the widths are, by default 0; "empty",
-    any; "edge", the outermost ones over again; "reflect" and "symmetric", the array mirrored at its ends, without and
-    with the outermost ones doubled; "wrap", the array over again; "linear_ramp", numbers that go evenly to
-    `end_values`, by default 0; "maximum", "minimum" and "mean", those of each line, or of the `stat_length` elements
-    next to its end. `reflect_type="odd"` mirrors twice the outermost element less the elements.
+    The modes are `"constant"`; `"empty"` (unspecified elements); `"edge"`, which repeats the outermost elements;
+    `"reflect"` and `"symmetric"`, which mirror the array at its ends without and with repeating the outermost element;
+    `"wrap"`, which repeats the array; `"linear_ramp"`, an even transition to `end_values`; and `"maximum"`, `"minimum"`
+    and `"mean"` of each line.
 
-    `mode` may also be a function `f(vector, widths, axis, kwargs)`: it takes each line of the array, padded with zeros,
-    for one axis after the other, and returns the line that takes its place. Other keyword arguments are for it.
+    Args:
+        array: The array.
+        pad_width: The numbers of elements to add: `(before, after)` for each axis, or one pair or one number for all.
+        mode: A mode, or a function `f(vector, widths, axis, kwargs)` that is applied along each axis in turn to each
+            line, padded with zeros, and returns the new line.
+        constant_values: For `"constant"`: the values, structured as `pad_width`; None means 0.
+        stat_length: For the statistics: how many elements next to each end to use, as `pad_width`; None means all.
+        end_values: For `"linear_ramp"`: the outermost values, structured as `pad_width`; None means 0.
+        reflect_type: For the mirroring modes: None or `"even"` mirrors the elements, `"odd"` twice the outermost
+            element minus the elements.
+        kwargs: Keyword arguments for a function as mode.
 
-    Raises ValueError for another mode or its option, for negative widths, and where there are no elements.
+    Raises:
+        ValueError: If the mode or an option for it is unknown, a width is negative, or an axis has no elements to
+            repeat.
 
     >>> pad(np.ones(2), 1).tolist()
     [0.0, 1.0, 1.0, 0.0]
@@ -86,12 +96,12 @@ def pad(
         "end_values": end_values,
         "reflect_type": reflect_type,
     }
-    given = {option: value for option, value in options.items() if value is not None}
+    present = {option: value for option, value in options.items() if value is not None}
     if callable(mode):
-        return _pad_by_function(array, pad_width, mode, kwargs | given)
+        return _pad_by_function(array, pad_width, mode, kwargs | present)
     if kwargs:
-        raise ValueError(f"pad: {', '.join(kwargs)} means nothing for mode {mode!r}")
-    return pad_by_mode(array, pad_width, mode, **given)  # type: ignore[arg-type]  # options of their types
+        raise ValueError(f"pad: {', '.join(kwargs)} has no meaning for mode {mode!r}")
+    return pad_by_mode(array, pad_width, mode, **present)  # type: ignore[arg-type]  # each option has its type
 
 
 @by_numpy()
@@ -105,7 +115,7 @@ def pad_by_mode(
     end_values: SideValues | None = None,
     reflect_type: str | None = None,
 ) -> Array:
-    """`pad` by one of the modes with a name."""
+    """Implements `pad` for the modes that have a name."""
     x = as_operand(array, "pad: array")
     modes = ("constant", "empty", *_REPEATING, "linear_ramp", *_STATISTICS)
     if mode not in modes:
@@ -116,10 +126,10 @@ def pad_by_mode(
         "end_values": end_values,
         "reflect_type": reflect_type,
     }
-    takes = _OPTIONS.get(mode, "stat_length" if mode in _STATISTICS else "")
-    for option, given in options.items():
-        if given is not None and option != takes:
-            raise ValueError(f"pad: {option} means nothing for mode {mode!r}")
+    accepted = _OPTIONS.get(mode, "stat_length" if mode in _STATISTICS else "")
+    for option, value in options.items():
+        if value is not None and option != accepted:
+            raise ValueError(f"pad: {option} has no meaning for mode {mode!r}")
     if reflect_type not in (None, "even", "odd"):
         raise ValueError(f"pad: reflect_type must be 'even' or 'odd', got {reflect_type!r}")
     if not x.aval.shape:
@@ -140,31 +150,31 @@ def pad_by_mode(
             continue
         n = x.aval.shape[axis]
         if n == 0:
-            raise ValueError(f"pad: axis {axis} of {x.aval} has no elements that mode {mode!r} could repeat")
+            raise ValueError(f"pad: axis {axis} of {x.aval} has no elements for mode {mode!r} to repeat")
         if reflect_type == "odd":
             out = _pad_odd_reflection(out, axis, sides, 1 if mode == "symmetric" else 0)
             continue
-        places = np.pad(np.arange(n, dtype=np.int32), sides, mode)  # type: ignore[call-overload]  # one of the modes above
-        out = getitem(out, (*[slice(None)] * axis, places))
+        indices = np.pad(np.arange(n, dtype=np.int32), sides, mode)  # type: ignore[call-overload]  # one of the modes above
+        out = getitem(out, (*[slice(None)] * axis, indices))
     return out
 
 
 def _pad_odd_reflection(x: Array, axis: int, sides: tuple[int, int], doubled: int) -> Array:
-    """`x` lengthened along an axis by twice its outermost element less the elements mirrored there.
+    """Extends `x` along an axis by twice its outermost element minus the elements mirrored there.
 
-    Segments as long as the axis alternate between the elements and twice the nearer outermost element less them, both
+    Segments as long as the axis alternate between the elements and twice the nearer outermost element minus them, both
     plus `rise` for each further segment. Reflections that are not `doubled` share the outermost elements.
     """
     n = x.shape[axis]
     period = builtins.max(n - 1 + doubled, 1)
-    segments, rests = np.divmod(np.arange(-sides[0], n + sides[1]), period)
-    if not doubled:  # the last element is in the first segment too
-        last = (rests == 0) & (segments == 1)
-        segments, rests = np.where(last, 0, segments), np.where(last, n - 1, rests)
+    segments, offsets = np.divmod(np.arange(-sides[0], n + sides[1]), period)
+    if not doubled:  # the last element belongs to the first segment too
+        last = (offsets == 0) & (segments == 1)
+        segments, offsets = np.where(last, 0, segments), np.where(last, n - 1, offsets)
     odd = segments % 2 == 1
-    places = np.where(odd, n - 1 - rests, rests).astype(np.int32)
+    indices = np.where(odd, n - 1 - offsets, offsets).astype(np.int32)
     index: list[IndexPart] = [slice(None)] * axis
-    elements = getitem(x, (*index, places if n > 1 else np.zeros_like(places)))
+    elements = getitem(x, (*index, indices if n > 1 else np.zeros_like(indices)))
 
     def along(numbers: NDArray) -> Value:
         line = from_numpy(numbers.reshape([-1 if i == axis else 1 for i in range(x.ndim)]), numbers.dtype)
@@ -173,14 +183,15 @@ def _pad_odd_reflection(x: Array, axis: int, sides: tuple[int, int], doubled: in
     first, end = [structural.broadcast_to(_edge_elements(x, axis, side, 1), elements.shape) for side in (0, 1)]
     edge = broadcast_select(along(segments < 0), first, end)
     mirrored = broadcast_select(along(odd), arithmetic.sub(elementwise.add(edge, edge), elements), elements)
-    turns = np.where(odd & (segments < 0), segments + 1, segments - odd)
-    rise = arithmetic.mul(convert_dtype(along(turns.astype(np.int32)), x.dtype), arithmetic.sub(end, first))
-    return broadcast_select(along(turns == 0), mirrored, elementwise.add(mirrored, rise))
+    segment_count = np.where(odd & (segments < 0), segments + 1, segments - odd)
+    rise = arithmetic.mul(convert_dtype(along(segment_count.astype(np.int32)), x.dtype), arithmetic.sub(end, first))
+    return broadcast_select(along(segment_count == 0), mirrored, elementwise.add(mirrored, rise))
 
 
 def _pad_by_function(
     array: ArrayLike, pad_width: PadWidth, function: Callable[..., Any], kwargs: dict[str, Any]
 ) -> Array:
+    """Implements `pad` for a function as mode."""
     x = as_operand(array, "pad: array")
     if not x.aval.shape:
         return as_array(x)
@@ -190,28 +201,29 @@ def _pad_by_function(
         lines = structural.move_axis(out, axis, out.ndim - 1)
         *others, n = lines.shape
 
-        def changed(line: Array, axis: int = axis, sides: tuple[int, int] = sides) -> Array:
-            return as_array(as_operand(function(line, sides, axis, kwargs), "pad: what the function returns"))
+        def pad_line(line: Array, axis: int = axis, sides: tuple[int, int] = sides) -> Array:
+            return as_array(as_operand(function(line, sides, axis, kwargs), "pad: the result of the function"))
 
-        rows = vmap(changed)(structural.reshape(lines, (math.prod(others), n)))
+        rows = vmap(pad_line)(structural.reshape(lines, (math.prod(others), n)))
         if rows.ndim != 2:
             raise ValueError(f"pad: mode must return a line for each line, got {rows.aval.without_axis(0)}")
         out = structural.move_axis(structural.reshape(rows, (*others, rows.shape[1])), out.ndim - 1, axis)
     return out
 
 
-def _normalize_widths(option: str, x: Value, given: int | Sequence[int] | Sequence[Sequence[int]]) -> Widths:
-    if type(given) is int and given >= 0:
-        return [(given, given)] * x.aval.ndim
+def _normalize_widths(option: str, x: Value, width: int | Sequence[int] | Sequence[Sequence[int]]) -> Widths:
+    """Returns a pair of numbers for each axis."""
+    if type(width) is int and width >= 0:
+        return [(width, width)] * x.aval.ndim
     try:
-        pairs = np.broadcast_to(np.asarray(given, object), (x.aval.ndim, 2)).tolist()
+        pairs = np.broadcast_to(np.asarray(width, object), (x.aval.ndim, 2)).tolist()
     except ValueError as error:
         raise ValueError(
-            f"pad: {option} {given!r} must be a number, a pair, or a pair for each axis of {x.aval}"
+            f"pad: {option} {width!r} must be a number, a pair, or a pair for each axis of {x.aval}"
         ) from error
     widths = [(static_int("pad", low, option), static_int("pad", high, option)) for low, high in pairs]
     if any(builtins.min(sides) < 0 for sides in widths):
-        raise ValueError(f"pad: {option} {given!r} has a negative entry")
+        raise ValueError(f"pad: {option} {width!r} has a negative entry")
     return widths
 
 
@@ -231,15 +243,15 @@ def _pad_constant(x: Value, widths: Widths, constant_values: SideValues) -> Arra
 
 
 def _pad_constant_by_numpy(x: NDArray, fill: NDArray, widths: Widths) -> NDArray:
-    """NumPy's array with one number around it."""
+    """Pads a NumPy array with one number."""
     out = np.full([low + n + high for (low, high), n in zip(widths, x.shape, strict=True)], fill, x.dtype)
     out[tuple([slice(low, low + n) for (low, _), n in zip(widths, x.shape, strict=True)])] = x
     return out
 
 
-def _side_values(option: str, x: Value, given: SideValues) -> Value:
-    """Numbers for the sides of an array: one, a pair, or a pair for each axis."""
-    value = as_operand(array_of(given) if isinstance(given, Sequence) else given, f"pad: {option}")
+def _side_values(option: str, x: Value, values: SideValues) -> Value:
+    """Returns values for the sides of an array: a scalar, or an array that broadcasts to a pair per axis."""
+    value = as_operand(array_of(values) if isinstance(values, Sequence) else values, f"pad: {option}")
     if value.aval.size == 1:
         return value
     if (
@@ -273,25 +285,25 @@ def _pad_linear_ramp(x: Value, widths: Widths, end_values: SideValues) -> Array:
 
 def _pad_statistics(x: Value, widths: Widths, lengths: Widths, function: Callable[..., Array]) -> Array:
     if 0 in [n for sides in lengths for n in sides]:
-        raise ValueError("pad: there is nothing that a stat_length of 0, or of an axis without elements, could tell")
+        raise ValueError("pad: a stat_length of 0, or an axis without elements, has no statistics")
 
-    def level(x: Array, axis: int, side: int, width: int) -> Array:
-        own = function(
+    def constant_part(x: Array, axis: int, side: int, width: int) -> Array:
+        statistic = function(
             _edge_elements(x, axis, side, builtins.min(lengths[axis][side], x.shape[axis])), axis, keepdims=True
         )
         if dtypes.is_integer(x.dtype):
-            own = round(own)
+            statistic = round(statistic)
         sizes = [width if i == axis else n for i, n in enumerate(x.shape)]
-        return structural.broadcast_to(convert_dtype(own, x.dtype, x.weak_type), tuple(sizes))
+        return structural.broadcast_to(convert_dtype(statistic, x.dtype, x.weak_type), tuple(sizes))
 
-    return _pad_each_axis(x, widths, level)
+    return _pad_each_axis(x, widths, constant_part)
 
 
-def _pad_each_axis(x: Value, widths: Widths, made: Callable[[Array, int, int, int], Array]) -> Array:
-    """`x` with what `made(x, axis, side, width)` gives put at its sides, axis after axis."""
+def _pad_each_axis(x: Value, widths: Widths, make_part: Callable[[Array, int, int, int], Array]) -> Array:
+    """Extends `x` on each side by the result of `make_part(x, axis, side, width)`, one axis after another."""
     out = as_array(x)
     for axis, sides in enumerate(widths):
-        low, high = [[made(out, axis, side, width)] if width else [] for side, width in enumerate(sides)]
+        low, high = [[make_part(out, axis, side, width)] if width else [] for side, width in enumerate(sides)]
         if low or high:
             parts = [as_array(convert_dtype(part, out.dtype, out.weak_type)) for part in (*low, out, *high)]
             out = shape.concatenate(parts, axis)
@@ -299,10 +311,10 @@ def _pad_each_axis(x: Value, widths: Widths, made: Callable[[Array, int, int, in
 
 
 def _edge_elements(x: Array, axis: int, side: int, count: int) -> Array:
-    """The first (`side` 0) or last elements of each line along an axis."""
+    """Returns the first (`side` 0) or last `count` elements of each line along an axis."""
     n = x.shape[axis]
     if n < count:
-        raise ValueError(f"pad: axis {axis} of {x.aval} has no elements to go on from")
+        raise ValueError(f"pad: axis {axis} of {x.aval} has too few elements to extend it")
     return shape.slice_axis(x, n - count, n, axis) if side else shape.slice_axis(x, 0, count, axis)
 
 

@@ -1,4 +1,4 @@
-"""Polynomials from their roots, their roots, and those that fit points best."""
+"""Polynomials from roots, roots of polynomials, and least-squares fits."""
 
 from __future__ import annotations
 
@@ -31,31 +31,42 @@ from tracefx.ops.static_integers import static_int
 
 
 def poly(seq_of_zeros: ArrayLike) -> Array:
-    """The coefficients of the polynomial with these roots, that of the highest power, 1, first; of a square matrix its
-    characteristic polynomial.
+    """Returns the coefficients of the monic polynomial with given roots, highest power first.
+
+    Args:
+        seq_of_zeros: A vector of roots, or a square matrix whose characteristic polynomial is returned.
+
+    Raises:
+        ValueError: If the argument is neither.
 
     >>> poly(np.array([1.0, 2.0])).tolist()
     [1.0, -3.0, 2.0]
     """
-    found = atleast_1d(to_inexact(seq_of_zeros, "poly: seq_of_zeros"))
-    if found.ndim == 2 and found.shape[0] == found.shape[1] and found.size:
-        found = linalg.eigvals(found)
-    if found.ndim != 1:
-        raise ValueError(f"poly: seq_of_zeros must be a vector of roots or a square matrix, got {found.aval}")
-    if not found.size:
-        return ones((), found.dtype)
-    one, zero = ones(1, found.dtype), zeros(1, found.dtype)
+    roots_ = atleast_1d(to_inexact(seq_of_zeros, "poly: seq_of_zeros"))
+    if roots_.ndim == 2 and roots_.shape[0] == roots_.shape[1] and roots_.size:
+        roots_ = linalg.eigvals(roots_)
+    if roots_.ndim != 1:
+        raise ValueError(f"poly: seq_of_zeros must be a vector of roots or a square matrix, got {roots_.aval}")
+    if not roots_.size:
+        return ones((), roots_.dtype)
+    one, zero = ones(1, roots_.dtype), zeros(1, roots_.dtype)
     out = one
-    for i in range(found.size):
-        out = subtract(concatenate([out, zero]), concatenate([zero, multiply(out, found[i])]))
+    for i in range(roots_.size):
+        out = subtract(concatenate([out, zero]), concatenate([zero, multiply(out, roots_[i])]))
     return out
 
 
 def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
-    """The roots of the polynomial with these coefficients, that of the highest power first.
+    """Returns the roots of a polynomial as complex numbers.
 
-    Coefficients of 0 in front are left out, which takes numbers that are known, unless `strip_zeros` is False: then the
-    roots that are lacking are NaN at the end.
+    Args:
+        p: The coefficients, highest power first.
+        strip_zeros: Whether to strip leading zeros, which needs concrete coefficients. If False, the missing roots are
+            NaN at the end.
+
+    Raises:
+        ValueError: If `p` is not a vector.
+        ConcretizationError: If `p` is traced and `strip_zeros` is True.
 
     >>> roots(np.array([1.0, -3.0, 2.0])).real.tolist()
     [2.0, 1.0]
@@ -70,14 +81,14 @@ def roots(p: ArrayLike, *, strip_zeros: bool = True) -> Array:
             large = np.flatnonzero(to_numpy(x))
         except ConcretizationError as error:
             raise ConcretizationError(
-                "roots: how many coefficients are 0 isn't known while the program is traced; pass strip_zeros=False"
+                "roots: strip_zeros=True needs concrete coefficients, but they are traced; pass strip_zeros=False"
             ) from error
         x = shape.slice_axis(x, int(large[0]) if large.size else x.size, x.size, 0)
     return _roots(x)
 
 
 def _roots(x: Array) -> Array:
-    """The eigenvalues of the matrix that has this characteristic polynomial."""
+    """Returns the eigenvalues of the companion matrix."""
     if x.size < 2:
         return zeros(0, promote_types(x.dtype, dtypes.complex64))
     matrix = diag(ones(x.size - 2, x.dtype), -1)
@@ -85,14 +96,15 @@ def _roots(x: Array) -> Array:
 
 
 def _roots_with_leading_zeros(x: Array) -> Array:
+    """Returns the roots of traced coefficients, NaN for those that leading zeros remove."""
     zero = equal(x, 0)
-    lacking = where(all(zero), x.size, argmin(zero))
-    found = _roots(roll(where(equal(lacking, x.size), 1.0, x), negative(lacking)))
-    # Leading zeros, now at the end, gave roots of 0: those go behind the others.
-    behind = equal(found, 0)
-    order = where(behind, sum(~behind) + (behind.cumsum() - 1), (~behind).cumsum() - 1)
-    found = at(zeros(found.shape, found.dtype))[order].set(found)
-    return where(arange(found.size) < subtract(found.size, lacking), found, complex(math.nan, math.nan))
+    leading = where(all(zero), x.size, argmin(zero))
+    roots_ = _roots(roll(where(equal(leading, x.size), 1.0, x), negative(leading)))
+    # The leading zeros, rotated to the end, give roots of 0, which are moved behind the others.
+    is_zero = equal(roots_, 0)
+    order = where(is_zero, sum(~is_zero) + (is_zero.cumsum() - 1), (~is_zero).cumsum() - 1)
+    roots_ = at(zeros(roots_.shape, roots_.dtype))[order].set(roots_)
+    return where(arange(roots_.size) < subtract(roots_.size, leading), roots_, complex(math.nan, math.nan))
 
 
 def polyfit(
@@ -104,11 +116,25 @@ def polyfit(
     w: ArrayLike | None = None,
     cov: bool | str = False,
 ) -> Array | tuple[Array, ...]:
-    """The coefficients of the polynomial of a degree that fits points best in the sense of least squares, weighted by
-    `w`; `y` may have several columns.
+    """Fits a polynomial to points by least squares.
 
-    With `full` also what `lstsq` gives and `rcond`; with `cov` the covariances of the coefficients, not scaled by the
-    rests if it is "unscaled". Raises TypeError for shapes that don't fit, ValueError for a negative degree.
+    Args:
+        x: The first coordinates of the points, a vector.
+        y: The second coordinates, a vector or a matrix with a column for each fit.
+        deg: The degree of the polynomial.
+        rcond: The relative size below which singular values are treated as 0; None means the machine epsilon times the
+            number of points.
+        full: Whether to return diagnostics too.
+        w: The weights of the residuals; None means equal weights.
+        cov: Whether to return covariances of the coefficients too; `"unscaled"` does not scale them by the residuals.
+
+    Returns:
+        The coefficients, highest power first. With `full`, a tuple of them, residuals, rank, singular values and
+        `rcond`; with `cov`, a pair of them and the covariance matrix.
+
+    Raises:
+        TypeError: If shapes do not fit.
+        ValueError: If `deg` is negative, or there are too few points to scale covariances.
 
     >>> polyfit(np.array([0.0, 1.0, 2.0]), np.array([1.0, 3.0, 5.0]), 1).round(4).tolist()
     [2.0, 1.0]
@@ -116,32 +142,32 @@ def polyfit(
     degree = static_int("polyfit", deg, "deg")
     if degree < 0:
         raise ValueError(f"polyfit: deg must not be negative, got {degree}")
-    places, values = [as_array(as_operand(v, f"polyfit: {what}")) for v, what in ((x, "x"), (y, "y"))]
-    if places.ndim != 1 or not places.size:
-        raise TypeError(f"polyfit: x must be a vector that is not empty, got {places.aval}")
-    if values.ndim not in (1, 2) or values.shape[0] != places.size:
-        raise TypeError(f"polyfit: y must be a vector or a matrix as long as x, got {values.aval} for {places.aval}")
+    points, values = [as_array(as_operand(v, f"polyfit: {what}")) for v, what in ((x, "x"), (y, "y"))]
+    if points.ndim != 1 or not points.size:
+        raise TypeError(f"polyfit: x must be a vector that is not empty, got {points.aval}")
+    if values.ndim not in (1, 2) or values.shape[0] != points.size:
+        raise TypeError(f"polyfit: y must be a vector or a matrix as long as x, got {values.aval} for {points.aval}")
     if rcond is None:
-        rcond = places.size * float(dtypes.finfo(inexact_dtype(places.dtype)).eps)
-    powers: Array = vander(as_array(to_inexact(places, "polyfit: x")), degree + 1)
+        rcond = points.size * float(dtypes.finfo(inexact_dtype(points.dtype)).eps)
+    powers: Array = vander(as_array(to_inexact(points, "polyfit: x")), degree + 1)
     if w is not None:
         weights = as_array(to_inexact(w, "polyfit: w"))
-        if weights.ndim != 1 or weights.size != places.size:
-            raise TypeError(f"polyfit: w must be a vector as long as x, got {weights.aval} for {places.aval}")
+        if weights.ndim != 1 or weights.size != points.size:
+            raise TypeError(f"polyfit: w must be a vector as long as x, got {weights.aval} for {points.aval}")
         column = shape.expand_dims(weights, (1,))
         powers, values = multiply(powers, column), multiply(values, weights if values.ndim == 1 else column)
     scale = sqrt(sum(square(powers), 0))
     powers = divide(powers, scale)
-    found, rests, rank, singular = linalg.lstsq(powers, values, rcond)
-    found = divide(found, scale if found.ndim == 1 else shape.expand_dims(scale, (1,)))
+    coefficients, residuals, rank, singular = linalg.lstsq(powers, values, rcond)
+    coefficients = divide(coefficients, scale if coefficients.ndim == 1 else shape.expand_dims(scale, (1,)))
     if full:
-        return found, rests, rank, singular, asarray(rcond)
+        return coefficients, residuals, rank, singular, asarray(rcond)
     if not cov:
-        return found
+        return coefficients
     base = divide(linalg.inv(matmul(transpose(powers), powers)), outer(scale, scale))
     if cov == "unscaled":
-        return found, base if values.ndim == 1 else shape.expand_dims(base, (2,))
-    if places.size <= degree + 1:
-        raise ValueError(f"polyfit: to scale covariances takes more points than coefficients, got {places.size}")
-    factor = divide(rests, places.size - degree - 1)
-    return found, multiply(base if values.ndim == 1 else shape.expand_dims(base, (2,)), factor)
+        return coefficients, base if values.ndim == 1 else shape.expand_dims(base, (2,))
+    if points.size <= degree + 1:
+        raise ValueError(f"polyfit: scaling covariances needs more points than coefficients, got {points.size}")
+    factor = divide(residuals, points.size - degree - 1)
+    return coefficients, multiply(base if values.ndim == 1 else shape.expand_dims(base, (2,)), factor)

@@ -1,4 +1,4 @@
-"""Polynomials by their coefficients, that of the highest power first: values, sums, products, derivatives."""
+"""Polynomials given by coefficients, highest power first: evaluation, arithmetic, derivatives, integrals."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ from tracefx.transforms.evaluations import Number
 from tracefx.transforms.scans import scan
 
 
-def _coefficients(name: str, *given: tuple[str, ArrayLike], inexact: bool = True) -> list[Array]:
-    """Coefficients in one dtype, of floats or complex numbers unless others will do."""
-    for what, x in given:
+def _coefficients(name: str, *arguments: tuple[str, ArrayLike], inexact: bool = True) -> list[Array]:
+    """Returns coefficients in one dtype, a float or complex one if `inexact`; raises ValueError for scalars."""
+    for what, x in arguments:
         if not as_operand(x, f"{name}: {what}").aval.ndim:
             raise ValueError(f"{name}: {what} must be a vector of coefficients, got {as_operand(x, name).aval}")
-    return _promote_coefficients(name, *[x for _, x in given], inexact=inexact)
+    return _promote_coefficients(name, *[x for _, x in arguments], inexact=inexact)
 
 
-def _promote_coefficients(name: str, *given: ArrayLike, inexact: bool = True) -> list[Array]:
-    values = promote_dtypes(name, *given) if len(given) > 1 else [as_operand(given[0], name)]
+def _promote_coefficients(name: str, *arguments: ArrayLike, inexact: bool = True) -> list[Array]:
+    values = promote_dtypes(name, *arguments) if len(arguments) > 1 else [as_operand(arguments[0], name)]
     dtype, weak = values[0].aval.dtype, values[0].aval.weak_type
     return [as_array(convert_dtype(v, inexact_dtype(dtype) if inexact else dtype, weak)) for v in values]
 
 
 def _polyval_kernel(p: ShapedArray, x: ShapedArray | Number, *, unroll: int = 16) -> Kernel | None:
-    """`polyval` at a number, by NumPy."""
+    """Returns the NumPy kernel of `polyval` at a number."""
     if isinstance(x, ShapedArray):
         return None
 
@@ -68,7 +68,12 @@ def _polyval_kernel(p: ShapedArray, x: ShapedArray | Number, *, unroll: int = 16
 @at_once(arrays=2)
 @by_numpy(_polyval_kernel, arrays=2, numbers=True, among=NUMBERS, replays=False, patient=False)
 def polyval(p: ArrayLike, x: ArrayLike, *, unroll: int = 16) -> Array:
-    """The polynomial's value at `x`, by Horner's rule; `unroll` steps are put into one round of the compiled loop.
+    """Evaluates a polynomial at points by Horner's rule.
+
+    Args:
+        p: The coefficients, highest power first.
+        x: The points.
+        unroll: How many steps each iteration of the compiled loop takes.
 
     >>> polyval(np.array([1, 0, 2]), 3)
     Array(11, dtype=int32)
@@ -92,7 +97,7 @@ def _coefficients_and_points(name: str, p: ArrayLike, x: ArrayLike) -> tuple[Arr
 
 @by_numpy(arrays=2)
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
-    """The sum of two polynomials.
+    """Returns the sum of two polynomials.
 
     >>> polyadd(np.array([1, 2]), np.array([1, 0, 0])).tolist()
     [1, 1, 2]
@@ -103,7 +108,7 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Array:
 
 @by_numpy(arrays=2)
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Array:
-    """The difference of two polynomials.
+    """Returns the difference of two polynomials.
 
     >>> polysub(np.array([1, 2]), np.array([1, 0, 0])).tolist()
     [-1, 1, 2]
@@ -120,8 +125,12 @@ def _pad_to_equal_length(x: Array, y: Array) -> tuple[Array, Array]:
 
 @by_numpy(arrays=2)
 def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -> Array:
-    """The product of two polynomials. With `trim_leading_zeros`, which needs numbers that are known, coefficients of 0
-    in front are left out.
+    """Returns the product of two polynomials.
+
+    Args:
+        a1: A vector of coefficients.
+        a2: A vector of coefficients.
+        trim_leading_zeros: Whether to trim leading zeros first, which needs concrete coefficients.
 
     >>> polymul(np.array([1, 2]), np.array([1, 0, 3])).tolist()
     [1.0, 2.0, 3.0, 6.0]
@@ -134,7 +143,7 @@ def polymul(a1: ArrayLike, a2: ArrayLike, *, trim_leading_zeros: bool = False) -
 
 @at_once
 def _polymul(x: Array, y: Array) -> Array:
-    """All products of two coefficients, summed where their powers are the same: each row is one place further right."""
+    """Sums the products of coefficients with equal powers: reshaping shifts each row by one position."""
     m, n = x.size, y.size
     rows = multiply(shape.expand_dims(x, (1,)), y)
     rows = shape.pad(rows, as_array(convert_dtype(as_operand(0, "pad"), x.dtype)), [(0, 0, 0), (0, m, 0)])
@@ -143,38 +152,46 @@ def _polymul(x: Array, y: Array) -> Array:
 
 
 def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: bool = False) -> tuple[Array, Array]:
-    """The quotient and the rest of a division of polynomials. The rest is as long as `u`, or, with
-    `trim_leading_zeros`, which needs numbers that are known, without what is nearly 0 in front.
+    """Divides polynomials.
+
+    Args:
+        u: The coefficients of the dividend.
+        v: The coefficients of the divisor.
+        trim_leading_zeros: Whether to trim leading coefficients of the remainder that are nearly 0, which needs
+            concrete coefficients. Otherwise it is as long as `u`.
+
+    Returns:
+        The quotient and the remainder.
 
     >>> [part.tolist() for part in polydiv(np.array([1, 3, 2]), np.array([1, 1]))]
     [[1.0, 2.0], [0.0, 0.0, 0.0]]
     """
-    rest, divisor = _coefficients("polydiv", ("u", u), ("v", v))
-    steps, n = max(0, rest.size - divisor.size + 1), divisor.size
+    remainder, divisor = _coefficients("polydiv", ("u", u), ("v", v))
+    steps, n = max(0, remainder.size - divisor.size + 1), divisor.size
     scale = divide(1.0, divisor[0])
     quotient: list[Array] = []
     for k in range(steps):
-        factor = multiply(scale, rest[k])
+        factor = multiply(scale, remainder[k])
         quotient.append(factor)
-        rest = at(rest)[k : k + n].add(negative(multiply(factor, divisor)))
+        remainder = at(remainder)[k : k + n].add(negative(multiply(factor, divisor)))
     if trim_leading_zeros:
-        rest = _trim_leading("polydiv", rest, math.sqrt(float(dtypes.finfo(rest.dtype).eps)))
-    return shape.stack(quotient, 0) if quotient else zeros(1, rest.dtype), rest
+        remainder = _trim_leading("polydiv", remainder, math.sqrt(float(dtypes.finfo(remainder.dtype).eps)))
+    return shape.stack(quotient, 0) if quotient else zeros(1, remainder.dtype), remainder
 
 
 def _trim_leading(name: str, x: Array, least: float) -> Array:
-    """`x` without the numbers in front that are no larger than `least`."""
+    """Returns `x` without leading elements of magnitude up to `least`."""
     try:
         large = np.flatnonzero(np.abs(to_numpy(x)) > least)
     except ConcretizationError as error:
         raise ConcretizationError(
-            f"{name}: how many coefficients are 0 isn't known while the program is traced; leave trim_leading_zeros out"
+            f"{name}: trim_leading_zeros needs concrete coefficients, but they are traced; leave it out"
         ) from error
     return shape.slice_axis(x, int(large[0]) if large.size else x.size, x.size, 0)
 
 
 def polyder(p: ArrayLike, m: int = 1) -> Array:
-    """The `m`-th derivative. ValueError for a negative `m`.
+    """Returns the `m`-th derivative of a polynomial. Raises ValueError for a negative `m`.
 
     >>> polyder(np.array([1, 2, 3])).tolist()
     [2.0, 2.0]
@@ -191,7 +208,15 @@ def polyder(p: ArrayLike, m: int = 1) -> Array:
 
 
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
-    """The `m`-th integral, with the constants `k` (0), one for all or one for each. ValueError for a negative `m`.
+    """Returns the `m`-th antiderivative of a polynomial.
+
+    Args:
+        p: The coefficients.
+        m: How many times to integrate.
+        k: The constants of integration: one for all, or one for each time. None means 0.
+
+    Raises:
+        ValueError: If `m` is negative or the number of constants does not fit.
 
     >>> polyint(np.array([2, 2]), k=3).tolist()
     [1.0, 2.0, 3.0]
@@ -209,7 +234,7 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Array:
     if not order:
         return x
     n = x.shape[0] + order
-    # The constant of a later integration has been integrated less often.
+    # A constant is integrated by the later integrations only.
     falling = [math.perm(i, min(i, order)) for i in range(n - 1, -1, -1)]
     return divide(concatenate([x, constants]), _constant_vector(falling, x.dtype))
 

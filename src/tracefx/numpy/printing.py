@@ -1,4 +1,4 @@
-"""How arrays are shown: as text, with NumPy's options."""
+"""Text representations of arrays, with NumPy's print options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tracefx.numpy.operand_promotion import as_operand
 
 
 def get_printoptions() -> dict[str, Any]:
-    """NumPy's options for showing arrays, which hold here too.
+    """Returns NumPy's print options, which apply to tracefx arrays too.
 
     >>> get_printoptions()["precision"]
     8
@@ -24,12 +24,12 @@ def get_printoptions() -> dict[str, Any]:
 
 
 def set_printoptions(*args: Any, **kwargs: Any) -> None:
-    """Change NumPy's options for showing arrays: `precision`, `threshold`, `linewidth` and the like."""
+    """Sets NumPy's print options: `precision`, `threshold`, `linewidth` and the like."""
     np.set_printoptions(*args, **kwargs)
 
 
 def printoptions(*args: Any, **kwargs: Any) -> AbstractContextManager[Any]:
-    """NumPy's options changed in a `with` block.
+    """Returns a context manager that sets NumPy's print options in a `with` block.
 
     >>> with printoptions(precision=2):
     ...     print(np.ones(1) / 3)
@@ -41,23 +41,29 @@ def printoptions(*args: Any, **kwargs: Any) -> AbstractContextManager[Any]:
 def array_repr(
     arr: ArrayLike, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
 ) -> str:
-    """An array as it is shown by itself, in lines of a width, with so many decimals, small numbers as 0 if wished.
+    """Returns the `repr` of an array.
+
+    Args:
+        arr: A concrete array.
+        max_line_width: The maximal length of lines; None means the print options.
+        precision: The number of decimals; None means the print options.
+        suppress_small: Whether to print tiny numbers as 0; None means the print options.
 
     >>> array_repr(np.ones(2) / 3, precision=2)
     'Array([0.33, 0.33], dtype=float32)'
     """
     x = as_operand(arr, "array_repr: arr")
-    if dtypes.is_key(x.aval.dtype):  # NumPy would show the record that holds the words
+    if dtypes.is_key(x.aval.dtype):  # NumPy would show the record of words
         return repr(as_array(x))
     numbers = to_numpy(x)
-    # The words `array` and `Array` are equally long, so the lines stay aligned.
+    # `array` and `Array` are equally long, so the lines stay aligned.
     return np.array_repr(numbers, max_line_width, precision, suppress_small).replace("array", "Array", 1)
 
 
 def array_str(
     a: ArrayLike, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
 ) -> str:
-    """The numbers of an array as text.
+    """Returns the `str` of an array. The arguments are those of `array_repr`.
 
     >>> array_str(np.ones(2) / 3, precision=2)
     '[0.33 0.33]'

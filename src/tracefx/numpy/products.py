@@ -1,4 +1,4 @@
-"""More products: of vectors in space, of stacks of vectors and matrices, of all elements with all; orders of sums."""
+"""Cross, Kronecker, batched vector and matrix products, and contraction paths."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ ContractionPath: TypeAlias = list[tuple[int, ...]]
 def _cross_kernel(
     a: ShapedArray, b: ShapedArray, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Kernel | None:
-    """`cross` of NumPy's vectors in space along the last axis."""
+    """Returns the NumPy kernel of `cross` of vectors with three components along the last axis."""
     if {axisa, axisb, axisc, axis} != {-1, None} or a.shape != b.shape or a.shape[-1] != 3:
         return None
     left, right = np.array([1, 2, 0, 2, 0, 1]), np.array([2, 0, 1, 1, 2, 0])
 
     def kernel(v: NDArray, w: NDArray) -> NDArray:
         products = v.take(left, -1) * w.take(right, -1)
-        found: NDArray = products[..., :3] - products[..., 3:]
-        return found
+        crossed: NDArray = products[..., :3] - products[..., 3:]
+        return crossed
 
     return kernel
 
@@ -45,8 +45,18 @@ def _cross_kernel(
 def cross(
     a: ArrayLike, b: ArrayLike, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Array:
-    """The vectors at right angles to both, as long as the parallelogram they span is large. Vectors are along the last
-    axis, or those given; of two in the plane it is a number. ValueError for vectors of other length than 2 or 3.
+    """Returns the cross product of vectors with 2 or 3 components.
+
+    Args:
+        a: Vectors along an axis. A vector with 2 components has 0 as its third.
+        b: Vectors.
+        axisa: The axis of the vectors of `a`.
+        axisb: The axis of the vectors of `b`.
+        axisc: The axis of the vectors of the result, which two operands with 2 components do not have.
+        axis: An axis in place of the other three; None means those.
+
+    Raises:
+        ValueError: If vectors have other numbers of components.
 
     >>> cross(np.array([1, 0, 0]), np.array([0, 1, 0])).tolist()
     [0, 0, 1]
@@ -59,20 +69,21 @@ def cross(
         if v.shape[-1] not in (2, 3):
             raise ValueError(f"cross: vectors must have 2 or 3 components, got {v.aval}")
     (a0, a1, *a2), (b0, b1, *b2) = [[v[..., i] for i in range(v.shape[-1])] for v in (x, y)]
-    last = _minor(a0, b1, a1, b0)
+    third = _minor(a0, b1, a1, b0)
     if not a2 and not b2:
-        return last
-    up = multiply(a1, b2[0]) if not a2 else -multiply(a2[0], b1) if not b2 else _minor(a1, b2[0], a2[0], b1)
-    over = -multiply(a0, b2[0]) if not a2 else multiply(a2[0], b0) if not b2 else _minor(a2[0], b0, a0, b2[0])
-    return moveaxis(stack([up, over, last], -1), -1, axisc)
+        return third
+    first = multiply(a1, b2[0]) if not a2 else -multiply(a2[0], b1) if not b2 else _minor(a1, b2[0], a2[0], b1)
+    second = -multiply(a0, b2[0]) if not a2 else multiply(a2[0], b0) if not b2 else _minor(a2[0], b0, a0, b2[0])
+    return moveaxis(stack([first, second, third], -1), -1, axisc)
 
 
 def _minor(a: Array, d: Array, b: Array, c: Array) -> Array:
+    """Returns `a * d - b * c`."""
     return subtract(multiply(a, d), multiply(b, c))
 
 
 def _kron_kernel(a: ShapedArray, b: ShapedArray) -> Kernel | None:
-    """`kron` of NumPy's arrays of one rank."""
+    """Returns the NumPy kernel of `kron` of arrays with equally many axes."""
     rank = a.ndim
     if rank != b.ndim or not rank:
         return None
@@ -83,7 +94,7 @@ def _kron_kernel(a: ShapedArray, b: ShapedArray) -> Kernel | None:
 
 @by_numpy(_kron_kernel, arrays=2, among=NUMBERS)
 def kron(a: ArrayLike, b: ArrayLike) -> Array:
-    """The Kronecker product: `b` in the place of each element of `a`, multiplied by it.
+    """Returns the Kronecker product: each element of `a` multiplies a copy of `b`.
 
     >>> kron(np.array([1, 10]), np.array([1, 2])).tolist()
     [1, 2, 10, 20]
@@ -93,8 +104,8 @@ def kron(a: ArrayLike, b: ArrayLike) -> Array:
     if x.aval.ndim != y.aval.ndim:
         x, y = [shape.expand_dims(v, range(rank - v.aval.ndim)) for v in (x, y)]
     sizes = [m * n for m, n in zip(x.aval.shape, y.aval.shape, strict=True)]
-    spread = shape.expand_dims(x, range(1, 2 * rank, 2)), shape.expand_dims(y, range(0, 2 * rank, 2))
-    return structural.reshape(multiply(*spread), sizes)
+    expanded = shape.expand_dims(x, range(1, 2 * rank, 2)), shape.expand_dims(y, range(0, 2 * rank, 2))
+    return structural.reshape(multiply(*expanded), sizes)
 
 
 @by_numpy(arrays=2)
@@ -107,7 +118,14 @@ def vecdot(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """The sums of products along an axis, those of `x1` conjugated; other axes broadcast.
+    """Returns the dot products of vectors along an axis, with those of `x1` conjugated; other axes broadcast.
+
+    Args:
+        x1: An array.
+        x2: An array.
+        axis: The axis of the vectors, counted in each operand before broadcasting.
+        precision: The precision of the products; None means the default.
+        preferred_element_type: The dtype of the result; None means the promoted dtype.
 
     >>> vecdot(np.ones((5, 3)), np.ones(3)).shape
     (5,)
@@ -123,7 +141,7 @@ def vecdot(
 
 @by_numpy(arrays=2)
 def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Matrices times vectors: `f32[..., m, n]` and `f32[..., n]` give `f32[..., m]`.
+    """Returns matrix-vector products: `f32[..., m, n]` and `f32[..., n]` give `f32[..., m]`.
 
     >>> matvec(np.ones((5, 2, 3)), np.ones(3)).shape
     (5, 2)
@@ -134,7 +152,7 @@ def matvec(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @by_numpy(arrays=2)
 def vecmat(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """Conjugated vectors times matrices: `f32[..., n]` and `f32[..., n, m]` give `f32[..., m]`.
+    """Returns vector-matrix products with conjugated vectors: `f32[..., n]` and `f32[..., n, m]` give `f32[..., m]`.
 
     >>> vecmat(np.ones(3), np.ones((5, 3, 2))).shape
     (5, 2)
@@ -148,28 +166,37 @@ def _contraction_operands(
 ) -> tuple[Array, Array]:
     x, y = [as_array(as_operand(v, f"{name}: x{i + 1}")) for i, v in enumerate((x1, x2))]
     if x.ndim < least1 or y.ndim < least2 or x.shape[-1] != y.shape[axis]:
-        raise ShapeError(f"{name}: {x.aval} and {y.aval} do not fit: axis -1 and axis {axis} are summed over")
+        raise ShapeError(
+            f"{name}: {x.aval} and {y.aval} do not fit: the sizes of the contracted axes -1 and {axis} must agree"
+        )
     return x, y
 
 
 def einsum_path(
     subscripts: Any, /, *operands: Any, optimize: bool | str | Sequence[tuple[int, ...]] = "auto"
 ) -> tuple[ContractionPath, str]:
-    """An order in which an `einsum` is cheap, as tuples of the places of operands that are contracted next, and NumPy's
-    account of what it costs.
+    """Returns a cheap contraction order for `einsum`, and NumPy's report on its cost.
+
+    Args:
+        subscripts: The subscripts, as for `einsum`.
+        operands: The arrays.
+        optimize: The method, as for `einsum`; `"auto"` means `"optimal"`.
+
+    Returns:
+        A list of tuples, each with the positions of the operands to contract next, and a text.
 
     >>> path, _ = einsum_path("ij,jk,kl->il", np.ones((9, 1)), np.ones((1, 9)), np.ones((9, 1)))
     >>> path
     [(1, 2), (0, 1)]
     """
     shapes = [_shape_only_array(x) for x in (subscripts, *operands)]
-    how: Any = optimize if isinstance(optimize, bool | str) else ["einsum_path", *optimize]
-    path, text = np.einsum_path(*shapes, optimize="optimal" if how == "auto" else how)
+    strategy: Any = optimize if isinstance(optimize, bool | str) else ["einsum_path", *optimize]
+    path, text = np.einsum_path(*shapes, optimize="optimal" if strategy == "auto" else strategy)
     return [tuple(each) for each in path[1:]], text
 
 
 def _shape_only_array(x: Any) -> Any:
-    """NumPy looks at shapes only, so one number stands for all of an array's."""
+    """Returns a broadcast scalar with the shape of an array: NumPy looks at shapes only."""
     return (
         np.broadcast_to(np.float32(0), as_operand(x, "einsum_path: an operand").aval.shape)
         if isinstance(x, Array | np.ndarray)

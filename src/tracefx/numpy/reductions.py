@@ -1,9 +1,7 @@
-"""Reductions over axes: sums, products, extremes, means, variances, truth, counts.
+"""Reductions over axes: sums, products, extremes, means, variances, truth values, counts; and cumulative sums.
 
-`axis` is an axis, a sequence of different axes, or None for all of them, each counted from 0 or from the end;
-`keepdims` keeps them with size 1; `where` (bool, broadcast to the array) says which elements take part, `initial` is
-one more element that does. An axis that isn't there is a ValueError that names it; a list in place of an array a
-TypeError. Sums and means of 16-bit floats are computed in float32.
+An axis out of range raises a ValueError that names it; a list in place of an array raises a TypeError. Sums and means
+of 16-bit floats are computed in float32.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ Reduce = Callable[[Value, Sequence[int]], Array]
 
 
 def _restore_reduced_axes(x: Array, shape: Sequence[int], over: Sequence[int], keepdims: bool) -> Array:
-    """The result with the reduced axes put back, if they are wanted."""
+    """Puts reduced axes back with size 1 if `keepdims`."""
     if not keepdims:
         return x
     sizes = [1 if i in over else n for i, n in enumerate(shape)]
@@ -56,7 +54,7 @@ def _restore_reduced_axes(x: Array, shape: Sequence[int], over: Sequence[int], k
 
 
 def _apply_mask(name: str, x: Value, where: ArrayLike | None, fill: Scalar) -> Value:
-    """`x` with `fill` where the mask does not hold."""
+    """Returns `x` with `fill` where the mask is False."""
     if where is None:
         return x
     mask = _mask_operand(name, where)
@@ -93,7 +91,7 @@ def _sum_or_product(
     combine: Callable[[ArrayLike, ArrayLike], Array],
     identity: int,
 ) -> Array:
-    """A sum or product: in the dtype asked for, or one wide enough for integers."""
+    """Computes a sum or product in the requested dtype, or in one wide enough for integers."""
     x = as_operand(a, f"{name}: a")
     over = axes(name, axis, x.aval.ndim)
     reject_out(name, out)
@@ -106,7 +104,7 @@ def _sum_or_product(
         promoted = promote_integers or dtypes.is_bool(x.aval.dtype)
         result = _accumulator_dtype(x.aval.dtype) if promoted else x.aval.dtype
     x = convert_dtype(x, dtypes.float32 if result in _HALF_PRECISION else result)
-    if dtypes.is_bool(result):  # whose sum is whether any is true, and whose product is whether all are
+    if dtypes.is_bool(result):  # the sum of bools is `any`, the product `all`
         x = convert_dtype(x, dtypes.default_int())
     total = reduce(_apply_mask(name, x, where, identity), over)
     if initial is not None:
@@ -119,7 +117,7 @@ def _masked_shape(x: Value, where: ArrayLike | None) -> Sequence[int]:
 
 
 def _accumulator_dtype(dtype: DType) -> DType:
-    """The dtype of sums: at least as wide as the default for integers and bools, for others their own."""
+    """Returns the dtype of sums: at least as wide as the default for integers and bools, for others their own."""
     if dtypes.is_bool(dtype):
         return dtypes.default_int()
     if not dtypes.is_integer(dtype):
@@ -139,14 +137,23 @@ def sum(
     where: ArrayLike | None = None,
     promote_integers: bool = True,
 ) -> Array:
-    """The sum over `axis`; integers and bools are added in the default integer dtype or their own if that is wider,
-    integers in their own with `promote_integers=False`.
+    """Returns the sum over axes.
+
+    Args:
+        a: The array.
+        axis: The axis or axes to reduce; None means all.
+        dtype: The dtype of the result; None means that of `a`, widened for integers and bools (see `promote_integers`).
+        out: Not supported; must be None.
+        keepdims: Whether to keep the reduced axes with size 1.
+        initial: A number that is added to the result.
+        where: A mask of the elements to include, broadcast against `a`; None includes all.
+        promote_integers: Whether integers narrower than the default integer dtype are summed in it. Bools always are.
 
     >>> sum(np.ones((2, 3)), axis=1)
     Array([3., 3.], dtype=float32)
     """
-    how = dtype, promote_integers, out, keepdims, initial, where
-    return _sum_or_product("sum", a, axis, *how, reduce_sum, elementwise.add, 0)
+    options = dtype, promote_integers, out, keepdims, initial, where
+    return _sum_or_product("sum", a, axis, *options, reduce_sum, elementwise.add, 0)
 
 
 @by_numpy()
@@ -160,13 +167,13 @@ def prod(
     where: ArrayLike | None = None,
     promote_integers: bool = True,
 ) -> Array:
-    """The product over `axis`, in a dtype as for `sum`.
+    """Returns the product over axes. The arguments are those of `sum`; `initial` multiplies the result.
 
     >>> prod(np.arange(1, 5))
     Array(24, dtype=int32)
     """
-    how = dtype, promote_integers, out, keepdims, initial, where
-    return _sum_or_product("prod", a, axis, *how, reduction.reduce_prod, arithmetic.mul, 1)
+    options = dtype, promote_integers, out, keepdims, initial, where
+    return _sum_or_product("prod", a, axis, *options, reduction.reduce_prod, arithmetic.mul, 1)
 
 
 @by_numpy()
@@ -178,7 +185,18 @@ def max(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The greatest element along `axis`, NaN if one is. ValueError if there is none, or `where` without `initial`.
+    """Returns the maximum over axes, NaN if an element is NaN.
+
+    Args:
+        a: The array.
+        axis: The axis or axes to reduce; None means all.
+        out: Not supported; must be None.
+        keepdims: Whether to keep the reduced axes with size 1.
+        initial: One more element that takes part; the result where there is no other.
+        where: A mask of the elements to include, broadcast against `a`; it needs `initial`.
+
+    Raises:
+        ValueError: If there are no elements and no `initial`, or `where` is given without `initial`.
 
     >>> max(np.arange(6).reshape(2, 3), axis=1)
     Array([2, 5], dtype=int32)
@@ -195,7 +213,7 @@ def min(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The least element along `axis`, NaN if one is. ValueError if there is none, or `where` without `initial`.
+    """Returns the minimum over axes, NaN if an element is NaN. The arguments are those of `max`.
 
     >>> min(np.arange(6).reshape(2, 3), axis=1)
     Array([0, 3], dtype=int32)
@@ -219,18 +237,20 @@ def _max_or_min(
     over = axes(name, axis, x.aval.ndim)
     if initial is None:
         if where is not None:
-            raise ValueError(f"{name}: where needs initial, the result where no element takes part")
+            raise ValueError(f"{name}: where needs initial, the result where the mask selects no element")
         if 0 in [x.aval.shape[i] for i in over]:
-            raise ValueError(f"{name} of no elements: {x.aval} along axis {axis}; give initial, the result then")
+            raise ValueError(
+                f"{name} of no elements: {x.aval} along axis {axis}; pass initial, the result in this case"
+            )
     x = convert_dtype(x, x.aval.dtype)
-    found = reduce(_apply_mask(name, x, where, _extreme_identity(x.aval.dtype, name == "max")), over)
+    extreme = reduce(_apply_mask(name, x, where, _extreme_identity(x.aval.dtype, name == "max")), over)
     if initial is not None:
-        found = combine(_initial_operand(name, initial, x.aval.dtype), found)
-    return _restore_reduced_axes(found, _masked_shape(x, where), over, keepdims)
+        extreme = combine(_initial_operand(name, initial, x.aval.dtype), extreme)
+    return _restore_reduced_axes(extreme, _masked_shape(x, where), over, keepdims)
 
 
 def _extreme_identity(dtype: DType, least: bool) -> Scalar:
-    """The element that never is the greatest (or, unless `least`, the least)."""
+    """Returns the identity of maximum (if `least`) or of minimum: the least or the greatest number of a dtype."""
     if dtypes.is_bool(dtype):
         return not least
     if dtypes.is_integer(dtype):
@@ -242,7 +262,7 @@ def _extreme_identity(dtype: DType, least: bool) -> Scalar:
 
 @by_numpy(ranging)
 def ptp(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False) -> Array:
-    """The distance from the least to the greatest element.
+    """Returns the difference of the maximum and the minimum over axes. The arguments are those of `max`.
 
     >>> ptp(np.arange(5))
     Array(4, dtype=int32)
@@ -255,7 +275,14 @@ def ptp(a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = 
 def all(
     a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Array:
-    """Whether every element is true (differs from 0).
+    """Returns whether all elements along axes are true (differ from 0).
+
+    Args:
+        a: The array.
+        axis: The axis or axes to reduce; None means all.
+        out: Not supported; must be None.
+        keepdims: Whether to keep the reduced axes with size 1.
+        where: A mask of the elements to include, broadcast against `a`; None includes all.
 
     >>> all(np.array([1, 2, 0]))
     Array(False, dtype=bool)
@@ -267,7 +294,7 @@ def all(
 def any(
     a: ArrayLike, axis: AxisLike = None, out: None = None, keepdims: bool = False, *, where: ArrayLike | None = None
 ) -> Array:
-    """Whether an element is true (differs from 0).
+    """Returns whether any element along axes is true (differs from 0). The arguments are those of `all`.
 
     >>> any(np.array([1, 2, 0]))
     Array(True, dtype=bool)
@@ -296,7 +323,7 @@ def _all_or_any(
 
 @by_numpy(counting, among=ALL)
 def count_nonzero(a: ArrayLike, axis: AxisLike = None, keepdims: bool = False) -> Array:
-    """How many elements differ from 0.
+    """Returns how many elements along axes differ from 0. The arguments are those of `all`.
 
     >>> count_nonzero(np.array([1, 2, 0]))
     Array(2, dtype=int32)
@@ -307,9 +334,16 @@ def count_nonzero(a: ArrayLike, axis: AxisLike = None, keepdims: bool = False) -
 
 @by_numpy()
 def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
-    """Where the greatest element along `axis` is, the first of several; without `axis`, in the flattened array.
+    """Returns the index of the maximum along an axis, the first of several; NaN counts as the maximum.
 
-    ValueError if there is none.
+    Args:
+        a: The array.
+        axis: The axis to reduce; None means the flattened array.
+        out: Not supported; must be None.
+        keepdims: Whether to keep the reduced axes with size 1; None means False.
+
+    Raises:
+        ValueError: If there are no elements.
 
     >>> argmax(np.array([1, 3, 3]))
     Array(1, dtype=int32)
@@ -319,9 +353,9 @@ def argmax(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bo
 
 @by_numpy()
 def argmin(a: ArrayLike, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Array:
-    """Where the least element along `axis` is, the first of several; without `axis`, in the flattened array.
+    """Returns the index of the minimum along an axis, the first of several; NaN counts as the minimum.
 
-    ValueError if there is none.
+    The arguments are those of `argmax`.
 
     >>> argmin(np.array([3, 1, 1]))
     Array(1, dtype=int32)
@@ -345,8 +379,8 @@ def _arg_reduce(
         x = reshape(x, (x.aval.size,))
     if x.aval.shape[along] == 0:
         raise ValueError(f"{name} of no elements: {ShapedArray(shape, x.aval.dtype)} along axis {axis}")
-    place = find(x, along, dtypes.default_int())
-    return _restore_reduced_axes(place, shape, range(len(shape)) if axis is None else (along,), keepdims)
+    index = find(x, along, dtypes.default_int())
+    return _restore_reduced_axes(index, shape, range(len(shape)) if axis is None else (along,), keepdims)
 
 
 # ------------------------------------------------------------------ means and variances
@@ -360,12 +394,12 @@ def _mean_dtype(name: str, x: Value, dtype: DTypeLike | None) -> DType:
 
 
 def _computation_dtype(result: DType) -> DType:
-    """The dtype in which a mean that ends in `result` is computed."""
+    """Returns the dtype in which a mean of dtype `result` is computed."""
     return dtypes.float32 if result in _HALF_PRECISION else result
 
 
 def _count_elements(name: str, x: Value, over: Sequence[int], where: ArrayLike | None, keepdims: bool) -> Value:
-    """How many elements each result is made of, in the dtype of `x`."""
+    """Returns the number of elements that each result reduces, in the dtype of `x`."""
     if where is None:
         count = math.prod(x.aval.shape[i] for i in over)
         return convert_operand(count, x.aval.dtype)
@@ -385,7 +419,15 @@ def mean(
     *,
     where: ArrayLike | None = None,
 ) -> Array:
-    """The mean over `axis`, a float or complex number unless `dtype` says otherwise; NaN of no elements.
+    """Returns the mean over axes, NaN if there are no elements.
+
+    Args:
+        a: The array.
+        axis: The axis or axes to reduce; None means all.
+        dtype: The dtype of the result; None means that of `a`, and the default float for integers and bools.
+        out: Not supported; must be None.
+        keepdims: Whether to keep the reduced axes with size 1.
+        where: A mask of the elements to include, broadcast against `a`; None includes all.
 
     >>> mean(np.arange(4))
     Array(1.5, dtype=float32)
@@ -395,7 +437,7 @@ def mean(
     over = axes("mean", axis, x.aval.ndim)
     result = _mean_dtype("mean", x, dtype)
     x = convert_dtype(x, _computation_dtype(result))
-    total = sum(x, over, x.aval.dtype, keepdims=keepdims, where=where)  # in the dtype asked for, even int8
+    total = sum(x, over, x.aval.dtype, keepdims=keepdims, where=where)  # in the requested dtype, even int8
     return as_array(convert_dtype(arithmetic.div(total, _count_elements("mean", x, over, where, keepdims)), result))
 
 
@@ -412,42 +454,40 @@ def var(
     mean: ArrayLike | None = None,
     correction: int | float | None = None,
 ) -> Array:
-    """The variance over `axis`: the mean of `abs(a - mean)**2`, with `n - ddof` in place of `n`; NaN where that is
-    not positive. `mean`, the mean with its axes kept, is computed unless it is given; `correction` is another name of
-    `ddof`.
+    """Returns the variance over axes: the sum of `abs(a - mean) ** 2` over `n - ddof`, NaN unless that is positive.
 
     >>> var(np.arange(4))
     Array(1.25, dtype=float32)
     """
     reject_out("var", out)
     if correction is not None and ddof:
-        raise ValueError(f"var: ddof {ddof} and correction {correction} mean the same; give one of them")
+        raise ValueError(f"var: ddof {ddof} and correction {correction} mean the same; pass one of them")
     x = as_operand(a, "var: a")
     over = axes("var", axis, x.aval.ndim)
-    less = float(ddof if correction is None else correction)
+    ddof_ = float(ddof if correction is None else correction)
     computed = _mean_dtype("var", x, dtype)
     if not dtypes.is_inexact(computed):
         raise ValueError(f"var: dtype must be of floats or complex numbers, got {dtypes.name(computed)}")
     if dtypes.is_complex(x.aval.dtype) and not dtypes.is_complex(computed):
-        raise ValueError(f"var: dtype={dtype!r} is real, but a is {x.aval}; give a complex dtype or none")
+        raise ValueError(f"var: dtype={dtype!r} is real, but a is {x.aval}; pass a complex dtype or None")
     result = dtypes.real_dtype(computed) if dtype is None else computed
     x = convert_dtype(x, _computation_dtype(computed))
-    middle = (
+    mean_ = (
         _mean(x, over, keepdims=True, where=where)
         if mean is None
         else convert_operand(mean, x.aval.dtype, what="var: mean")
     )
-    centered = arithmetic.sub(*_broadcast_together(x, middle))
+    centered = arithmetic.sub(*_broadcast_together(x, mean_))
     if dtypes.is_complex(x.aval.dtype):
         squares = complex_numbers.real(arithmetic.mul(centered, conjugate(centered)))
     else:
         squares = powers.square(centered)
     total = sum(squares, over, keepdims=keepdims, where=where)
-    count = arithmetic.sub(_count_elements("var", squares, over, where, keepdims), literal_like(squares, less))
+    count = arithmetic.sub(_count_elements("var", squares, over, where, keepdims), literal_like(squares, ddof_))
     positive = comparison.gt(count, literal_like(squares, 0.0))
     divisor = (
         count if where is None else broadcast_select(positive, count, literal_like(squares, 1.0))
-    )  # nor has NaN a derivative
+    )  # the replaced divisor keeps derivatives from being NaN
     quotient = arithmetic.div(total, divisor)
     nan = literal_like(squares, math.nan)
     if positive.aval.shape != quotient.aval.shape:
@@ -473,7 +513,7 @@ def std(
     mean: ArrayLike | None = None,
     correction: int | float | None = None,
 ) -> Array:
-    """The standard deviation over `axis`: the square root of `var`.
+    """Returns the standard deviation over axes: the square root of `var`, which has the same arguments.
 
     >>> std(np.array([1.0, 3.0]))
     Array(1., dtype=float32)
@@ -506,10 +546,17 @@ def average(
     returned: bool = False,
     keepdims: bool = False,
 ) -> Array | tuple[Array, Array]:
-    """The mean over `axis`, each element counting as much as `weights` says: an array of the shape of `a`, or of its
-    axes `axis` alone. With `returned` the sum of the weights too.
+    """Returns the weighted mean over axes.
 
-    Raises ValueError where the shapes don't fit.
+    Args:
+        a: The array.
+        axis: The axis or axes to reduce; None means all.
+        weights: The weight of each element, of the shape of `a` or of its axes `axis`; None means equal weights.
+        returned: Whether to return the sum of the weights too.
+        keepdims: Whether to keep the reduced axes with size 1.
+
+    Raises:
+        ValueError: If the shape of the weights does not fit.
 
     >>> average(np.array([1.0, 5.0]), weights=np.array([3.0, 1.0]))
     Array(2., dtype=float32)
@@ -528,7 +575,7 @@ def average(
     if w.aval.shape != x.aval.shape:
         if axis is None or w.aval.shape != tuple([x.aval.shape[i] for i in over]):
             raise ValueError(
-                f"average: weights {w.aval} must have the shape of a {x.aval}, or that of its axes, given as axis"
+                f"average: weights {w.aval} must have the shape of a {x.aval}, or that of its axes named by axis"
             )
         order = sorted(range(len(over)), key=over.__getitem__)
         w = broadcast_in_dim(transpose(w, order), x.aval.shape, sorted(over))
@@ -537,12 +584,18 @@ def average(
     return (out, total) if returned else out
 
 
-# ------------------------------------------------------------------ sums and products so far
+# ------------------------------------------------------------------ cumulative sums and products
 
 
 @by_numpy()
 def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-    """For each element the sum of it and all before it along `axis`, or in the flattened array. Bools are counted.
+    """Returns the cumulative sum along an axis.
+
+    Args:
+        a: The array.
+        axis: The axis; None means the flattened array.
+        dtype: The dtype of the result; None means that of `a`, and the default integer for bools.
+        out: Not supported; must be None.
 
     >>> cumsum(np.arange(4)).tolist()
     [0, 1, 3, 6]
@@ -553,7 +606,7 @@ def cumsum(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None
 
 @by_numpy()
 def cumprod(a: ArrayLike, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-    """For each element the product of it and all before it along `axis`, or in the flattened array.
+    """Returns the cumulative product along an axis. The arguments are those of `cumsum`.
 
     >>> cumprod(np.arange(1, 5)).tolist()
     [1, 2, 6, 24]
@@ -573,7 +626,7 @@ def _cumulative(
         x = convert_dtype(x, dtypes.as_dtype(dtype, f"{name}: dtype"))
     elif dtypes.is_bool(x.aval.dtype):
         x = convert_dtype(x, dtypes.default_int())
-    if dtypes.is_bool(x.aval.dtype):  # sums are logical or, products logical and: extremes of 0 and 1
+    if dtypes.is_bool(x.aval.dtype):  # a sum is logical or, a product logical and: the maximum or minimum of 0 and 1
         extreme = cumulative.cummax if fold is cumulative.cumsum else cumulative.cummin
         return as_array(convert_dtype(extreme(convert_dtype(x, dtypes.int8), along), dtypes.bool_))
     return fold(convert_dtype(x, x.aval.dtype), along)
@@ -581,4 +634,4 @@ def _cumulative(
 
 amax = max
 amin = min
-_mean = mean  # `var` has an argument of that name
+_mean = mean  # `var` has an argument named `mean`

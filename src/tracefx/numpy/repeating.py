@@ -1,4 +1,4 @@
-"""An array's elements over again, or in turn: tiling, repeating, rolling."""
+"""Repetition and rotation of elements: `tile`, `repeat`, `roll`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ from tracefx.ops.static_integers import canonicalize_axis, concretize, is_sequen
 
 @by_numpy()
 def tile(A: ArrayLike, reps: ShapeLike) -> Array:
-    """`A` repeated as a whole, `reps` times along each axis, counted from the last.
+    """Repeats a whole array along each axis.
+
+    Args:
+        A: The array.
+        reps: The numbers of repetitions along the last axes; axes are added in front if there are more.
 
     >>> tile(np.arange(2), (2, 2)).tolist()
     [[0, 1, 0, 1], [0, 1, 0, 1]]
@@ -37,8 +41,8 @@ def tile(A: ArrayLike, reps: ShapeLike) -> Array:
     x = as_operand(A, "tile: A")
     times = sizes_of("tile", reps, "reps")
     new = max(0, len(times) - x.aval.ndim)
-    spread = structural.broadcast_in_dim(x, (*[1] * new, *x.aval.shape), range(new, new + x.aval.ndim)) if new else x
-    return shape.tile(spread, (1,) * (spread.aval.ndim - len(times)) + times)
+    expanded = structural.broadcast_in_dim(x, (*[1] * new, *x.aval.shape), range(new, new + x.aval.ndim)) if new else x
+    return shape.tile(expanded, (1,) * (expanded.aval.ndim - len(times)) + times)
 
 
 @by_numpy()
@@ -49,12 +53,17 @@ def repeat(
     *,
     total_repeat_length: int | None = None,
 ) -> Array:
-    """`a` with every element repeated along `axis`, or along the flattened array; `repeats` is one number for all
-    or one for each.
+    """Repeats each element along an axis.
 
-    With `total_repeat_length` the result has that many elements along the axis: too many repetitions are cut off, and
-    the last element is repeated further where there are too few. Where `repeats` is traced this must be given, since
-    shapes are static.
+    Args:
+        a: The array.
+        repeats: How many times: one integer for all elements, or one for each.
+        axis: The axis; None means the flattened array.
+        total_repeat_length: The static size of the result along the axis, which is required if `repeats` is traced:
+            further repetitions are dropped, and the last element fills up. None means the sum of `repeats`.
+
+    Raises:
+        ValueError: If the number of `repeats` or the total length does not fit.
 
     >>> repeat(np.arange(3), 2).tolist()
     [0, 0, 1, 1, 2, 2]
@@ -71,45 +80,50 @@ def repeat(
         raise ValueError(f"repeat: total_repeat_length {total} is negative, or axis {axis} of {x.aval} has no elements")
     if total is not None and isinstance(repeats, Array) and type(repeats) is not ConcreteArray:
         return take(x, _traced_repeat_indices(repeats, n, total), axis)
-    times = sizes_of("repeat", repeats, "repeats")  # type: ignore[arg-type]  # what is no integer is refused there
+    times = sizes_of("repeat", repeats, "repeats")  # type: ignore[arg-type]  # checked there
     if len(times) == 1:
         times *= n
         if total is None and n:
-            spread_shape = (*x.aval.shape[: axis + 1], times[0], *x.aval.shape[axis + 1 :])
-            spread = structural.broadcast_in_dim(x, spread_shape, [i for i in range(x.aval.ndim + 1) if i != axis + 1])
-            return structural.reshape(spread, (*x.aval.shape[:axis], n * times[0], *x.aval.shape[axis + 1 :]))
+            repeated_shape = (*x.aval.shape[: axis + 1], times[0], *x.aval.shape[axis + 1 :])
+            repeated = structural.broadcast_in_dim(
+                x, repeated_shape, [i for i in range(x.aval.ndim + 1) if i != axis + 1]
+            )
+            return structural.reshape(repeated, (*x.aval.shape[:axis], n * times[0], *x.aval.shape[axis + 1 :]))
     if len(times) != n:
-        raise ValueError(f"repeat: repeats has {len(times)} entries for axis {axis} of {x.aval}; give one or {n}")
-    places = _repeat_indices(times, total)
-    if not n:  # and so nothing is taken
+        raise ValueError(f"repeat: repeats has {len(times)} entries for axis {axis} of {x.aval}; pass one or {n}")
+    indices = _repeat_indices(times, total)
+    if not n:  # an empty axis
         return shape.slice_axis(x, 0, 0, axis)
     index: list[IndexPart] = [slice(None)] * axis
-    return getitem(as_array(x), (*index, places))
+    return getitem(as_array(x), (*index, indices))
 
 
 def _repeat_indices(times: Shape, total: int | None) -> NDArray:
-    """For each element of the result which one it is."""
-    found = np.repeat(np.arange(len(times), dtype=np.int32), times)
-    if total is None or len(found) >= total:
-        return found[:total]
-    return np.concatenate([found, np.full(total - len(found), len(times) - 1, np.int32)])
+    """Returns the index of the source of each element of the result."""
+    indices = np.repeat(np.arange(len(times), dtype=np.int32), times)
+    if total is None or len(indices) >= total:
+        return indices[:total]
+    return np.concatenate([indices, np.full(total - len(indices), len(times) - 1, np.int32)])
 
 
 def _traced_repeat_indices(repeats: Array, n: int, total: int) -> Array:
-    """The same where the numbers aren't known: of how many elements the repetitions have begun, less one."""
+    """Returns the same for traced repeats: the number of source elements whose repetitions have begun, minus 1."""
     if not dtypes.is_integer(repeats.aval.dtype) or repeats.aval.shape not in ((), (1,), (n,)):
         raise TypeError(f"repeat: repeats must be an integer or {n} of them, got {repeats.aval}")
     times = structural.broadcast_to(convert_dtype(repeats, dtypes.int32), (n,))
-    begins = arithmetic.sub(cumsum(times), times)
-    begun = cumsum(at(zeros(total, dtypes.int32))[begins].add(1))
+    starts = arithmetic.sub(cumsum(times), times)
+    begun = cumsum(at(zeros(total, dtypes.int32))[starts].add(1))
     return arithmetic.sub(begun, literal_like(begun, 1))
 
 
 @by_numpy()
 def roll(a: ArrayLike, shift: ArrayLike | Sequence[int], axis: AxisLike = None) -> Array:
-    """`a` with its elements moved `shift` places along `axis`, those pushed out at the end coming in at the front.
+    """Rotates elements along axes; those shifted beyond the end reappear at the start.
 
-    Without `axis` the flattened array is rolled. `shift` is one integer or one for each axis, traced or not.
+    Args:
+        a: The array.
+        shift: By how many positions: one integer, or one for each axis. May be traced.
+        axis: The axis or axes; None means the flattened array.
 
     >>> roll(np.arange(4), 1).tolist()
     [3, 0, 1, 2]
@@ -120,9 +134,9 @@ def roll(a: ArrayLike, shift: ArrayLike | Sequence[int], axis: AxisLike = None) 
     if axis is None:
         flat = structural.reshape(x, (x.aval.size,))
         return structural.reshape(roll(flat, shift, 0), x.aval.shape)
-    given = static_ints("roll", axis if is_sequence_like(axis) else (axis,), "axis")  # type: ignore[arg-type]  # None is refused there
-    along = [canonicalize_axis("roll", i, x.aval.ndim) for i in given]
-    shifts: list[ArrayLike] = list(concretize(shift)) if is_sequence_like(shift) else [shift]  # type: ignore[arg-type, list-item]  # as asked
+    axes = static_ints("roll", axis if is_sequence_like(axis) else (axis,), "axis")  # type: ignore[arg-type]  # checked there
+    along = [canonicalize_axis("roll", i, x.aval.ndim) for i in axes]
+    shifts: list[ArrayLike] = list(concretize(shift)) if is_sequence_like(shift) else [shift]  # type: ignore[arg-type, list-item]  # checked here
     if len(shifts) == 1:
         shifts *= len(along)
     if len(along) == 1:
@@ -135,6 +149,7 @@ def roll(a: ArrayLike, shift: ArrayLike | Sequence[int], axis: AxisLike = None) 
 
 
 def _roll_axis(x: Value, shift: ArrayLike, axis: int) -> Value:
+    """Rotates elements along one axis."""
     n = x.aval.shape[axis]
     if isinstance(shift, Array) and type(shift) is not ConcreteArray:
         if shift.aval.shape or not dtypes.is_integer(shift.aval.dtype):
@@ -145,8 +160,10 @@ def _roll_axis(x: Value, shift: ArrayLike, axis: int) -> Value:
         start = arithmetic.sub(literal_like(by, n), by)
         twice = shape.concatenate([x, x], axis)
         return dynamic_slicing.dynamic_slice_in_dim(twice, start, n, axis, allow_negative_indices=False)
-    places = static_int("roll", shift, "shift")  # type: ignore[arg-type]  # what is no integer is refused there
-    places = places % n if n else 0
-    if places == 0:
+    positions = static_int("roll", shift, "shift")  # type: ignore[arg-type]  # checked there
+    positions = positions % n if n else 0
+    if positions == 0:
         return x
-    return shape.concatenate([shape.slice_axis(x, n - places, n, axis), shape.slice_axis(x, 0, n - places, axis)], axis)
+    return shape.concatenate(
+        [shape.slice_axis(x, n - positions, n, axis), shape.slice_axis(x, 0, n - positions, axis)], axis
+    )

@@ -1,4 +1,4 @@
-"""Arrays turned: axes moved by the old rules, matrices mirrored and rotated."""
+"""Rotation and mirroring of arrays, and `rollaxis`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from tracefx.ops.static_integers import AxisError, canonicalize_axis, static_int
 
 @by_numpy()
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
-    """`a` with an axis moved in front of axis `start`; `moveaxis` says so more plainly.
+    """Moves an axis in front of axis `start`; `moveaxis` is the clearer way to do this.
+
+    Args:
+        a: The array.
+        axis: The axis to move.
+        start: The axis before which it is put; `ndim` means the end.
 
     >>> import numpy as np
     >>> rollaxis(np.zeros((2, 3, 4)), 2).shape
@@ -30,8 +35,15 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Array:
 
 @by_numpy()
 def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
-    """`m` turned by `k` quarters, from the first of two axes towards the second. ValueError for a vector, or one axis
-    named twice.
+    """Rotates `m` by quarter turns in the plane of two axes.
+
+    Args:
+        m: An array with at least two axes.
+        k: The number of quarter turns, from the first axis towards the second.
+        axes: The two axes.
+
+    Raises:
+        ValueError: If `m` has fewer than two axes, or `axes` names one twice.
 
     >>> import numpy as np
     >>> rot90(np.array([[1, 2], [3, 4]])).tolist()
@@ -58,7 +70,7 @@ def rot90(m: ArrayLike, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
 
 @by_numpy()
 def fliplr(m: ArrayLike) -> Array:
-    """`m` with the second axis reversed.
+    """Reverses the second axis. Raises ValueError if there are fewer than two axes.
 
     >>> import numpy as np
     >>> fliplr(np.array([[1, 2], [3, 4]])).tolist()
@@ -69,7 +81,7 @@ def fliplr(m: ArrayLike) -> Array:
 
 @by_numpy()
 def flipud(m: ArrayLike) -> Array:
-    """`m` with the first axis reversed.
+    """Reverses the first axis. Raises ValueError for a scalar.
 
     >>> import numpy as np
     >>> flipud(np.array([[1, 2], [3, 4]])).tolist()

@@ -1,4 +1,4 @@
-"""The dtypes of the namespace: each names a dtype wherever one is taken, and called makes an array of it."""
+"""The dtypes of the namespace: each is accepted wherever a dtype is, and calling it makes an array of that dtype."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tracefx.numpy.creation import asarray
 
 @final
 class ScalarType(type):
-    """The class of `float32`, `int8` and so on: a dtype, which is also the function that makes arrays of it.
+    """The metaclass of `float32`, `int8` and so on: a dtype that is also a function making arrays of it.
 
-    Equal to whatever else names the dtype: `np.float32`, `"float32"`, `np.dtype("float32")`. Never equal to anything
-    else.
+    It is equal to everything else that names the dtype (`np.float32`, `"float32"`, `np.dtype("float32")`), and to
+    nothing else.
 
     >>> float16 = ScalarType(dtypes.float16)
     >>> float16(3)
@@ -34,9 +34,9 @@ class ScalarType(type):
     def __new__(cls, dtype: DType) -> ScalarType:
         name = dtype.name
         doc = f"The dtype {dtype.name}. Called, it makes arrays of this dtype."
-        made = type.__new__(cls, name, (), {"dtype": dtype, "__module__": "tracefx.numpy", "__doc__": doc})
-        made.__qualname__ = made.__name__
-        return made
+        scalar_type = type.__new__(cls, name, (), {"dtype": dtype, "__module__": "tracefx.numpy", "__doc__": doc})
+        scalar_type.__qualname__ = scalar_type.__name__
+        return scalar_type
 
     def __init__(cls, dtype: DType) -> None:
         type.__init__(cls, cls.__name__, (), {})
@@ -47,13 +47,13 @@ class ScalarType(type):
 
     @override
     def __instancecheck__(cls, instance: object) -> bool:
-        """Whether `instance` is a NumPy scalar of the dtype. Arrays are none, even without axes."""
+        """Returns whether `instance` is a NumPy scalar of the dtype. Arrays are not, even those without axes."""
         return isinstance(instance, cls.dtype.type)
 
     @override
     def __eq__(cls, other: object) -> bool:
-        found = other.dtype if isinstance(other, ScalarType) else named_dtype(other)
-        return found is not None and found == cls.dtype
+        other_dtype = other.dtype if isinstance(other, ScalarType) else named_dtype(other)
+        return other_dtype is not None and other_dtype == cls.dtype
 
     @override
     def __hash__(cls) -> int:
@@ -93,7 +93,7 @@ float64: Final = ScalarType(dtypes.float64)
 complex64: Final = ScalarType(dtypes.complex64)
 complex128: Final = ScalarType(dtypes.complex128)
 
-# Other names of these, whose meaning doesn't depend on the default dtypes.
+# Aliases, which do not depend on the default dtypes.
 int_: Final = int64
 uint: Final = uint64
 single: Final = float32

@@ -1,4 +1,4 @@
-"""Places in sorted arrays, and what lies between their elements: `searchsorted`, `digitize`, `interp`."""
+"""Search in sorted arrays and linear interpolation: `searchsorted`, `digitize`, `interp`."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ SearchStep: TypeAlias = Callable[[ArrayLike, SearchBounds], SearchBounds]
 SearchLoop: TypeAlias = Callable[[int, SearchStep, SearchBounds], SearchBounds]
 SearchFunction: TypeAlias = Callable[[Array, Array, bool, DType], Array]
 COMPARE_ALL_LIMIT: Final = 16
-"""Up to how many elements comparing all takes no longer than a loop."""
+"""The largest number of elements for which comparing with all is not slower than a loop."""
 _NUMPY_DTYPES: Final = frozenset(map(np.dtype, ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")))
-"""The dtypes whose arrays NumPy searches as we do."""
+"""The dtypes for which NumPy's `searchsorted` gives the same results."""
 
-# ------------------------------------------------------------------ order, as sorting has it
+# ------------------------------------------------------------------ sort order
 
 
 def _sort_keys(x: Value) -> list[Value]:
@@ -64,38 +64,38 @@ def _sort_keys(x: Value) -> list[Value]:
 
 
 def _precedes(x: Value, y: Value, strictly: bool) -> Array:
-    """Whether `x` stands before `y` in sorted order, or may; NaN is greater than all numbers and equal to itself."""
-    found: Array | None = None
+    """Returns whether `x` sorts before `y`, or is equal and not `strictly`; NaN is greatest and equals itself."""
+    result: Array | None = None
     for a, b in zip(reversed(_sort_keys(x)), reversed(_sort_keys(y)), strict=True):
         floats = dtypes.is_float(a.aval.dtype)
-        if found is None and not strictly:
+        if result is None and not strictly:
             less = comparison.le(a, b)
-            found = bitwise.bitwise_or(less, isnan(b)) if floats else less
+            result = bitwise.bitwise_or(less, isnan(b)) if floats else less
             continue
         less = comparison.lt(a, b)
         if floats:
             less = bitwise.bitwise_or(less, bitwise.bitwise_and(isnan(b), bitwise.bitwise_not(isnan(a))))
-        if found is not None:
+        if result is not None:
             tie = comparison.eq(a, b)
             if floats:
                 tie = bitwise.bitwise_or(tie, bitwise.bitwise_and(isnan(a), isnan(b)))
-            less = bitwise.bitwise_or(less, bitwise.bitwise_and(tie, found))
-        found = less
-    assert found is not None
-    return found
+            less = bitwise.bitwise_or(less, bitwise.bitwise_and(tie, result))
+        result = less
+    assert result is not None
+    return result
 
 
 # ------------------------------------------------------------------ searchsorted
 
 
 def _searchsorted_kernel(
-    a: ShapedArray, v: ShapedArray | Number, side: Exactly["left", "right"] = "left", *given: object, **options: object
+    a: ShapedArray, v: ShapedArray | Number, side: Exactly["left", "right"] = "left", *args: object, **options: object
 ) -> Kernel | None:
-    """`searchsorted` in NumPy's arrays."""
-    if given or options:
+    """Returns the NumPy kernel of `searchsorted`."""
+    if args or options:
         return None
-    places = index_dtype(a.size)
-    return lambda x, y: x.searchsorted(y, side).astype(places)
+    dtype = index_dtype(a.size)
+    return lambda x, y: x.searchsorted(y, side).astype(dtype)
 
 
 @by_numpy(_searchsorted_kernel, arrays=2, numbers=True, among=NUMBERS, replays=False)
@@ -107,14 +107,19 @@ def searchsorted(
     *,
     method: str = "scan",
 ) -> Array:
-    """For every element of `v` the place at which it could be put into `a`, a sorted vector, so that it stays sorted:
-    the first such place, or with `side="right"` the last. `sorter` has the places in the order of which `a` is sorted.
+    """Returns the positions at which elements could be inserted into a sorted vector to keep it sorted.
 
-    `method` says how they are searched: by halving in a loop ("scan"), the same without a loop ("scan_unrolled"), by
-    sorting `a` and `v` together ("sort"), or by comparing all with all ("compare_all", and "scan" where `a` is short).
-    The result is the same.
+    Args:
+        a: A sorted vector.
+        v: The elements to search for.
+        side: `"left"` for the first such position, `"right"` for the last.
+        sorter: Indices that sort `a`, if it is not sorted; None means that it is.
+        method: The algorithm, which makes no difference to the result: binary search in a loop (`"scan"`) or without a
+            loop (`"scan_unrolled"`), sorting `a` and `v` together (`"sort"`), or comparing all elements with all
+            (`"compare_all"`, which `"scan"` uses for short `a`).
 
-    Raises ValueError for an `a` that is no vector, and an unknown `side` or `method`.
+    Raises:
+        ValueError: If `a` is not a vector, or `side` or `method` is unknown.
 
     >>> searchsorted(np.array([1, 3, 5]), np.array([0, 3, 9]))
     Array([0, 1, 3], dtype=int32)
@@ -140,17 +145,17 @@ def searchsorted(
         search = _SEARCH_FUNCTIONS["scan_unrolled"]
     elif method == "scan" and n <= COMPARE_ALL_LIMIT:
         search = _SEARCH_FUNCTIONS["compare_all"]
-    # Places have no derivative, which loops need not find out.
+    # Positions have no derivative, so loops need not be differentiated.
     return search(selection.stop_gradient(x), selection.stop_gradient(y), side == "left", dtype)
 
 
 def _searchsorted_by_numpy(x: NDArray, y: NDArray, side: str, dtype: DType) -> Array:
-    found = np.asarray(np.searchsorted(x, y, "left" if side == "left" else "right")).astype(dtype)
-    return ConcreteArray(ShapedArray(found.shape, dtype), found)
+    positions = np.asarray(np.searchsorted(x, y, "left" if side == "left" else "right")).astype(dtype)
+    return ConcreteArray(ShapedArray(positions.shape, dtype), positions)
 
 
 def _binary_search(loop: SearchLoop, x: Array, y: Array, left: bool, dtype: DType) -> Array:
-    """The place is above `low`, unless it is 0, and at most `high`; elements in the middle are asked on which side."""
+    """Searches by halving: the position is above `low` (unless it is 0) and at most `high`."""
     n = x.aval.size
 
     def narrowed(_: ArrayLike, bounds: SearchBounds) -> SearchBounds:
@@ -177,24 +182,25 @@ def _run_unrolled(times: int, step: SearchStep, start: SearchBounds) -> SearchBo
 
 
 def _compare_all(x: Array, y: Array, left: bool, dtype: DType) -> Array:
-    """How many elements stand before."""
+    """Counts the elements that precede."""
     shape = (x.aval.size, *y.aval.shape)
     rows, columns = structural.broadcast_in_dim(x, shape, (0,)), structural.broadcast_to(y, shape)
     return sum(_precedes(rows, columns, strictly=left), 0, dtype)
 
 
 def _search_by_sorting(x: Array, y: Array, left: bool, dtype: DType) -> Array:
-    """The rank among all, less that among the elements of `y`."""
+    """Returns the ranks of `y` among `x` and `y` together, minus the ranks among `y` alone."""
     flat = structural.reshape(y, (y.aval.size,))
     n, m = x.aval.size, y.aval.size
     if left:
-        among = shape.slice_axis(_ranks(concatenate([flat, x]), dtype), 0, m, 0)
+        joint_ranks = shape.slice_axis(_ranks(concatenate([flat, x]), dtype), 0, m, 0)
     else:
-        among = shape.slice_axis(_ranks(concatenate([x, flat]), dtype), n, n + m, 0)
-    return structural.reshape(arithmetic.sub(among, _ranks(flat, dtype)), y.aval.shape)
+        joint_ranks = shape.slice_axis(_ranks(concatenate([x, flat]), dtype), n, n + m, 0)
+    return structural.reshape(arithmetic.sub(joint_ranks, _ranks(flat, dtype)), y.aval.shape)
 
 
 def _ranks(x: Array, dtype: DType) -> Array:
+    """Returns the rank of each element of a vector, ties in order."""
     numbers = array_creation.iota(dtype, x.aval.size)
     _, order = sorting.sort_key_val(x, numbers)
     return at(numbers)[order].set(numbers, unique_indices=True)
@@ -213,27 +219,30 @@ _SEARCH_FUNCTIONS: Final[Mapping[str, SearchFunction]] = MappingProxyType(
 def _digitize_kernel(
     x: ShapedArray | Number, bins: ShapedArray, right: bool = False, *, method: str | None = None
 ) -> Kernel | None:
-    """`digitize` of NumPy's arrays."""
+    """Returns the NumPy kernel of `digitize`."""
     side: Exactly["left", "right"] = "left" if right else "right"
-    n, places = bins.size, index_dtype(bins.size)
+    n, dtype = bins.size, index_dtype(bins.size)
     if not isinstance(x, ShapedArray) or not n:
         return None
 
     def kernel(values: NDArray, edges: NDArray) -> NDArray:
         first, last = edges[0], edges[-1]
         if first <= last or last != last:
-            return edges.searchsorted(values, side).astype(places)
-        return (n - edges[::-1].searchsorted(values, side)).astype(places)
+            return edges.searchsorted(values, side).astype(dtype)
+        return (n - edges[::-1].searchsorted(values, side)).astype(dtype)
 
     return kernel
 
 
 @by_numpy(_digitize_kernel, arrays=2, among=NUMBERS, replays=False)
 def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str | None = None) -> Array:
-    """The number of the bin that every element of `x` falls into: 0 before the first edge, `len(bins)` after the last.
+    """Returns the number of the bin of each element: 0 below the first edge, `len(bins)` above the last.
 
-    `bins` are the edges, a vector that ascends or descends. A bin holds its lower edge, or with `right` its upper one.
-    `method` is that of `searchsorted`.
+    Args:
+        x: The elements.
+        bins: The edges, a vector that is ascending or descending.
+        right: Whether a bin includes its upper edge instead of its lower one.
+        method: The algorithm, as for `searchsorted`; None means `"scan"`.
 
     >>> digitize(np.array([0.5, 1.0, 9.0]), np.array([1.0, 2.0]))
     Array([0, 1, 2], dtype=int32)
@@ -244,16 +253,16 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False, *, method: str 
     n = edges.aval.size
     if not n:
         return structural.full_like_aval(ShapedArray(value.aval.shape, dtypes.default_int()), 0)
-    side, how = "left" if right else "right", method or "scan"
+    side, search_method = "left" if right else "right", method or "scan"
 
     def descending() -> Array:
-        found = searchsorted(shape.rev(edges, (0,)), value, side, method=how)
-        return arithmetic.sub(literal_like(found, n), found)
+        positions = searchsorted(shape.rev(edges, (0,)), value, side, method=search_method)
+        return arithmetic.sub(literal_like(positions, n), positions)
 
     ascends = _precedes(getitem(edges, 0), getitem(edges, -1), strictly=False)
     if type(ascends) is ConcreteArray:
-        return searchsorted(edges, value, side, method=how) if ascends else descending()
-    return broadcast_select(ascends, searchsorted(edges, value, side, method=how), descending())
+        return searchsorted(edges, value, side, method=search_method) if ascends else descending()
+    return broadcast_select(ascends, searchsorted(edges, value, side, method=search_method), descending())
 
 
 # ------------------------------------------------------------------ interpolation
@@ -267,17 +276,23 @@ def interp(
     right: ArrayLike | str | None = None,
     period: ArrayLike | None = None,
 ) -> Array:
-    """At every `x` the value of the line through the points `xp`, `fp`, two vectors of which `xp` ascends.
+    """Interpolates linearly between points.
 
-    Before the first point and after the last it is `left` and `right`, those points' values unless given;
-    "extrapolate" goes on along the line. With a `period` both go round and round, and `xp` may be in any order.
+    Args:
+        x: Where to evaluate.
+        xp: The first coordinates of the points, an ascending vector.
+        fp: The second coordinates.
+        left: The value below `xp[0]`; None means `fp[0]`, `"extrapolate"` continues the first segment.
+        right: The value above `xp[-1]`; None means `fp[-1]`, `"extrapolate"` continues the last segment.
+        period: The period of `x` and `xp`, which may then be in any order; None means no period.
 
-    Raises ValueError for vectors of different sizes or none, and for complex `x`.
+    Raises:
+        ValueError: If `xp` and `fp` are not vectors of one nonzero size, or `x` is complex.
 
     >>> interp(np.array([0.5, 3.0]), np.array([0.0, 1.0]), np.array([10.0, 20.0])).tolist()
     [15.0, 20.0]
     """
-    places, points = promote_dtypes_inexact("interp", x, xp)
+    x_values, points = promote_dtypes_inexact("interp", x, xp)
     values = to_inexact(fp, "interp: fp")
     for name, end in (("left", left), ("right", right)):
         if isinstance(end, str) and end != "extrapolate":
@@ -286,10 +301,10 @@ def interp(
         raise ValueError(
             f"interp: xp and fp must be vectors of one size, at least 1, got {points.aval} and {values.aval}"
         )
-    if dtypes.is_complex(places.aval.dtype):
-        raise ValueError(f"interp: x must be of real numbers, got {places.aval}")
+    if dtypes.is_complex(x_values.aval.dtype):
+        raise ValueError(f"interp: x must be of real numbers, got {x_values.aval}")
     length = (
-        None if period is None else as_array(convert_dtype(as_operand(period, "interp: period"), places.aval.dtype))
+        None if period is None else as_array(convert_dtype(as_operand(period, "interp: period"), x_values.aval.dtype))
     )
     if length is not None and length.shape:
         raise ValueError(f"interp: period must be a number, got {length.aval}")
@@ -297,7 +312,9 @@ def interp(
         None if e is None or isinstance(e, str) else as_array(as_operand(e, "interp")) for e in (left, right)
     ]
     open_ends = isinstance(left, str), isinstance(right, str)
-    return _interpolate(as_array(places), as_array(points), as_array(values), first, last, length, open_ends=open_ends)
+    return _interpolate(
+        as_array(x_values), as_array(points), as_array(values), first, last, length, open_ends=open_ends
+    )
 
 
 @at_once
@@ -326,18 +343,20 @@ def _interpolate(
     run, rise = subtract(take(knots, after, mode="clip"), x0), subtract(take(heights, after, mode="clip"), y0)
     level = comparison.eq(run, structural.full_like_aval(run.aval, 0))
     slope = multiply(true_divide(subtract(x, x0), broadcast_select(level, 1, run)), rise)
-    found = broadcast_select(level, y0, add(y0, slope))
+    interpolated = broadcast_select(level, y0, add(y0, slope))
     if period is not None:
-        return found
+        return interpolated
     if not open_ends[0]:
-        found = where(less(x, getitem(knots, 0)), getitem(heights, 0) if left is None else left, found)
+        interpolated = where(less(x, getitem(knots, 0)), getitem(heights, 0) if left is None else left, interpolated)
     if not open_ends[1]:
-        found = where(greater(x, getitem(knots, n - 1)), getitem(heights, n - 1) if right is None else right, found)
-    return found
+        interpolated = where(
+            greater(x, getitem(knots, n - 1)), getitem(heights, n - 1) if right is None else right, interpolated
+        )
+    return interpolated
 
 
 def promote_dtypes_inexact(name: str, *args: ArrayLike) -> list[Value]:
-    """Operands in the float or complex dtype in which they meet, each in its own shape."""
+    """Returns operands promoted to a float or complex dtype, each with its own shape."""
     values = promote_dtypes(name, *args)
     dtype, weak = values[0].aval.dtype, values[0].aval.weak_type
     return values if dtypes.is_inexact(dtype) else [convert_dtype(v, inexact_dtype(dtype), weak) for v in values]

@@ -1,4 +1,4 @@
-"""One of several: by an index, by the first condition that holds, by the function of a condition."""
+"""Selection between arrays: `select`, `choose`, `piecewise`."""
 
 from __future__ import annotations
 
@@ -24,9 +24,15 @@ PiecewiseBranch: TypeAlias = ArrayLike | Callable[..., Array]
 
 
 def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0) -> Array:
-    """For each element the choice beside the first condition that holds there, or the default.
+    """Returns, for each element, the choice of the first condition that is true there, or the default.
 
-    ValueError for no conditions, and for another number of choices.
+    Args:
+        condlist: The conditions, arrays of bools.
+        choicelist: The choices, one for each condition.
+        default: The element where no condition is true.
+
+    Raises:
+        ValueError: If there are no conditions, or another number of choices.
 
     >>> x = np.arange(4)
     >>> select([x < 1, x > 2], [x - 10, x + 10]).tolist()
@@ -44,10 +50,16 @@ def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], defau
 
 
 def choose(a: ArrayLike, choices: ArrayLike | Sequence[ArrayLike], out: None = None, mode: str = "raise") -> Array:
-    """For each element the one of the choices that the integer `a` names; all shapes broadcast.
+    """Returns, for each element, that of the choice with the number `a`; all shapes broadcast.
 
-    An index out of bounds is a ValueError, and must be known when the program is traced, unless `mode` is "wrap" or
-    "clip".
+    Args:
+        a: The numbers of the choices, integers.
+        choices: The choices: a sequence of arrays, or an array of them along its first axis.
+        out: Not supported; must be None.
+        mode: How to treat numbers out of bounds: `"raise"` (they must then be concrete), `"wrap"` or `"clip"`.
+
+    Raises:
+        ValueError: If a number is out of bounds with `mode="raise"`, or `a` is not of integers.
 
     >>> choose(np.array([1, 0, 1]), [np.array([1, 2, 3]), np.array([10, 20, 30])]).tolist()
     [10, 2, 30]
@@ -56,8 +68,8 @@ def choose(a: ArrayLike, choices: ArrayLike | Sequence[ArrayLike], out: None = N
     index = as_operand(a, "choose: a")
     if not dtypes.is_integer(index.aval.dtype):
         raise ValueError(f"choose: a must be integers, got {index.aval}")
-    given = list(choices) if isinstance(choices, Sequence | Array | np.ndarray) else [choices]
-    cases = promote_dtypes("choose", *given)
+    items = list(choices) if isinstance(choices, Sequence | Array | np.ndarray) else [choices]
+    cases = promote_dtypes("choose", *items)
     count = len(cases)
     if mode == "wrap":
         index = remainder(index, count)
@@ -67,8 +79,8 @@ def choose(a: ArrayLike, choices: ArrayLike | Sequence[ArrayLike], out: None = N
         raise ValueError(f"choose: mode must be 'raise', 'wrap' or 'clip', got {mode!r}")
     else:
         _check_bounds(index, count)
-    which, *spread = broadcast_arrays(index, *cases)
-    return spread[0] if count == 1 else selection.select_n(convert_dtype(which, dtypes.int32), *spread)
+    index_, *broadcast = broadcast_arrays(index, *cases)
+    return broadcast[0] if count == 1 else selection.select_n(convert_dtype(index_, dtypes.int32), *broadcast)
 
 
 def _check_bounds(index: Value, count: int) -> None:
@@ -76,19 +88,27 @@ def _check_bounds(index: Value, count: int) -> None:
         numbers = to_numpy(index)
     except ConcretizationError as error:
         raise ConcretizationError(
-            "choose: whether indices are in bounds isn't known while the program is traced; use mode 'wrap' or 'clip'"
+            "choose: mode 'raise' needs concrete indices, but they are traced; use mode 'wrap' or 'clip'"
         ) from error
     if numbers.size and (numbers.min() < 0 or numbers.max() >= count):
-        raise ValueError(f"choose: an index is out of bounds for {count} choices; mode 'wrap' or 'clip' mends it")
+        raise ValueError(f"choose: an index is out of bounds for {count} choices; mode 'wrap' or 'clip' allows that")
 
 
 def piecewise(
     x: ArrayLike, condlist: ArrayLike | Sequence[ArrayLike], funclist: Sequence[PiecewiseBranch], *args: Any, **kw: Any
 ) -> Array:
-    """For each element the value of the function beside the last condition that holds there; one function more is for
-    where none does, which else is 0. Functions take one element and further arguments; constants stand for themselves.
+    """Evaluates, for each element, the function of the last condition that is true there.
 
-    ValueError for another number of functions.
+    Args:
+        x: The array.
+        condlist: The conditions, arrays of bools.
+        funclist: A function of a scalar, or a constant, for each condition; one more is for elements without a true
+            condition, which otherwise give 0.
+        args: Further arguments of the functions.
+        kw: Keyword arguments of the functions.
+
+    Raises:
+        ValueError: If the number of functions does not fit.
 
     >>> x = np.array([-2.0, 3.0])
     >>> piecewise(x, [x < 0, x >= 0], [lambda x: -x, lambda x: 2 * x]).tolist()
@@ -98,13 +118,13 @@ def piecewise(
     tests = list(condlist) if isinstance(condlist, Sequence | Array | np.ndarray) else [condlist]
     functions = list(funclist)
     if len(functions) not in (len(tests), len(tests) + 1):
-        raise ValueError(f"piecewise: {len(tests)} conditions take as many functions or one more, got {len(functions)}")
-    rest: PiecewiseBranch = functions.pop() if len(functions) > len(tests) else 0
+        raise ValueError(f"piecewise: {len(tests)} conditions need as many functions or one more, got {len(functions)}")
+    default: PiecewiseBranch = functions.pop() if len(functions) > len(tests) else 0
     conditions = [as_operand(test, "piecewise: a condition") for test in tests]
-    chosen: ArrayLike = 0  # 0 for `rest`, i + 1 for functions[i]
+    chosen: ArrayLike = 0  # 0 for `default`, i + 1 for functions[i]
     for i, test in enumerate(conditions):
         chosen = where(test, i + 1, chosen)
-    out = _apply_branch(rest, value, comparison.eq(chosen, 0), args, kw)
+    out = _apply_branch(default, value, comparison.eq(chosen, 0), args, kw)
     for i, (test, function) in enumerate(zip(conditions, functions, strict=True)):
         out = where(test, _apply_branch(function, value, comparison.eq(chosen, i + 1), args, kw), out)
     return out
@@ -113,16 +133,19 @@ def piecewise(
 def _apply_branch(
     function: PiecewiseBranch, x: Array, chosen: Array, args: tuple[Any, ...], kw: dict[str, Any]
 ) -> Array:
-    """The function's values at all elements of `x`. Those that are not chosen are constants for differentiation: there
-    the derivative of the function may be infinite, and its product with the zero cotangent NaN."""
+    """Returns the function's values at all elements of `x`.
+
+    Elements that are not chosen are constants for differentiation: the derivative of the function may be infinite
+    there, and its product with the zero cotangent NaN.
+    """
     if not callable(function):
         constant = convert_operand(function, x.dtype, what="piecewise: a constant")
         return as_array(structural.broadcast_to(constant, x.shape) if not constant.aval.shape else constant)
     each = functools.partial(_call_with_arguments, function, args, kw)
     if isinstance(x, Tracer):
         x = where(chosen, x, selection.stop_gradient(x))
-    found = each(x) if not x.ndim else vmap(each)(ravel(x))
-    return as_array(convert_dtype(structural.reshape(found, x.shape), x.dtype))
+    result = each(x) if not x.ndim else vmap(each)(ravel(x))
+    return as_array(convert_dtype(structural.reshape(result, x.shape), x.dtype))
 
 
 def _call_with_arguments(function: Callable[..., Array], args: tuple[Any, ...], kw: dict[str, Any], x: Array) -> Array:

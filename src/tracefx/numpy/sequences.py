@@ -1,4 +1,4 @@
-"""Numbers in geometric order, and matrices made of vectors: powers, diagonals."""
+"""Logarithmic and geometric sequences, Vandermonde matrices, `diagflat`."""
 
 from __future__ import annotations
 
@@ -27,8 +27,16 @@ def logspace(
     dtype: DTypeLike | None = None,
     axis: int = 0,
 ) -> Array:
-    """`num` numbers from `base**start` to `base**stop`, each as many times the one before; without `endpoint` to before
-    it.
+    """Returns numbers from `base**start` to `base**stop` that are evenly spaced on a logarithmic scale.
+
+    Args:
+        start: The exponent of the first number.
+        stop: The exponent of the end.
+        num: How many numbers.
+        endpoint: Whether `base**stop` is the last number; if False, it is the exclusive end.
+        base: The base.
+        dtype: The dtype of the result; None means the promoted float dtype.
+        axis: The position of the new axis, if `start` or `stop` has axes.
 
     >>> logspace(0, 2, 3).tolist()
     [1.0, 10.0, 100.0]
@@ -53,7 +61,15 @@ def geomspace(
     dtype: DTypeLike | None = None,
     axis: int = 0,
 ) -> Array:
-    """`num` numbers from `start` to `stop`, each as many times the one before; without `endpoint` to before it.
+    """Returns numbers from `start` to `stop` in geometric progression.
+
+    Args:
+        start: The first number.
+        stop: The end.
+        num: How many numbers.
+        endpoint: Whether `stop` is the last number; if False, it is the exclusive end.
+        dtype: The dtype of the result; None means the promoted float dtype.
+        axis: The position of the new axis, if `start` or `stop` has axes.
 
     >>> geomspace(1, 100, 3).tolist()
     [1.0, 10.0, 100.0]
@@ -72,7 +88,7 @@ def geomspace(
 
 def _inexact_result_dtype(name: str, start: ArrayLike, stop: ArrayLike, dtype: DTypeLike | None) -> dtypes.DType:
     for what, x in (("start", start), ("stop", stop)):
-        as_operand(x, f"{name}: {what}")  # a name of a dtype is no number, though `result_type` takes it
+        as_operand(x, f"{name}: {what}")  # rejects dtype names, which `result_type` would accept
     return inexact_dtype(result_type(start, stop)) if dtype is None else dtypes.as_dtype(dtype, f"{name}: dtype")
 
 
@@ -81,8 +97,15 @@ def _as_array_of_dtype(x: ArrayLike, dtype: dtypes.DType, what: str) -> Array:
 
 
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Array:
-    """The powers of each element of a vector as rows, `N` of them, from the highest down to 0 unless `increasing`.
-    ValueError for what is no vector, and for a negative `N`.
+    """Returns the Vandermonde matrix of a vector: the powers of each element as a row.
+
+    Args:
+        x: A vector.
+        N: The number of columns; None means as many as rows.
+        increasing: Whether powers increase from 0; by default they decrease to 0.
+
+    Raises:
+        ValueError: If `x` is not a vector or `N` is negative.
 
     >>> import numpy as np
     >>> vander(np.array([1, 2, 3])).tolist()
@@ -106,7 +129,7 @@ def _powers(x: Array, exponents: Array) -> Array:
 
 
 def diagflat(v: ArrayLike, k: int = 0) -> Array:
-    """A matrix with all elements of `v` on diagonal `k`.
+    """Returns a matrix with the elements of the flattened `v` on diagonal `k`, and zeros elsewhere.
 
     >>> import numpy as np
     >>> diagflat(np.array([[1, 2]])).tolist()

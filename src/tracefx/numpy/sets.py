@@ -1,8 +1,8 @@
-"""Arrays as sets: the different elements of one, and unions, intersections and differences of two.
+"""Set operations: unique elements, unions, intersections, differences, membership.
 
-Results are sorted: NaN last, complex numbers by their real and then by their imaginary parts. How many elements they
-have depends on the numbers; where these are traced `size` has to say it. Elements beyond `size` are left out, and what
-is missing is filled up with `fill_value`, the least element of the result unless given.
+Results are sorted: NaN last, complex numbers by their real and then by their imaginary parts. Their size depends on
+values; for traced ones `size` must be given: further elements are dropped, and missing ones are `fill_value`, by
+default the least element of the result.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from tracefx.ops.static_integers import canonicalize_axis
 from tracefx.ops.structural import full_like_aval
 
 ISIN_COMPARE_ALL_LIMIT: Final = 64
-"""Up to how many elements a set is searched by comparing with all of them."""
+"""The largest size of a set that is searched by comparing with all of its elements."""
 
 
 class UniqueAll(NamedTuple):
-    """What `unique_all` gives."""
+    """The results of `unique_all`."""
 
     values: Array
     indices: Array
@@ -55,20 +55,20 @@ class UniqueAll(NamedTuple):
 
 
 class UniqueCounts(NamedTuple):
-    """What `unique_counts` gives."""
+    """The results of `unique_counts`."""
 
     values: Array
     counts: Array
 
 
 class UniqueInverse(NamedTuple):
-    """What `unique_inverse` gives."""
+    """The results of `unique_inverse`."""
 
     values: Array
     inverse_indices: Array
 
 
-# ------------------------------------------------------------------ the different elements
+# ------------------------------------------------------------------ unique elements
 
 
 @overload
@@ -109,19 +109,32 @@ def unique(
     fill_value: ArrayLike | None = None,
     sorted: bool = True,
 ) -> Array | tuple[Array, ...]:
-    """The different elements of the flattened `ar`, sorted; with `axis`, its different slices along that axis.
+    """Returns the unique elements of an array, sorted; with `axis`, its unique slices.
 
-    If asked for, they are followed by the place where each first stands, for each element of `ar` the place of its
-    equal among them, and how many equal it. NaN equals NaN unless `equal_nan=False`.
+    Args:
+        ar: The array.
+        return_index: Whether to return the index of the first occurrence of each unique element.
+        return_inverse: Whether to return, for each element of `ar`, its index among the unique elements.
+        return_counts: Whether to return how often each unique element occurs.
+        axis: The axis of the slices to compare; None means the elements of the flattened array.
+        equal_nan: Whether NaN equals NaN.
+        size: The static number of unique elements to return, which is required if `ar` is traced: further ones are
+            dropped, missing ones filled. None means all.
+        fill_value: The missing elements; None means the least element.
+        sorted: Ignored: results are always sorted.
 
-    Raises ConcretizationError for a traced array without `size`.
+    Returns:
+        The unique elements, or a tuple of them and the other arrays, in the order of the arguments.
+
+    Raises:
+        ConcretizationError: If `ar` is traced without `size`.
 
     >>> unique(np.array([3, 1, 3]))
     Array([1, 3], dtype=int32)
     >>> [x.tolist() for x in unique(np.array([3, 1, 3]), True, True, True)]
     [[1, 3], [1, 0], [1, 0, 1], [1, 2]]
     """
-    del sorted  # they always are
+    del sorted  # results are always sorted
     runs = _sorted_runs("unique", ar, axis, equal_nan, size, return_index or return_inverse)
     outs = [runs.values(fill_value)]
     outs += [runs.indices()] if return_index else []
@@ -133,33 +146,34 @@ def unique(
 @final
 @frozen(eq=False)
 class SortedRuns:
-    """An array along one axis, sorted, so that what is equal stands together."""
+    """An array sorted along one axis, divided into runs of equal rows."""
 
     rows: Array
-    """Sorted, the axis in front."""
+    """The sorted rows, with the axis in front."""
     order: Array | None
-    """Where they come from."""
+    """The original index of each row."""
     axis: int | None
     shape: Shape
-    """Of the array."""
+    """The shape of the array."""
     first: Array
-    """Which rows begin a run."""
-    places: Array
-    """Where runs begin, as many as are wanted; 0 where there are no more."""
+    """The mask of the rows that begin a run."""
+    run_starts: Array
+    """The indices of these rows, cut off or padded with 0 to the given size."""
     count: Array | None
-    """How many there are, where the size is given."""
+    """The number of runs, if the size is given."""
 
     def values(self, fill: ArrayLike | None) -> Array:
+        """Returns the first row of each run."""
         if not self.first.size:
-            if self.count is None or not self.places.size:
+            if self.count is None or not self.run_starts.size:
                 out = self.rows
             elif fill is None:
-                raise ValueError(f"unique of no elements with size {self.places.size}: give fill_value")
+                raise ValueError(f"unique of no elements with size {self.run_starts.size}: pass fill_value")
             else:
                 value = structural.convert(as_operand(fill, "unique: fill_value"), self.rows.aval.dtype)
-                out = structural.broadcast_to(value, (self.places.size, *self.rows.aval.shape[1:]))
+                out = structural.broadcast_to(value, (self.run_starts.size, *self.rows.aval.shape[1:]))
         else:
-            out = getitem(self.rows, self.places)
+            out = getitem(self.rows, self.run_starts)
             if self.count is not None and fill is not None:
                 out = fill_tail(
                     out, structural.convert(as_operand(fill, "unique: fill_value"), out.aval.dtype), self.count
@@ -167,40 +181,46 @@ class SortedRuns:
         return out if not self.axis else moveaxis(out, 0, self.axis)
 
     def indices(self) -> Array:
+        """Returns the original index of the first row of each run."""
         assert self.order is not None
-        return getitem(self.order, self.places) if self.first.size else self.order
+        return getitem(self.order, self.run_starts) if self.first.size else self.order
 
     def inverse(self) -> Array:
+        """Returns the number of the run of each original row."""
         assert self.order is not None
         dtype = dtypes.default_int()
         if self.axis is None:
             n, shape = math.prod(self.shape), self.shape
         else:
             n, shape = self.shape[self.axis], (self.shape[self.axis],)
-        found = zeros(n, dtype)
+        run_numbers = zeros(n, dtype)
         if self.first.size == n:
             numbers = cumsum(self.first, dtype=dtype)
-            found = at(found)[self.order].set(arithmetic.sub(numbers, literal_like(numbers, 1)), unique_indices=True)
-        return structural.reshape(found, shape)
+            run_numbers = at(run_numbers)[self.order].set(
+                arithmetic.sub(numbers, literal_like(numbers, 1)), unique_indices=True
+            )
+        return structural.reshape(run_numbers, shape)
 
     def counts(self) -> Array:
+        """Returns the length of each run."""
         n, dtype = self.shape[self.axis] if self.axis is not None else math.prod(self.shape), dtypes.default_int()
         if not self.first.size:
-            return zeros(self.places.size, dtype)
-        if self.first.size != n:  # rows without elements, which are all equal
+            return zeros(self.run_starts.size, dtype)
+        if self.first.size != n:  # rows without elements are all equal
             return full_like_aval(ShapedArray((1,), dtype), n)
         if self.count is None:
-            ends = np.append(to_numpy(self.places)[1:], n)
-            return arithmetic.sub(from_numpy(ends.astype(dtype), dtype), self.places)
-        size = self.places.size
-        further, _ = flat_nonzero_indices("unique", self.first, size + 1)
-        bounds = fill_tail(further, n, self.count)
+            ends = np.append(to_numpy(self.run_starts)[1:], n)
+            return arithmetic.sub(from_numpy(ends.astype(dtype), dtype), self.run_starts)
+        size = self.run_starts.size
+        starts, _ = flat_nonzero_indices("unique", self.first, size + 1)
+        bounds = fill_tail(starts, n, self.count)
         return arithmetic.sub(shape.slice_axis(bounds, 1, size + 1, 0), shape.slice_axis(bounds, 0, size, 0))
 
 
 def _sorted_runs(
     name: str, ar: ArrayLike, axis: int | None, equal_nan: bool, size: SupportsIndex | None, ordered: bool
 ) -> SortedRuns:
+    """Sorts an array and finds its runs of equal elements or slices."""
     x = as_array(as_operand(ar, f"{name}: ar"))
     if size is None:
         concrete_values(name, x)
@@ -208,7 +228,7 @@ def _sorted_runs(
         size = static_size(name, size)
     along = None if axis is None else canonicalize_axis(name, axis, x.aval.ndim)
     rows = structural.reshape(x, (x.aval.size,)) if along is None else moveaxis(x, along, 0)
-    if dtypes.is_complex(x.aval.dtype):  # which are NaN in several ways
+    if dtypes.is_complex(x.aval.dtype):  # all complex NaNs become one
         rows = broadcast_select(isnan(rows), literal_like(rows, math.nan), rows)
     n, width = rows.aval.shape[0], math.prod(rows.aval.shape[1:])
     order: Array | None = None
@@ -229,7 +249,7 @@ def _sorted_runs(
 
 
 def _run_starts(rows: Array, equal_nan: bool) -> Array:
-    """Which rows differ from the one before."""
+    """Returns the mask of the rows that differ from the one before."""
     n = rows.aval.shape[0]
     start = full_like_aval(ShapedArray((min(n, 1),), dtypes.bool_), True)
     if n < 2:
@@ -245,8 +265,9 @@ def _run_starts(rows: Array, equal_nan: bool) -> Array:
 
 
 def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueAll:
-    """The different elements of `x`, the place where each first stands, for each element of `x` the place of its equal
-    among them, and how many equal it. Every NaN is different.
+    """Returns the unique elements of `x`, the indices of their first occurrences, the inverse indices, and the counts.
+
+    Every NaN is unique. `size` and `fill_value` are as for `unique`.
 
     >>> [a.tolist() for a in unique_all(np.array([3, 1, 3]))]
     [[1, 3], [1, 0], [1, 0, 1], [1, 2]]
@@ -256,7 +277,9 @@ def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLik
 
 
 def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueCounts:
-    """The different elements of `x`, and how often each is there. Every NaN is different.
+    """Returns the unique elements of `x` and how often each occurs.
+
+    Every NaN is unique. `size` and `fill_value` are as for `unique`.
 
     >>> [a.tolist() for a in unique_counts(np.array([3, 1, 3]))]
     [[1, 3], [1, 2]]
@@ -266,8 +289,9 @@ def unique_counts(x: ArrayLike, /, *, size: int | None = None, fill_value: Array
 
 
 def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> UniqueInverse:
-    """The different elements of `x`, and for each element of `x` the place of its equal among them. Every NaN is
-    different.
+    """Returns the unique elements of `x` and, for each element of `x`, its index among them.
+
+    Every NaN is unique. `size` and `fill_value` are as for `unique`.
 
     >>> [a.tolist() for a in unique_inverse(np.array([3, 1, 3]))]
     [[1, 3], [1, 0, 1]]
@@ -277,7 +301,7 @@ def unique_inverse(x: ArrayLike, /, *, size: int | None = None, fill_value: Arra
 
 
 def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
-    """The different elements of `x`. Every NaN is different.
+    """Returns the unique elements of `x`. Every NaN is unique. `size` and `fill_value` are as for `unique`.
 
     >>> unique_values(np.array([3, 1, 3]))
     Array([1, 3], dtype=int32)
@@ -291,6 +315,7 @@ def unique_values(x: ArrayLike, /, *, size: int | None = None, fill_value: Array
 def _flat_operands(
     name: str, ar1: ArrayLike, ar2: ArrayLike, size: SupportsIndex | None
 ) -> tuple[Array, Array, int | None]:
+    """Returns two flattened operands and the size; raises ConcretizationError for tracers without a size."""
     operands = as_operand(ar1, f"{name}: ar1"), as_operand(ar2, f"{name}: ar2")
     if size is None:
         for value in operands:
@@ -302,7 +327,7 @@ def _flat_operands(
 def _select_by_mask(
     name: str, x: Array, mask: Array, size: int | None, fill: ArrayLike | None
 ) -> tuple[Array, Array, Array | None]:
-    """The elements where a mask holds, where that is, and how often, given `size`."""
+    """Returns the elements where a mask is true, their indices, and, if `size` is given, how many there are."""
     places, count = flat_nonzero_indices(name, mask, size)
     if count is None:
         return getitem(x, places), places, None
@@ -317,7 +342,7 @@ def _select_by_mask(
 
 
 def union1d(ar1: ArrayLike, ar2: ArrayLike, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Array:
-    """The different elements of both arrays.
+    """Returns the unique elements that are in either array. `size` and `fill_value` are as for `unique`.
 
     >>> union1d(np.array([3, 1]), np.array([1, 2]))
     Array([1, 2, 3], dtype=int32)
@@ -357,42 +382,48 @@ def intersect1d(
     size: int | None = None,
     fill_value: ArrayLike | None = None,
 ) -> Array | tuple[Array, Array, Array]:
-    """The different elements that are in both arrays; with `return_indices` also where in each they first stand.
+    """Returns the unique elements that are in both arrays.
 
-    `assume_unique` promises that both arrays have only different elements.
+    Args:
+        ar1: An array, which is flattened.
+        ar2: Another.
+        assume_unique: Promises that neither array has duplicates.
+        return_indices: Whether to return the indices of the first occurrences in both arrays too.
+        size: As for `unique`.
+        fill_value: As for `unique`.
 
     >>> intersect1d(np.array([3, 1, 3]), np.array([3, 2]))
     Array([3], dtype=int32)
     """
     del assume_unique
     x, y, count = _flat_operands("intersect1d", ar1, ar2, size)
-    together, order = _merge_sorted(x, y)
-    n = together.aval.size
+    merged, order = _merge_sorted(x, y)
+    n = merged.aval.size
     if n < 2:
         same = zeros(0, dtypes.bool_)
     else:
-        equal = comparison.eq(shape.slice_axis(together, 0, n - 1, 0), shape.slice_axis(together, 1, n, 0))
+        equal = comparison.eq(shape.slice_axis(merged, 0, n - 1, 0), shape.slice_axis(merged, 1, n, 0))
         second = comparison.ge(order, structural.full_like_aval(order.aval, x.aval.size))
-        crosses = comparison.lt(shape.slice_axis(second, 0, n - 1, 0), shape.slice_axis(second, 1, n, 0))
-        same = bitwise.bitwise_and(equal, crosses)
-    found, places, held = _select_by_mask("intersect1d", together, same, count, fill_value)
+        from_both = comparison.lt(shape.slice_axis(second, 0, n - 1, 0), shape.slice_axis(second, 1, n, 0))
+        same = bitwise.bitwise_and(equal, from_both)
+    common, indices, common_count = _select_by_mask("intersect1d", merged, same, count, fill_value)
     if not return_indices:
-        return found
+        return common
     if not n:
-        return found, *[structural.full_like_aval(places.aval, v.aval.size) for v in (x, y)]  # type: ignore[return-value]  # two
-    first = _run_starts(together, equal_nan=False)
+        return common, *[structural.full_like_aval(indices.aval, v.aval.size) for v in (x, y)]  # type: ignore[return-value]  # a list of two
+    first = _run_starts(merged, equal_nan=False)
     numbers = array_creation.iota(order.aval.dtype, n)
     starts = cumulative.cummax(broadcast_select(first, numbers, 0))
-    in_x = take(order, take(starts, places, mode="clip"), mode="clip")
-    later = take(order, elementwise.add(places, literal_like(places, 1)), mode="clip")
+    in_x = take(order, take(starts, indices, mode="clip"), mode="clip")
+    later = take(order, elementwise.add(indices, literal_like(indices, 1)), mode="clip")
     in_y = arithmetic.sub(later, literal_like(later, x.aval.size))
-    if held is not None:
-        in_x, in_y = fill_tail(in_x, x.aval.size, held), fill_tail(in_y, y.aval.size, held)
-    return found, in_x, in_y
+    if common_count is not None:
+        in_x, in_y = fill_tail(in_x, x.aval.size, common_count), fill_tail(in_y, y.aval.size, common_count)
+    return common, in_x, in_y
 
 
 def _merge_sorted(x: Array, y: Array) -> tuple[Array, Array]:
-    """The elements of both in order, and where they stand in the one array that both make."""
+    """Returns the elements of both arrays sorted, and their indices in the concatenated array."""
     both = concatenate(promote_dtypes("x1", x, y))
     return sorting.sort_key_val(both, array_creation.iota(dtypes.default_int(), both.aval.size))
 
@@ -405,20 +436,20 @@ def setxor1d(
     size: int | None = None,
     fill_value: ArrayLike | None = None,
 ) -> Array:
-    """The different elements that are in one of the arrays alone. `assume_unique` is a promise as for `intersect1d`.
+    """Returns the unique elements that are in exactly one of the arrays. The arguments are those of `intersect1d`.
 
     >>> setxor1d(np.array([3, 1, 3]), np.array([3, 2]))
     Array([1, 2], dtype=int32)
     """
     del assume_unique
     x, y, count = _flat_operands("setxor1d", ar1, ar2, size)
-    together, order = _merge_sorted(x, y)
-    n = together.aval.size
+    merged, order = _merge_sorted(x, y)
+    n = merged.aval.size
     second = comparison.ge(order, structural.full_like_aval(order.aval, x.aval.size))
     begins = bitwise.bitwise_and(
-        _run_starts(together, equal_nan=False),
-        bitwise.bitwise_or(_run_starts(together, equal_nan=True), _run_starts(second, False)),
-    )  # NaN equals NaN of the same array only
+        _run_starts(merged, equal_nan=False),
+        bitwise.bitwise_or(_run_starts(merged, equal_nan=True), _run_starts(second, False)),
+    )  # NaN equals NaN only within one array
     if n:
         ends = shape.concatenate(
             [shape.slice_axis(begins, 1, n, 0), full_like_aval(ShapedArray((1,), dtypes.bool_), True)], 0
@@ -427,7 +458,7 @@ def setxor1d(
         last = cumulative.cummin(broadcast_select(ends, numbers, n), reverse=True)
         alone = comparison.eq(second, take(second, last, mode="clip"))
         begins = bitwise.bitwise_and(begins, alone)
-    return _select_by_mask("setxor1d", together, begins, count, fill_value)[0]
+    return _select_by_mask("setxor1d", merged, begins, count, fill_value)[0]
 
 
 def setdiff1d(
@@ -438,19 +469,25 @@ def setdiff1d(
     size: int | None = None,
     fill_value: ArrayLike | None = None,
 ) -> Array:
-    """The different elements of `ar1` that are not in `ar2`; with `assume_unique`, the promise that all those of `ar1`
-    are different, in their order. `fill_value` is 0 unless given.
+    """Returns the unique elements of `ar1` that are not in `ar2`.
+
+    Args:
+        ar1: An array, which is flattened.
+        ar2: Another.
+        assume_unique: Promises that `ar1` has no duplicates, whose order is then kept.
+        size: As for `unique`.
+        fill_value: The missing elements; None means 0.
 
     >>> setdiff1d(np.array([3, 1, 3]), np.array([3, 2]))
     Array([1], dtype=int32)
     """
     x, y, count = _flat_operands("setdiff1d", ar1, ar2, size)
-    rest = bitwise.bitwise_not(_contains("setdiff1d", x, y, "auto"))
+    missing = bitwise.bitwise_not(_contains("setdiff1d", x, y, "auto"))
     if not assume_unique:
-        x, moved = sorting.sort_key_val(x, rest)
-        rest = bitwise.bitwise_and(_run_starts(x, equal_nan=True), moved)
+        x, sorted_missing = sorting.sort_key_val(x, missing)
+        missing = bitwise.bitwise_and(_run_starts(x, equal_nan=True), sorted_missing)
     filler = convert_dtype(as_operand(0 if fill_value is None else fill_value, "setdiff1d: fill_value"), x.aval.dtype)
-    return _select_by_mask("setdiff1d", x, rest, count, filler)[0]
+    return _select_by_mask("setdiff1d", x, missing, count, filler)[0]
 
 
 # ------------------------------------------------------------------ membership
@@ -465,18 +502,23 @@ def isin(
     *,
     method: str = "auto",
 ) -> Array:
-    """For every element of `element` whether it is among `test_elements`, or with `invert` whether it is not.
+    """Returns, for each element, whether it is in a set of elements.
 
-    NaN is not among any. `method` is how that is found out: "compare_all", "binary_search", "sort" or "auto", which
-    compares all where there are few. `assume_unique` promises that both arrays have only different elements.
+    Args:
+        element: The elements to look up.
+        test_elements: The set. NaN is in no set.
+        assume_unique: Promises that neither array has duplicates.
+        invert: Whether to return where elements are not in the set.
+        method: The algorithm, which makes no difference to the result: `"compare_all"`, `"binary_search"`, `"sort"`, or
+            `"auto"`, which compares with all elements of small sets.
 
     >>> isin(np.array([1, 2, 3]), np.array([3, 1]))
     Array([ True, False,  True], dtype=bool)
     """
     del assume_unique
     x, y = as_operand(element, "isin: element"), as_operand(test_elements, "isin: test_elements")
-    found = _contains("isin", structural.reshape(x, (x.aval.size,)), structural.reshape(y, (y.aval.size,)), method)
-    return structural.reshape(bitwise.bitwise_not(found) if invert else found, x.aval.shape)
+    contained = _contains("isin", structural.reshape(x, (x.aval.size,)), structural.reshape(y, (y.aval.size,)), method)
+    return structural.reshape(bitwise.bitwise_not(contained) if invert else contained, x.aval.shape)
 
 
 def _contains(name: str, elements: Array, among: Array, method: str) -> Array:
@@ -487,14 +529,14 @@ def _contains(name: str, elements: Array, among: Array, method: str) -> Array:
     if not n or not m:
         return full_like_aval(ShapedArray((n,), dtypes.bool_), False)
     if type(x) is ConcreteArray and type(y) is ConcreteArray and evaluating() and x.aval.dtype.kind in "biuf":
-        found = call_kernel(np.isin, x.numpy(), y.numpy())
-        return ConcreteArray(ShapedArray((n,), dtypes.bool_), found)
+        contained = call_kernel(np.isin, x.numpy(), y.numpy())
+        return ConcreteArray(ShapedArray((n,), dtypes.bool_), contained)
     if method == "compare_all" or (method == "auto" and m <= ISIN_COMPARE_ALL_LIMIT):
         rows, columns = structural.broadcast_in_dim(x, (n, m), (0,)), structural.broadcast_in_dim(y, (n, m), (1,))
         return any(comparison.eq(rows, columns), 1)
     y = sorting.sort(y)
-    place = searchsorted(y, x, method="sort" if method == "sort" else "scan")
-    return comparison.eq(x, take(y, place, mode="clip"))
+    position = searchsorted(y, x, method="sort" if method == "sort" else "scan")
+    return comparison.eq(x, take(y, position, mode="clip"))
 
 
 _METHODS: Final = ("auto", "compare_all", "binary_search", "sort")

@@ -1,7 +1,7 @@
-"""Shapes: reshaping, moving axes, broadcasting, and arrays that differ from their argument only in that.
+"""Shape manipulation: reshaping, permuting axes, broadcasting, dtype conversion.
 
-Axes are counted from 0 or from the end; one that isn't there is a ValueError that names it. Shapes are static:
-integers known when the program is traced.
+Axes count from 0 or, if negative, from the end; an axis out of range raises a ValueError that names it. Shapes are
+static: their sizes are integers that are concrete while a program is traced.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ ShapeLike = SupportsIndex | Sequence[SupportsIndex]
 
 
 def sizes_of(name: str, sizes: ShapeLike, argument: str = "shape") -> Shape:
-    """A shape from an argument that is one integer or a sequence of them.
+    """Returns the shape given by an argument that is one integer or a sequence of integers.
 
-    Raises TypeError for what is no integer known when the program is traced, ValueError for a negative size.
+    Raises TypeError for a size that is not a concrete integer, ValueError for a negative size.
     """
     if type(sizes) is tuple or type(sizes) is list:
         return static_shape(name, sizes, argument)
@@ -43,9 +43,9 @@ def sizes_of(name: str, sizes: ShapeLike, argument: str = "shape") -> Shape:
 
 
 def normalize_axes(name: str, axis: AxisLike, ndim: int, argument: str = "axis") -> tuple[int, ...]:
-    """Axes, counted from 0, from an argument that is one axis or a sequence of them."""
+    """Returns nonnegative axes from an argument that is one axis or a sequence of axes."""
     if is_sequence_like(axis):
-        return canonicalize_axes(name, axis, ndim, argument)  # type: ignore[arg-type]  # as just asked
+        return canonicalize_axes(name, axis, ndim, argument)  # type: ignore[arg-type]  # checked above
     return (canonicalize_axis(name, axis, ndim, argument),)  # type: ignore[arg-type]  # None is refused there
 
 
@@ -54,45 +54,55 @@ def normalize_axes(name: str, axis: AxisLike, ndim: int, argument: str = "axis")
 
 @by_numpy()
 def reshape(a: ArrayLike, shape: ShapeLike, order: str = "C", *, copy: bool | None = None) -> Array:
-    """The elements of `a` in another shape of the same size, one of whose sizes may be -1: the one that fits.
+    """Reshapes `a` to another shape of the same size.
 
-    `order="F"` reads and writes elements with the first axis changing fastest. Raises TypeError if a size is not known
-    when the program is traced, or the sizes don't fit.
+    Args:
+        a: The array to reshape.
+        shape: The new sizes; one of them may be -1, which stands for the size that makes the total fit.
+        order: `"C"` reads and writes elements with the last axis changing fastest, `"F"` with the first.
+        copy: Accepted for compatibility and ignored: arrays are immutable.
+
+    Returns:
+        An array with the elements of `a` and the new shape.
+
+    Raises:
+        TypeError: If a size is not concrete, or the sizes do not fit the size of `a`.
+        ValueError: If `order` is neither `"C"` nor `"F"`.
 
     >>> reshape(np.arange(6), (2, -1)).shape
     (2, 3)
     """
-    del copy  # arrays never change, so that they share memory does not show
+    del copy  # arrays are immutable, so shared memory is not observable
     x = as_operand(a, "reshape: a")
     sizes = _infer_size(x, shape)
     if order == "C":
         return structural.reshape(x, sizes)
     if order != "F":
         raise ValueError(f"reshape: order must be 'C' or 'F', got {order!r}")
-    backwards = structural.reshape(structural.transpose(x, range(x.aval.ndim)[::-1]), sizes[::-1])
-    return structural.transpose(backwards, range(len(sizes))[::-1])
+    reversed_axes = structural.reshape(structural.transpose(x, range(x.aval.ndim)[::-1]), sizes[::-1])
+    return structural.transpose(reversed_axes, range(len(sizes))[::-1])
 
 
 def _infer_size(x: Value, sizes: ShapeLike) -> Shape:
-    """The sizes with -1 filled in."""
+    """Returns the sizes with -1 replaced by the size it stands for."""
     if type(sizes) is tuple and -1 not in [n if type(n) is int else -1 for n in sizes]:
         return static_shape("reshape", sizes)
-    parts: list[SupportsIndex] = list(concretize(sizes)) if is_sequence_like(sizes) else [sizes]  # type: ignore[arg-type, list-item]  # as asked
+    parts: list[SupportsIndex] = list(concretize(sizes)) if is_sequence_like(sizes) else [sizes]  # type: ignore[arg-type, list-item]  # checked here
     places = [i for i, n in enumerate(parts) if _is_inferred(n)]
     if not places:
         return sizes_of("reshape", sizes)
-    known = static_shape("reshape", [n for i, n in enumerate(parts) if i not in places])  # type: ignore[misc]  # as above
+    known = static_shape("reshape", [n for i, n in enumerate(parts) if i not in places])  # type: ignore[misc]  # checked by static_shape
     product = math.prod(known)
     if len(places) > 1 or product == 0 or x.aval.size % product:
         raise TypeError(
-            f"reshape of {x.aval} to {tuple(parts)}: there must be one -1, and it must stand for a whole size"
+            f"reshape of {x.aval} to {tuple(parts)}: only one size may be -1, and it must stand for a whole size"
         )
-    rest = x.aval.size // product
-    return (*known[: places[0]], rest, *known[places[0] :])
+    inferred = x.aval.size // product
+    return (*known[: places[0]], inferred, *known[places[0] :])
 
 
 def _is_inferred(n: SupportsIndex) -> bool:
-    """Whether a size is -1, as far as it is known."""
+    """Returns whether a size is a concrete -1."""
     if isinstance(n, np.ndarray | ConcreteArray):
         return n.ndim == 0 and n.dtype.kind == "i" and n.__index__() == -1
     return isinstance(n, int | np.integer) and int(n) == -1
@@ -100,7 +110,11 @@ def _is_inferred(n: SupportsIndex) -> bool:
 
 @by_numpy()
 def ravel(a: ArrayLike, order: str = "C") -> Array:
-    """The elements of `a` along one axis.
+    """Flattens `a` to one axis: `f32[n, m]` becomes `f32[n * m]`.
+
+    Args:
+        a: The array to flatten.
+        order: `"C"` reads elements with the last axis changing fastest, `"F"` with the first.
 
     >>> ravel(np.zeros((2, 3))).shape
     (6,)
@@ -110,7 +124,14 @@ def ravel(a: ArrayLike, order: str = "C") -> Array:
 
 @by_numpy()
 def squeeze(a: ArrayLike, axis: AxisLike = None) -> Array:
-    """`a` without the axes given, which must have size 1, or without all axes of size 1. ValueError otherwise.
+    """Removes axes of size 1.
+
+    Args:
+        a: The array.
+        axis: The axis or axes to remove, each of size 1; None removes all axes of size 1.
+
+    Raises:
+        ValueError: If an axis to remove has another size, or is out of range.
 
     >>> squeeze(np.zeros((1, 3, 1))).shape
     (3,)
@@ -123,13 +144,17 @@ def squeeze(a: ArrayLike, axis: AxisLike = None) -> Array:
 
 @by_numpy()
 def expand_dims(a: ArrayLike, axis: int | Sequence[int] = 0) -> Array:
-    """`a` with new axes of size 1 at the places `axis` of the result.
+    """Inserts axes of size 1.
+
+    Args:
+        a: The array.
+        axis: The position or positions of the new axes in the result.
 
     >>> expand_dims(np.zeros(3), (0, 2)).shape
     (1, 3, 1)
     """
     x = as_operand(a, "expand_dims: a")
-    count = len(axis) if is_sequence_like(axis) else 1  # type: ignore[arg-type]  # as just asked
+    count = len(axis) if is_sequence_like(axis) else 1  # type: ignore[arg-type]  # checked here
     return shape.expand_dims(x, normalize_axes("expand_dims", axis, x.aval.ndim + count))
 
 
@@ -137,14 +162,20 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int] = 0) -> Array:
 def astype(
     x: ArrayLike, dtype: DTypeLike | None, /, *, copy: bool = False, device: DeviceOrSharding | None = None
 ) -> Array:
-    """`x` with its elements converted to `dtype`, None meaning the default float, on a device.
+    """Converts the elements of `x` to `dtype`.
 
-    Complex numbers lose their imaginary part, floats out of an integer's range become its nearest end and NaN 0.
+    Complex numbers lose their imaginary part. Floats outside an integer dtype's range saturate, and NaN becomes 0.
+
+    Args:
+        x: The array to convert.
+        dtype: The new dtype; None means the default float dtype.
+        copy: Accepted for compatibility and ignored: arrays are immutable.
+        device: The device or sharding of the result; None leaves it where it is.
 
     >>> astype(2.7, "int32")
     Array(2, dtype=int32)
     """
-    del copy  # arrays never change, so that they share memory does not show
+    del copy  # arrays are immutable, so shared memory is not observable
     new = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype, "astype: dtype")
     return place_on_device(as_array(convert_dtype(as_operand(x, "astype: x"), new)), device)
 
@@ -154,7 +185,14 @@ def astype(
 
 @by_numpy()
 def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
-    """`a` with its axes in the order `axes`, or reversed. ValueError unless each is named once.
+    """Permutes the axes of `a`.
+
+    Args:
+        a: The array.
+        axes: The order of the axes in the result, each named once; None reverses them.
+
+    Raises:
+        ValueError: If `axes` does not name each axis exactly once.
 
     >>> transpose(np.zeros((2, 3, 5)), (2, 0, 1)).shape
     (5, 2, 3)
@@ -168,7 +206,11 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
 
 @by_numpy()
 def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
-    """`transpose`, by its name in the array API: `a` with its axes in the order `axes`.
+    """Permutes the axes of `a`: the array API's name for `transpose`.
+
+    Args:
+        a: The array.
+        axes: The order of the axes in the result, each named once.
 
     >>> permute_dims(np.zeros((2, 3, 5)), (2, 0, 1)).shape
     (5, 2, 3)
@@ -178,7 +220,9 @@ def permute_dims(a: ArrayLike, /, axes: Sequence[int]) -> Array:
 
 @by_numpy()
 def matrix_transpose(x: ArrayLike, /) -> Array:
-    """`x` with its last two axes swapped. ValueError if there are fewer.
+    """Swaps the last two axes of `x`: `f32[..., n, m]` becomes `f32[..., m, n]`.
+
+    Raises ValueError if `x` has fewer than two axes.
 
     >>> matrix_transpose(np.zeros((5, 2, 3))).shape
     (5, 3, 2)
@@ -191,7 +235,12 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 
 @by_numpy()
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
-    """`a` with two axes in each other's place.
+    """Swaps two axes of `a`.
+
+    Args:
+        a: The array.
+        axis1: One axis.
+        axis2: The other axis.
 
     >>> swapaxes(np.zeros((2, 3, 5)), 0, 2).shape
     (5, 3, 2)
@@ -208,7 +257,15 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
 
 @by_numpy()
 def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
-    """`a` with the axes `source` at the places `destination`, the others in their order. ValueError unless they pair.
+    """Moves axes to new positions; the other axes keep their order.
+
+    Args:
+        a: The array.
+        source: The axis or axes to move.
+        destination: Their positions in the result, one per axis in `source`.
+
+    Raises:
+        ValueError: If `source` and `destination` have different lengths, or name an axis twice or out of range.
 
     >>> moveaxis(np.zeros((2, 3, 5)), 0, -1).shape
     (3, 5, 2)
@@ -216,18 +273,22 @@ def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Seque
     x = as_operand(a, "moveaxis: a")
     ndim = x.aval.ndim
     sources = normalize_axes("moveaxis", source, ndim, "source")
-    places = normalize_axes("moveaxis", destination, ndim, "destination")
-    if len(sources) != len(places):
+    destinations = normalize_axes("moveaxis", destination, ndim, "destination")
+    if len(sources) != len(destinations):
         raise ValueError(f"moveaxis: source {source} and destination {destination} must name equally many axes")
     order = [i for i in range(ndim) if i not in sources]
-    for place, i in sorted(zip(places, sources, strict=True)):
-        order.insert(place, i)
+    for position, i in sorted(zip(destinations, sources, strict=True)):
+        order.insert(position, i)
     return structural.transpose(x, order)
 
 
 @by_numpy()
 def flip(m: ArrayLike, axis: AxisLike = None) -> Array:
-    """`m` with its elements in reverse order along `axis`, by default all of them.
+    """Reverses the order of elements along axes.
+
+    Args:
+        m: The array.
+        axis: The axis or axes to reverse; None reverses all.
 
     >>> flip(np.arange(3)).tolist()
     [2, 1, 0]
@@ -241,7 +302,15 @@ def flip(m: ArrayLike, axis: AxisLike = None) -> Array:
 
 @by_numpy()
 def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Array:
-    """`array` repeated to `shape`, axes aligned at the end. BroadcastError where a size is neither 1 nor that one.
+    """Broadcasts `array` to `shape`, with axes aligned at the end.
+
+    Args:
+        array: The array to repeat.
+        shape: The sizes of the result.
+
+    Raises:
+        BroadcastError: If a size of `array` is neither 1 nor that of `shape`.
+        ValueError: If `array` has more axes than `shape`.
 
     >>> broadcast_to(np.arange(3), (2, 3)).tolist()
     [[0, 1, 2], [0, 1, 2]]
@@ -249,12 +318,15 @@ def broadcast_to(array: ArrayLike, shape: ShapeLike) -> Array:
     x = as_operand(array, "broadcast_to: array")
     sizes = sizes_of("broadcast_to", shape)
     if broadcast_operand_shapes("broadcast_to", x.aval.shape, sizes) != sizes:
-        raise ValueError(f"broadcast_to: {x.aval} does not fit {sizes}: it has more axes or larger sizes")
+        raise ValueError(f"broadcast_to: {x.aval} does not fit shape {sizes}: it has more axes or larger sizes")
     return structural.broadcast_to(x, sizes)
 
 
 def broadcast_arrays(*args: ArrayLike) -> tuple[Array, ...]:
-    """Broadcast arrays against each other: a tuple of arrays of one shape, each with its own dtype.
+    """Broadcasts arrays against each other.
+
+    Returns a tuple of arrays of one shape, each with its own dtype. Raises BroadcastError if the shapes differ in sizes
+    other than 1.
 
     >>> [a.shape for a in broadcast_arrays(np.zeros((2, 1)), np.zeros(3))]
     [(2, 3), (2, 3)]
@@ -269,7 +341,7 @@ def atleast_1d(ary: ArrayLike, /) -> Array: ...
 @overload
 def atleast_1d(*arys: ArrayLike) -> Array | tuple[Array, ...]: ...
 def atleast_1d(*arys: ArrayLike) -> Array | tuple[Array, ...]:
-    """Convert inputs to arrays with at least one axis: a scalar becomes `f32[1]`. Several inputs give a tuple.
+    """Converts inputs to arrays with at least one axis: a scalar becomes `f32[1]`. Several inputs give a tuple.
 
     >>> atleast_1d(2.0).shape
     (1,)
@@ -282,7 +354,7 @@ def atleast_2d(ary: ArrayLike, /) -> Array: ...
 @overload
 def atleast_2d(*arys: ArrayLike) -> Array | tuple[Array, ...]: ...
 def atleast_2d(*arys: ArrayLike) -> Array | tuple[Array, ...]:
-    """Convert inputs to arrays with at least two axes, new ones of size 1 in front. Several inputs give a tuple.
+    """Converts inputs to arrays with at least two axes, adding leading axes of size 1. Several inputs give a tuple.
 
     >>> atleast_2d(np.zeros(3)).shape
     (1, 3)
@@ -295,9 +367,9 @@ def atleast_3d(ary: ArrayLike, /) -> Array: ...
 @overload
 def atleast_3d(*arys: ArrayLike) -> Array | tuple[Array, ...]: ...
 def atleast_3d(*arys: ArrayLike) -> Array | tuple[Array, ...]:
-    """Convert inputs to arrays with at least three axes. Several inputs give a tuple.
+    """Converts inputs to arrays with at least three axes. Several inputs give a tuple.
 
-    `f32[n]` becomes `f32[1, n, 1]`, and `f32[n, m]` becomes `f32[n, m, 1]`.
+    A scalar becomes `f32[1, 1, 1]`, `f32[n]` becomes `f32[1, n, 1]`, and `f32[n, m]` becomes `f32[n, m, 1]`.
 
     >>> atleast_3d(np.zeros(3)).shape
     (1, 3, 1)
@@ -312,5 +384,5 @@ def _at_least(ndim: int, x: Value) -> Array:
     return shape.expand_dims(x, range(max(0, ndim - x.aval.ndim)))
 
 
-def _unwrap_single(found: list[Array]) -> Array | tuple[Array, ...]:
-    return found[0] if len(found) == 1 else tuple(found)
+def _unwrap_single(arrays: list[Array]) -> Array | tuple[Array, ...]:
+    return arrays[0] if len(arrays) == 1 else tuple(arrays)

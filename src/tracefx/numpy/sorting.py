@@ -1,7 +1,7 @@
-"""Sorting: values, places, several keys, around one place only.
+"""Sorting: `sort`, `argsort`, `lexsort`, `partition` and relatives.
 
 NaN comes last, -0.0 equals 0.0, complex numbers are ordered by their real and then by their imaginary parts, each of
-which may be NaN. Places have the default integer dtype.
+which may be NaN. Indices have the default integer dtype.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tracefx.ops.static_integers import canonicalize_axis
 
 
 def _sort_operand(name: str, a: ArrayLike, axis: int | None) -> tuple[Value, int]:
-    """What is sorted, and along which axis; without one it is flattened."""
+    """Returns the operand and the axis to sort along; flattens for None."""
     x = as_operand(a, f"{name}: a")
     if axis is None:
         return structural.reshape(x, (x.aval.size,)), 0
@@ -36,13 +36,13 @@ def _sort_operand(name: str, a: ArrayLike, axis: int | None) -> tuple[Value, int
 
 def _reject_kind_and_order(name: str, kind: object, order: object) -> None:
     if kind is not None:
-        raise TypeError(f"{name}: kind must be None, got {kind!r}; say stable=True or stable=False")
+        raise TypeError(f"{name}: kind must be None, got {kind!r}; pass stable=True or stable=False")
     if order is not None:
         raise TypeError(f"{name}: order must be None, since arrays have no named fields, got {order!r}")
 
 
 def index_dtype(size: int) -> DType:
-    """The dtype of places along an axis."""
+    """Returns the dtype of indices into an axis."""
     return dtypes.default_int() if size <= 2**31 else dtypes.int64
 
 
@@ -56,9 +56,15 @@ def sort(
     stable: bool = True,
     descending: bool = False,
 ) -> Array:
-    """`a` with its elements along `axis` in ascending order, or `descending`; without `axis`, flattened.
+    """Sorts elements along an axis.
 
-    Elements that are equal keep their order if `stable`, in reverse if `descending`; only -0.0 and 0.0 tell.
+    Args:
+        a: The array.
+        axis: The axis; None means the flattened array.
+        kind: Not supported; must be None.
+        order: Not supported; must be None.
+        stable: Whether equal elements keep their order (in reverse if `descending`), which shows for -0.0 and 0.0 only.
+        descending: Whether to sort in descending order.
 
     >>> sort(np.array([3, 1, 2]))
     Array([1, 2, 3], dtype=int32)
@@ -72,12 +78,12 @@ def sort(
 def _argsort_kernel(
     a: ShapedArray, axis: int | None = -1, *, descending: bool = False, dtype: None = None, **_: object
 ) -> Kernel | None:
-    """`argsort` of NumPy's arrays."""
+    """Returns the NumPy kernel of `argsort`."""
     if descending or dtype is not None:
         return None
     count = a.size if axis is None else a.shape[axis]
-    places = index_dtype(count)
-    return lambda v: v.argsort(axis, "stable").astype(places)
+    result_dtype = index_dtype(count)
+    return lambda v: v.argsort(axis, "stable").astype(result_dtype)
 
 
 @by_numpy(_argsort_kernel, among=NUMBERS, replays=False)
@@ -91,40 +97,53 @@ def argsort(
     descending: bool = False,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """The places along `axis` at which the elements stand that come first, second and so on in ascending order.
+    """Returns the indices that sort elements along an axis.
 
-    Of elements that are equal the earlier one comes first if `stable`, also with `descending`.
+    Args:
+        a: The array.
+        axis: The axis; None means the flattened array.
+        kind: Not supported; must be None.
+        order: Not supported; must be None.
+        stable: Whether equal elements keep their order, also if `descending`.
+        descending: Whether to sort in descending order.
+        dtype: The dtype of the indices; None means the default integer.
 
     >>> argsort(np.array([3, 1, 2]))
     Array([1, 2, 0], dtype=int32)
     """
     _reject_kind_and_order("argsort", kind, order)
     x, along = _sort_operand("argsort", a, axis)
-    places = index_dtype(x.aval.shape[along]) if dtype is None else dtypes.as_dtype(dtype, "argsort: dtype")
-    if type(x) is ConcreteArray and evaluating() and dtypes.itemsize_bits(places) >= 32:
-        return call_kernel(_argsort_by_numpy, [x.numpy()], along, stable and descending, descending, places)
-    numbers = array_creation.broadcasted_iota(places, x.aval.shape, along)
+    result_dtype = index_dtype(x.aval.shape[along]) if dtype is None else dtypes.as_dtype(dtype, "argsort: dtype")
+    if type(x) is ConcreteArray and evaluating() and dtypes.itemsize_bits(result_dtype) >= 32:
+        return call_kernel(_argsort_by_numpy, [x.numpy()], along, stable and descending, descending, result_dtype)
+    numbers = array_creation.broadcasted_iota(result_dtype, x.aval.shape, along)
     if descending and stable:
         x, numbers = shape.rev(x, (along,)), shape.rev(numbers, (along,))
-    _, found = bind(sorting.Sort(along, stable, 1), x, numbers)
-    return shape.rev(found, (along,)) if descending else as_array(found)
+    _, indices = bind(sorting.Sort(along, stable, 1), x, numbers)
+    return shape.rev(indices, (along,)) if descending else as_array(indices)
 
 
 def _argsort_by_numpy(keys: Sequence[NDArray], axis: int, backwards: bool, descending: bool, dtype: DType) -> Array:
-    """The order of numbers that are known: `Sort`'s, without moving the numbers."""
+    """Returns the sorting indices of concrete keys with NumPy, as `Sort` would, without moving the keys."""
     n = keys[0].shape[axis]
-    turned = [np.flip(key, axis) for key in keys] if backwards else keys
-    out = sorting.Sort(axis, True, len(keys)).argsort(*turned)
+    ordered_keys = [np.flip(key, axis) for key in keys] if backwards else keys
+    out = sorting.Sort(axis, True, len(keys)).argsort(*ordered_keys)
     if backwards:
         out = n - 1 - out
-    found = np.ascontiguousarray(np.flip(out, axis) if descending else out).astype(dtype, copy=False)
-    return ConcreteArray(ShapedArray(found.shape, dtype), found)
+    indices = np.ascontiguousarray(np.flip(out, axis) if descending else out).astype(dtype, copy=False)
+    return ConcreteArray(ShapedArray(indices.shape, dtype), indices)
 
 
 def lexsort(keys: Array | NDArray | Sequence[ArrayLike], axis: int = -1) -> Array:
-    """The places in the order of several keys of one shape, of which a later one decides before an earlier one.
+    """Returns the indices that sort by several keys, of which the last is the most significant.
 
-    Raises TypeError for no keys, ValueError for keys of different shapes.
+    Args:
+        keys: A sequence of arrays of one shape, or an array of them along its first axis.
+        axis: The axis to sort along.
+
+    Raises:
+        TypeError: If there are no keys.
+        ValueError: If the shapes of keys differ.
 
     >>> lexsort((np.array([3, 1, 2]), np.array([1, 1, 0])))
     Array([2, 1, 0], dtype=int32)
@@ -133,7 +152,7 @@ def lexsort(keys: Array | NDArray | Sequence[ArrayLike], axis: int = -1) -> Arra
         raise TypeError(f"lexsort: keys must be a sequence of arrays, or an array with axes, got {keys!r}")
     values = [as_operand(key, f"lexsort: key {i}") for i, key in enumerate(keys)]
     if not values:
-        raise TypeError("lexsort: keys must be at least one")
+        raise TypeError("lexsort: there must be at least one key")
     sizes = values[0].aval.shape
     for i, value in enumerate(values):
         if value.aval.shape != sizes:
@@ -150,7 +169,7 @@ def lexsort(keys: Array | NDArray | Sequence[ArrayLike], axis: int = -1) -> Arra
 
 
 def sort_complex(a: ArrayLike) -> Array:
-    """`a` as complex numbers, sorted along the last axis.
+    """Returns `a` as complex numbers, sorted along the last axis.
 
     >>> sort_complex(np.array([3, 1, 2]))
     Array([1.+0.j, 2.+0.j, 3.+0.j], dtype=complex64)
@@ -161,39 +180,46 @@ def sort_complex(a: ArrayLike) -> Array:
     return as_array(convert_dtype(out, dtypes.complex128 if out.aval.dtype == dtypes.float64 else dtypes.complex64))
 
 
-# ------------------------------------------------------------------ around one place
+# ------------------------------------------------------------------ partitioning
 
 
 def _partition_operand(name: str, a: ArrayLike, kth: int, axis: int) -> tuple[Value, int, int]:
     x = as_operand(a, f"{name}: a")
     if dtypes.is_complex(x.aval.dtype):
-        raise NotImplementedError(f"{name} of complex numbers: sort them")
+        raise NotImplementedError(f"{name} does not support complex numbers; use sort or argsort")
     along = canonicalize_axis(name, axis, x.aval.ndim)
     return x, canonicalize_axis(name, kth, x.aval.shape[along], "kth"), along
 
 
 def partition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
-    """`a` with the element along `axis` in place that stands at `kth` (static) when all are sorted: before it are only
-    such that are not greater, after it such that are not less, in an order that is left open.
+    """Partitions elements along an axis around the element that is at `kth` in sorted order.
+
+    Elements before it are not greater, elements after it not less; their order is unspecified. Raises
+    NotImplementedError for complex numbers.
+
+    Args:
+        a: The array.
+        kth: The position in sorted order, a static integer.
+        axis: The axis.
 
     >>> partition(np.array([5, 1, 4, 2, 3]), 2)[2]
     Array(3, dtype=int32)
     """
-    x, place, along = _partition_operand("partition", a, kth, axis)
+    x, position, along = _partition_operand("partition", a, kth, axis)
     out = sorting.sort(x, along, is_stable=False)
     n = out.aval.shape[along]
-    rest = shape.rev(shape.slice_axis(out, place + 1, n, along), (along,))
-    return shape.concatenate([shape.slice_axis(out, 0, place + 1, along), rest], along)
+    after = shape.rev(shape.slice_axis(out, position + 1, n, along), (along,))
+    return shape.concatenate([shape.slice_axis(out, 0, position + 1, along), after], along)
 
 
 def argpartition(a: ArrayLike, kth: int, axis: int = -1) -> Array:
-    """The places along `axis` from which `partition` takes its elements, those after `kth` in ascending order.
+    """Returns the indices of the elements of `partition`, those after `kth` in ascending order. Arguments as for it.
 
     >>> argpartition(np.array([5, 1, 4, 2, 3]), 2).tolist()
     [1, 3, 4, 0, 2]
     """
-    x, place, along = _partition_operand("argpartition", a, kth, axis)
+    x, position, along = _partition_operand("argpartition", a, kth, axis)
     n = x.aval.shape[along]
     order = argsort(x, along, dtype=dtypes.int32)
-    rest = sorting.sort(shape.slice_axis(order, place + 1, n, along), along)
-    return shape.concatenate([shape.slice_axis(order, 0, place + 1, along), rest], along)
+    after = sorting.sort(shape.slice_axis(order, position + 1, n, along), along)
+    return shape.concatenate([shape.slice_axis(order, 0, position + 1, along), after], along)

@@ -1,4 +1,4 @@
-"""Functions of numbers that few programs use: angles, steps, `sin(x)/x`, extremes that ignore NaN."""
+"""Less common elementwise functions: angles, `sinc`, `heaviside`, extremes ignoring NaN, `nan_to_num`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tracefx.ops.elementwise.elementwise import add
 
 
 def angle(z: ArrayLike, deg: bool = False) -> Array:
-    """The angle of a complex number in the plane, in radians or degrees; of real numbers 0 or pi.
+    """Returns the angle of a complex number, in radians or, if `deg`, in degrees; 0 or pi for real numbers.
 
     >>> angle(1j, deg=True)
     Array(90., dtype=float32, weak_type=True)
@@ -46,7 +46,7 @@ def angle(z: ArrayLike, deg: bool = False) -> Array:
 
 
 def isreal(x: ArrayLike) -> Array:
-    """Where the imaginary part is 0.
+    """Returns where the imaginary part is 0.
 
     >>> isreal(np.array([1, 1j])).tolist()
     [True, False]
@@ -56,7 +56,7 @@ def isreal(x: ArrayLike) -> Array:
 
 
 def iscomplex(x: ArrayLike) -> Array:
-    """Where the imaginary part is not 0.
+    """Returns where the imaginary part is not 0.
 
     >>> iscomplex(np.array([1, 1j])).tolist()
     [False, True]
@@ -66,13 +66,14 @@ def iscomplex(x: ArrayLike) -> Array:
 
 
 def _zero(x: Value) -> bool | int | float:
+    """Returns the Python zero for the dtype of `x`."""
     dtype = x.aval.dtype
     return False if dtypes.is_bool(dtype) else 0 if dtypes.is_integer(dtype) else 0.0
 
 
 @by_numpy(always(np.heaviside), arrays=2, numbers=True)
 def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """0 where `x1` is negative, 1 where it is positive, `x2` where it is 0, NaN where it is NaN.
+    """Returns the step function of `x1`: 0 if negative, 1 if positive, `x2` if 0, NaN if NaN.
 
     >>> heaviside(np.array([-1, 0, 2]), 0.5).tolist()
     [0.0, 0.5, 1.0]
@@ -86,7 +87,7 @@ def heaviside(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def _sinc_kernel(x: ShapedArray) -> Kernel:
-    """`sinc` of NumPy's arrays."""
+    """Returns the NumPy kernel of `sinc`."""
     pi, one = np.asarray(math.pi, x.dtype), np.asarray(1, x.dtype)
 
     def kernel(v: NDArray) -> NDArray:
@@ -99,7 +100,7 @@ def _sinc_kernel(x: ShapedArray) -> Kernel:
 
 @by_numpy(_sinc_kernel, patient=False)
 def sinc(x: ArrayLike, /) -> Array:
-    """`sin(pi x) / (pi x)`, and 1 at 0, where all derivatives are right too.
+    """Returns `sin(pi x) / (pi x)`, and 1 at 0, where all derivatives are right too.
 
     >>> sinc(np.array([0, 0.5])).round(4).tolist()
     [1.0, 0.6366000175476074]
@@ -109,7 +110,7 @@ def sinc(x: ArrayLike, /) -> Array:
     at_zero = comparison.eq(value, literal_like(value, 0.0))
     safe = broadcast_select(at_zero, literal_like(value, 1.0), scaled)
     quotient = arithmetic.div(transcendental.sin(safe), safe)
-    # The beginning of the series, which nothing but its derivatives at 0 is taken from.
+    # The beginning of the Taylor series, of which only the value and the derivatives at 0 are used.
     square = powers.square(scaled)
     series: Value = literal_like(value, 1 / math.factorial(9))
     for k in (3, 2, 1, 0):
@@ -118,7 +119,7 @@ def sinc(x: ArrayLike, /) -> Array:
 
 
 def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """`x ** y`, always a float or complex number.
+    """Returns `x ** y`, always as a float or complex number.
 
     >>> float_power(2, -1)
     Array(0.5, dtype=float32, weak_type=True)
@@ -128,7 +129,7 @@ def float_power(x: ArrayLike, y: ArrayLike, /) -> Array:
 
 @by_numpy(always(np.fmax), arrays=2, numbers=True, patient=False, among=NUMBERS)
 def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """The greater of the two, of a number and NaN the number.
+    """Returns the elementwise maximum of two arrays, ignoring NaN where the other is a number.
 
     >>> fmax(np.array([1, np.nan]), 0.5).tolist()
     [1.0, 0.5]
@@ -139,7 +140,7 @@ def fmax(x1: ArrayLike, x2: ArrayLike) -> Array:
 
 @by_numpy(always(np.fmin), arrays=2, numbers=True, patient=False, among=NUMBERS)
 def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """The lesser of the two, of a number and NaN the number.
+    """Returns the elementwise minimum of two arrays, ignoring NaN where the other is a number.
 
     >>> fmin(np.array([1, np.nan]), 0.5).tolist()
     [0.5, 0.5]
@@ -151,22 +152,24 @@ def fmin(x1: ArrayLike, x2: ArrayLike) -> Array:
 @binary_ufunc(-math.inf)
 @by_numpy(always(np.logaddexp2), arrays=2, numbers=True, patient=False)
 def logaddexp2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`log2(2**x1 + 2**x2)` without overflow on the way; the imaginary part is at most `pi / log(2)` from 0.
+    """Returns `log2(2**x1 + 2**x2)` without intermediate overflow.
+
+    The imaginary part of a complex result is in `[-pi / log(2), pi / log(2)]`.
 
     >>> logaddexp2(3.0, 3.0)
     Array(4., dtype=float32, weak_type=True)
     """
     x, y = promote_args_inexact("logaddexp2", x1, x2)
     larger, difference, same = larger_and_difference(x, y)
-    rest = transcendental.log1p(transcendental.exp2(difference))
-    out = broadcast_select(same, larger, add(larger, arithmetic.div(rest, literal_like(x, math.log(2)))))
+    correction = transcendental.log1p(transcendental.exp2(difference))
+    out = broadcast_select(same, larger, add(larger, arithmetic.div(correction, literal_like(x, math.log(2)))))
     return wrap_imaginary(out, math.pi / math.log(2))
 
 
 def _nan_to_num_kernel(
     x: ShapedArray, copy: bool = True, nan: object = 0.0, posinf: object = None, neginf: object = None
 ) -> Kernel | None:
-    """`nan_to_num` of NumPy's arrays."""
+    """Returns the NumPy kernel of `nan_to_num`."""
     if type(nan) is not float or posinf is not None or neginf is not None:
         return None
     info = np.finfo(x.dtype)
@@ -182,12 +185,19 @@ def nan_to_num(
     posinf: ArrayLike | None = None,
     neginf: ArrayLike | None = None,
 ) -> Array:
-    """`x` with `nan` in the place of NaN, and the greatest and least number, or those given, in that of infinities.
+    """Replaces NaN and infinities by numbers.
+
+    Args:
+        x: The array.
+        copy: Accepted for compatibility and ignored: arrays are immutable.
+        nan: The replacement of NaN.
+        posinf: The replacement of infinity; None means the largest finite number.
+        neginf: The replacement of minus infinity; None means the smallest finite number.
 
     >>> nan_to_num(np.array([1, np.nan, np.inf]), posinf=9.0).tolist()
     [1.0, 0.0, 9.0]
     """
-    del copy  # arrays never change
+    del copy  # arrays are immutable
     value = as_operand(x, "nan_to_num: x")
     dtype = value.aval.dtype
     if not dtypes.is_inexact(dtype):
@@ -205,6 +215,6 @@ def nan_to_num(
         )
     ]
     out: Value = value
-    for strange, number in zip((isnan(value), isposinf(value), isneginf(value)), numbers, strict=True):
-        out = where(strange, number, out)
+    for mask, number in zip((isnan(value), isposinf(value), isneginf(value)), numbers, strict=True):
+        out = where(mask, number, out)
     return as_array(out)

@@ -1,4 +1,4 @@
-"""More ways to join arrays and to take them apart: by columns, by depth, in blocks, along an axis that goes."""
+"""More functions for joining and splitting: `column_stack`, `dstack`, `block`, `unstack`, `vsplit` and relatives."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ NestedBlocks: TypeAlias = "ArrayLike | list[NestedBlocks]"
 
 @by_numpy()
 def concat(arrays: Arrays, /, *, axis: int | None = 0) -> Array:
-    """`arrays`, of equal shapes but for `axis`, joined along it; flattened first if it is None: `concatenate`, by the
-    array API's name.
+    """Joins arrays along an existing axis: the array API's name for `concatenate`. None flattens them first.
 
     >>> import numpy as np
     >>> concat([np.arange(2), np.arange(3)]).tolist()
@@ -32,7 +31,7 @@ def concat(arrays: Arrays, /, *, axis: int | None = 0) -> Array:
 
 @by_numpy()
 def column_stack(tup: Arrays) -> Array:
-    """Vectors as the columns of a matrix; matrices among them keep their columns.
+    """Stacks vectors as the columns of a matrix; matrices contribute their columns.
 
     >>> import numpy as np
     >>> column_stack([np.arange(3), np.zeros((3, 2))]).shape
@@ -44,7 +43,7 @@ def column_stack(tup: Arrays) -> Array:
 
 @by_numpy()
 def dstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
-    """Arrays behind each other: joined along the third axis, which vectors and matrices get.
+    """Stacks arrays along the third axis, which vectors and matrices get. `dtype` None means the promoted dtype.
 
     >>> import numpy as np
     >>> dstack([np.arange(3), np.arange(3)]).shape
@@ -54,9 +53,9 @@ def dstack(tup: Arrays, dtype: DTypeLike | None = None) -> Array:
 
 
 def block(arrays: NestedBlocks) -> Array:
-    """One array of blocks: lists in lists of arrays, the innermost joined along the last axis.
+    """Assembles an array from nested lists of blocks; the innermost lists are joined along the last axis.
 
-    ValueError for empty lists, for tuples, and for lists that are not equally deep.
+    Raises ValueError for empty lists, tuples, and lists of different depths.
 
     >>> import numpy as np
     >>> block([[np.eye(2), np.zeros((2, 1))], [np.ones((1, 2)), 5]]).shape
@@ -66,20 +65,21 @@ def block(arrays: NestedBlocks) -> Array:
 
 
 def _depth(x: NestedBlocks) -> int:
+    """Returns the depth of nested lists."""
     if isinstance(x, tuple):
         raise ValueError(f"block takes lists and arrays, got the tuple {x!r}; make it a list")
     if not isinstance(x, list):
         return 0
     if not x:
-        raise ValueError("block: a list is empty, and has nothing to be joined")
+        raise ValueError("block: lists must not be empty")
     depths = {_depth(each) for each in x}
     if len(depths) > 1:
-        raise ValueError(f"block: lists must be equally deep, but hold lists {sorted(depths)} deep side by side")
+        raise ValueError(f"block: lists must be equally deep, but lists of depths {sorted(depths)} are side by side")
     return 1 + depths.pop()
 
 
 def _join_blocks(x: NestedBlocks, depth: int) -> tuple[Array, int]:
-    """The blocks joined along the last `depth` axes, and the least rank that they have together."""
+    """Joins blocks along the last `depth` axes; returns the array and the least common number of axes."""
     if not isinstance(x, list):
         value = as_array(as_operand(x, "block: a block"))
         return value, max(value.ndim, depth)
@@ -94,7 +94,7 @@ def _expand_to_rank(x: Array, rank: int) -> Array:
 
 @by_numpy()
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
-    """The arrays that `x` is a stack of along `axis`. ValueError for scalars.
+    """Splits `x` into a tuple of arrays along `axis`, which they do not have. Raises ValueError for scalars.
 
     >>> import numpy as np
     >>> [part.tolist() for part in unstack(np.ones((2, 3)), axis=1)]
@@ -108,7 +108,7 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
 
 @by_numpy()
 def vsplit(ary: ArrayLike, indices_or_sections: SplitPoints) -> list[Array]:
-    """`ary` cut along its first axis, as `split` does.
+    """Splits `ary` along its first axis. `indices_or_sections` is as for `split`.
 
     >>> import numpy as np
     >>> [part.tolist() for part in vsplit(np.arange(4).reshape(2, 2), 2)]
@@ -119,7 +119,7 @@ def vsplit(ary: ArrayLike, indices_or_sections: SplitPoints) -> list[Array]:
 
 @by_numpy()
 def hsplit(ary: ArrayLike, indices_or_sections: SplitPoints) -> list[Array]:
-    """`ary` cut along its second axis, or the only one of a vector.
+    """Splits `ary` along its second axis, or the only one of a vector. `indices_or_sections` is as for `split`.
 
     >>> import numpy as np
     >>> [part.tolist() for part in hsplit(np.arange(4).reshape(2, 2), 2)]
@@ -130,7 +130,7 @@ def hsplit(ary: ArrayLike, indices_or_sections: SplitPoints) -> list[Array]:
 
 @by_numpy()
 def dsplit(ary: ArrayLike, indices_or_sections: SplitPoints) -> list[Array]:
-    """`ary` cut along its third axis.
+    """Splits `ary` along its third axis. `indices_or_sections` is as for `split`.
 
     >>> import numpy as np
     >>> [part.shape for part in dsplit(np.ones((2, 2, 4)), [1])]

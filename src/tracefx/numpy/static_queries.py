@@ -1,4 +1,4 @@
-"""Questions about arrays and shapes whose answers are Python's: known while a program is traced."""
+"""Queries about arrays, shapes and dtypes that return Python values, also for tracers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tracefx.ops.static_integers import is_sequence_like, static_ints
 
 
 def shape(a: ArrayLike | DuckTypedArray | Sequence[Any]) -> Shape:
-    """The sizes of the axes.
+    """Returns the shape of an array, or of the array that nested sequences make.
 
     >>> shape(np.ones((2, 3)))
     (2, 3)
@@ -30,7 +30,7 @@ def shape(a: ArrayLike | DuckTypedArray | Sequence[Any]) -> Shape:
 
 
 def ndim(a: ArrayLike | DuckTypedArray | Sequence[Any]) -> int:
-    """The number of axes.
+    """Returns the number of axes of an array, or of the array that nested sequences make.
 
     >>> ndim(np.zeros((2, 3)))
     2
@@ -39,7 +39,7 @@ def ndim(a: ArrayLike | DuckTypedArray | Sequence[Any]) -> int:
 
 
 def size(a: ArrayLike | DuckTypedArray | Sequence[Any], axis: AxisLike = None) -> int:
-    """The number of elements, or of those along `axis`.
+    """Returns the number of elements of an array, or of those along `axis` (one or several; None means all).
 
     >>> size(np.zeros((2, 3)))
     6
@@ -49,22 +49,22 @@ def size(a: ArrayLike | DuckTypedArray | Sequence[Any], axis: AxisLike = None) -
 
 
 def nested_aval(x: ArrayLike | DuckTypedArray | Sequence[Any], what: str) -> ShapedArray:
-    """`typeof` of an array, or of the array that nested sequences make."""
-    return typeof(asarray(x) if isinstance(x, list | tuple) else x, what)  # type: ignore[arg-type]  # refused there
+    """Returns `typeof` of an array, or of the array that nested sequences make."""
+    return typeof(asarray(x) if isinstance(x, list | tuple) else x, what)  # type: ignore[arg-type]  # checked there
 
 
 def broadcast_shapes(*shapes: SupportsIndex | tuple[SupportsIndex, ...]) -> Shape:
-    """The shape that arrays of these shapes have together. BroadcastError, a ValueError, where sizes don't agree.
+    """Returns the shape to which shapes broadcast. Raises BroadcastError, a ValueError, if they do not.
 
     >>> broadcast_shapes((2, 1), (3,))
     (2, 3)
     """
-    found = [static_ints("broadcast_shapes", s if is_sequence_like(s) else (s,), "shapes") for s in shapes]  # type: ignore[arg-type]  # as asked
-    return operand_promotion.broadcast_operand_shapes("broadcast_shapes", *found)
+    sizes = [static_ints("broadcast_shapes", s if is_sequence_like(s) else (s,), "shapes") for s in shapes]  # type: ignore[arg-type]  # checked here
+    return operand_promotion.broadcast_operand_shapes("broadcast_shapes", *sizes)
 
 
 def isscalar(element: object) -> bool:
-    """Whether `element` is a number, or an array without axes.
+    """Returns whether `element` is a number, or an array without axes.
 
     >>> isscalar(1.5), isscalar(np.ones(())), isscalar(np.ones(1))
     (True, True, False)
@@ -73,7 +73,7 @@ def isscalar(element: object) -> bool:
 
 
 def iterable(y: object) -> bool:
-    """Whether `y` can be iterated over: an array with axes, a sequence.
+    """Returns whether `y` can be iterated over, such as an array with axes or a sequence.
 
     >>> iterable(np.ones(2)), iterable(2)
     (True, False)
@@ -82,7 +82,7 @@ def iterable(y: object) -> bool:
 
 
 def iscomplexobj(x: object) -> bool:
-    """Whether `x` is an array or number of a complex dtype, whatever its imaginary part.
+    """Returns whether `x` is an array or number of a complex dtype, whatever its imaginary part.
 
     >>> iscomplexobj(1 + 0j), iscomplexobj(np.ones(2))
     (True, False)
@@ -91,7 +91,7 @@ def iscomplexobj(x: object) -> bool:
 
 
 def isrealobj(x: object) -> bool:
-    """Whether `x` is of no complex dtype.
+    """Returns whether `x` is not of a complex dtype.
 
     >>> isrealobj(1 + 0j), isrealobj(np.ones(2))
     (False, True)
@@ -100,14 +100,18 @@ def isrealobj(x: object) -> bool:
 
 
 def can_cast(from_: DTypeLike | ArrayLike, to: DTypeLike, casting: str = "safe") -> bool:
-    """Whether numbers of a dtype, or an array's, can become those of another: without loss if `casting` is "safe",
-    within one kind of dtypes if it is "same_kind".
+    """Returns whether one dtype can be cast to another.
+
+    Args:
+        from_: A dtype, or an array whose dtype is meant.
+        to: A dtype.
+        casting: The rule: `"safe"` allows casts without loss, `"same_kind"` casts within a kind of dtypes, as in NumPy.
 
     >>> can_cast("int16", "float32"), can_cast("float32", "int16")
     (True, False)
     """
-    own = from_.dtype if isinstance(from_, Array | np.ndarray) else _dtype(from_)
-    return np.can_cast(own, _dtype(to), casting)  # type: ignore[arg-type]  # NumPy says which there are
+    dtype = from_.dtype if isinstance(from_, Array | np.ndarray) else _dtype(from_)
+    return np.can_cast(dtype, _dtype(to), casting)  # type: ignore[arg-type]  # checked by NumPy
 
 
 def _dtype(x: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Masks that are traced, as indices of updates: how many elements they name is open, but not which.
+"""Traced masks as indices of updates: the number of elements that they select is unknown.
 
-So one number, or numbers for the other axes, can be written where the mask is true; a number for each of the elements
-named can't.
+So values can be written if they are the same for all selected elements (they may differ along other axes), but not if
+there is one for each selected element.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from tracefx.ops import structural
 @final
 @frozen(eq=False)
 class TracedMask:
-    """`everywhere` is the mask for each element of an array; it has the axes from `axis` to before `end` of it."""
+    """A traced mask of the axes from `axis` to `end` (exclusive) of an array, broadcast to the array's shape."""
 
     full_mask: Array
     axis: int
     end: int
 
     def broadcast_values(self, name: str, values: Value) -> Array:
-        """The values for each element of the array. Along the axis of the elements named there must be one."""
-        whole = self.full_mask.aval.shape
-        after = len(whole) - self.end
+        """Broadcasts values to the array; along the axis of the selected elements they must have size 1."""
+        full_shape = self.full_mask.aval.shape
+        after = len(full_shape) - self.end
         shape = values.aval.shape
-        place = len(shape) - after - 1  # of the axis of the elements that the mask names
-        if place >= 0:
-            if shape[place] != 1:
+        selected_axis = len(shape) - after - 1  # the axis of the selected elements
+        if selected_axis >= 0:
+            if shape[selected_axis] != 1:
                 raise ValueError(
-                    f"{name}: values {values.aval} have an element for each that a mask names, but the mask is traced, "
-                    f"so that their number isn't known; use where(mask, new, old), with an element for each of the mask"
+                    f"{name}: values {values.aval} have one element for each that the mask selects, but it is "
+                    f"traced, so their number is unknown; use where(mask, new, old), with a value for each element"
                 )
-            shape = (*shape[:place], *(1,) * (self.end - self.axis), *shape[place + 1 :])
-        if len(shape) > len(whole) or broadcast_operand_shapes(name, shape, whole) != whole:
-            raise ValueError(f"{name}: values {values.aval} do not fit what a mask names of an array of shape {whole}")
-        return structural.broadcast_to(structural.reshape(values, shape), whole)
+            shape = (*shape[:selected_axis], *(1,) * (self.end - self.axis), *shape[selected_axis + 1 :])
+        if len(shape) > len(full_shape) or broadcast_operand_shapes(name, shape, full_shape) != full_shape:
+            raise ValueError(f"{name}: values {values.aval} do not fit a mask of an array of shape {full_shape}")
+        return structural.broadcast_to(structural.reshape(values, shape), full_shape)
 
 
 def traced_mask(x: Array, index: Index) -> TracedMask | None:
-    """The mask, if an index is one that is traced, with nothing beside it but whole axes."""
+    """Returns the mask of an index that consists of one traced mask and otherwise full slices, else None."""
     parts = index if isinstance(index, tuple) else (index,)
     masks = [part for part in parts if is_traced_mask(part)]
     if len(masks) != 1:
@@ -56,13 +56,13 @@ def traced_mask(x: Array, index: Index) -> TracedMask | None:
     if any(part is not Ellipsis and not (isinstance(part, slice) and part == slice(None)) for part in others):
         return None
     ellipses = sum([part is Ellipsis for part in others])
-    ndim, own = x.aval.ndim, mask.aval.ndim
-    free = ndim - own - (len(others) - ellipses)
+    ndim, mask_ndim = x.aval.ndim, mask.aval.ndim
+    free = ndim - mask_ndim - (len(others) - ellipses)
     if ellipses > 1 or free < 0:
-        return None  # which is refused where indices are read
+        return None  # parse_index raises for it
     before = parts[: next(i for i, part in enumerate(parts) if part is mask)]
     start = sum([free if part is Ellipsis else 1 for part in before])
-    end = start + own
+    end = start + mask_ndim
     if x.aval.shape[start:end] != mask.aval.shape:
         raise IndexError(
             f"a mask of shape {mask.aval.shape} selects from axes of sizes {x.aval.shape[start:end]} at axis {start}"
@@ -71,6 +71,7 @@ def traced_mask(x: Array, index: Index) -> TracedMask | None:
 
 
 def is_traced_mask(part: object) -> bool:
+    """Returns whether a part of an index is a traced array of bools with axes."""
     if not isinstance(part, Array) or type(part) is ConcreteArray:
         return False
     return dtypes.is_bool(part.aval.dtype) and part.aval.ndim > 0

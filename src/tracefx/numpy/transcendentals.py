@@ -1,6 +1,7 @@
 """Exponentials, logarithms, roots, trigonometric and hyperbolic functions, element by element.
 
-Integers and bools are taken as the default float; an argument that is no array or number is a TypeError naming it.
+Integers and bools are converted to the default float. An argument that is not an array or number raises a TypeError
+that names it.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from tracefx.ops.elementwise import complex as complex_numbers
 
 
 def exp(x: ArrayLike, /) -> Array:
-    """`e` to the power `x`.
+    """Returns the exponential, `e ** x`.
 
     >>> exp(0.0)
     Array(1., dtype=float32, weak_type=True)
@@ -48,7 +49,7 @@ def exp(x: ArrayLike, /) -> Array:
 
 
 def exp2(x: ArrayLike, /) -> Array:
-    """2 to the power `x`.
+    """Returns `2 ** x`.
 
     >>> exp2(3.0)
     Array(8., dtype=float32, weak_type=True)
@@ -57,7 +58,7 @@ def exp2(x: ArrayLike, /) -> Array:
 
 
 def expm1(x: ArrayLike, /) -> Array:
-    """`exp(x) - 1`, precise near 0 too.
+    """Returns `exp(x) - 1`, accurate near 0 too.
 
     >>> expm1(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -66,7 +67,7 @@ def expm1(x: ArrayLike, /) -> Array:
 
 
 def log(x: ArrayLike, /) -> Array:
-    """The natural logarithm.
+    """Returns the natural logarithm.
 
     >>> log(1.0)
     Array(0., dtype=float32, weak_type=True)
@@ -75,7 +76,7 @@ def log(x: ArrayLike, /) -> Array:
 
 
 def log1p(x: ArrayLike, /) -> Array:
-    """`log(1 + x)`, precise near 0 too.
+    """Returns `log(1 + x)`, accurate near 0 too.
 
     >>> log1p(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -84,7 +85,7 @@ def log1p(x: ArrayLike, /) -> Array:
 
 
 def sqrt(x: ArrayLike, /) -> Array:
-    """The square root; NaN for negative floats.
+    """Returns the square root; NaN for negative floats.
 
     >>> sqrt(9)
     Array(3., dtype=float32, weak_type=True)
@@ -93,7 +94,7 @@ def sqrt(x: ArrayLike, /) -> Array:
 
 
 def cbrt(x: ArrayLike, /) -> Array:
-    """The cube root.
+    """Returns the cube root.
 
     >>> cbrt(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -102,7 +103,7 @@ def cbrt(x: ArrayLike, /) -> Array:
 
 
 def sin(x: ArrayLike, /) -> Array:
-    """The sine of `x`, in radians.
+    """Returns the sine of `x` in radians.
 
     >>> sin(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -111,7 +112,7 @@ def sin(x: ArrayLike, /) -> Array:
 
 
 def cos(x: ArrayLike, /) -> Array:
-    """The cosine of `x`, in radians.
+    """Returns the cosine of `x` in radians.
 
     >>> cos(0.0)
     Array(1., dtype=float32, weak_type=True)
@@ -120,7 +121,7 @@ def cos(x: ArrayLike, /) -> Array:
 
 
 def tan(x: ArrayLike, /) -> Array:
-    """The tangent of `x`, in radians.
+    """Returns the tangent of `x` in radians.
 
     >>> tan(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -129,7 +130,7 @@ def tan(x: ArrayLike, /) -> Array:
 
 
 def arcsin(x: ArrayLike, /) -> Array:
-    """The angle in [-pi/2, pi/2] whose sine is `x`.
+    """Returns the inverse sine, an angle in [-pi/2, pi/2].
 
     >>> arcsin(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -138,7 +139,7 @@ def arcsin(x: ArrayLike, /) -> Array:
 
 
 def arccos(x: ArrayLike, /) -> Array:
-    """The angle in [0, pi] whose cosine is `x`.
+    """Returns the inverse cosine, an angle in [0, pi].
 
     >>> arccos(1.0)
     Array(0., dtype=float32, weak_type=True)
@@ -147,7 +148,7 @@ def arccos(x: ArrayLike, /) -> Array:
 
 
 def arctan(x: ArrayLike, /) -> Array:
-    """The angle in [-pi/2, pi/2] whose tangent is `x`.
+    """Returns the inverse tangent, an angle in [-pi/2, pi/2].
 
     >>> arctan(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -156,7 +157,7 @@ def arctan(x: ArrayLike, /) -> Array:
 
 
 def sinh(x: ArrayLike, /) -> Array:
-    """The hyperbolic sine.
+    """Returns the hyperbolic sine.
 
     >>> sinh(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -165,7 +166,7 @@ def sinh(x: ArrayLike, /) -> Array:
 
 
 def cosh(x: ArrayLike, /) -> Array:
-    """The hyperbolic cosine.
+    """Returns the hyperbolic cosine.
 
     >>> cosh(0.0)
     Array(1., dtype=float32, weak_type=True)
@@ -174,7 +175,7 @@ def cosh(x: ArrayLike, /) -> Array:
 
 
 def tanh(x: ArrayLike, /) -> Array:
-    """The hyperbolic tangent.
+    """Returns the hyperbolic tangent.
 
     >>> tanh(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -183,7 +184,7 @@ def tanh(x: ArrayLike, /) -> Array:
 
 
 def arcsinh(x: ArrayLike, /) -> Array:
-    """The inverse of `sinh`.
+    """Returns the inverse hyperbolic sine.
 
     >>> arcsinh(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -192,7 +193,7 @@ def arcsinh(x: ArrayLike, /) -> Array:
 
 
 def arccosh(x: ArrayLike, /) -> Array:
-    """The inverse of `cosh`; NaN below 1.
+    """Returns the inverse hyperbolic cosine; NaN below 1.
 
     >>> arccosh(1.0)
     Array(0., dtype=float32, weak_type=True)
@@ -201,7 +202,7 @@ def arccosh(x: ArrayLike, /) -> Array:
 
 
 def arctanh(x: ArrayLike, /) -> Array:
-    """The inverse of `tanh`; NaN outside [-1, 1].
+    """Returns the inverse hyperbolic tangent; NaN outside [-1, 1].
 
     >>> arctanh(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -211,7 +212,7 @@ def arctanh(x: ArrayLike, /) -> Array:
 
 @by_numpy(always(np.arctan2), arrays=2, numbers=True)
 def arctan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """The angle in [-pi, pi] of the point with the coordinates `(x2, x1)`.
+    """Returns the angle in [-pi, pi] of the point `(x2, x1)`: the inverse tangent of `x1 / x2` in the right quadrant.
 
     >>> arctan2(0.0, 1.0)
     Array(0., dtype=float32, weak_type=True)
@@ -220,7 +221,7 @@ def arctan2(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def log2(x: ArrayLike, /) -> Array:
-    """The logarithm to base 2.
+    """Returns the logarithm to base 2.
 
     >>> log2(1.0)
     Array(0., dtype=float32)
@@ -231,7 +232,7 @@ def log2(x: ArrayLike, /) -> Array:
 
 
 def log10(x: ArrayLike, /) -> Array:
-    """The logarithm to base 10.
+    """Returns the logarithm to base 10.
 
     >>> log10(1.0)
     Array(0., dtype=float32)
@@ -242,14 +243,14 @@ def log10(x: ArrayLike, /) -> Array:
 
 
 def _scale_complex_parts(scaled: Callable[[Value, Value], Array], x: Array, by: Value) -> Array:
-    """Complex numbers scaled by their parts: a product of complex numbers makes NaN of an infinite part."""
+    """Scales complex numbers part by part: a complex product would turn an infinite part into NaN."""
     if not dtypes.is_complex(x.aval.dtype):
         return scaled(x, by)
     return complex_numbers.complex(scaled(complex_numbers.real(x), by), scaled(complex_numbers.imag(x), by))
 
 
 def deg2rad(x: ArrayLike, /) -> Array:
-    """Degrees as radians.
+    """Converts degrees to radians.
 
     >>> deg2rad(0)
     Array(0., dtype=float32, weak_type=True)
@@ -259,7 +260,7 @@ def deg2rad(x: ArrayLike, /) -> Array:
 
 
 def rad2deg(x: ArrayLike, /) -> Array:
-    """Radians as degrees.
+    """Converts radians to degrees.
 
     >>> rad2deg(0)
     Array(0., dtype=float32, weak_type=True)
@@ -269,16 +270,18 @@ def rad2deg(x: ArrayLike, /) -> Array:
 
 
 def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`sqrt(x1**2 + x2**2)` without overflow on the way; infinite where either is. TypeError for complex numbers.
+    """Returns `sqrt(x1**2 + x2**2)` without intermediate overflow. Raises TypeError for complex numbers.
+
+    The result is infinite where either operand is.
 
     >>> hypot(3, 4)
     Array(5., dtype=float32, weak_type=True)
     """
     weak = [dtype_and_weak_type(a, f"hypot: {name}")[1] for name, a in (("x1", x1), ("x2", x2))]
-    given = promote_args_inexact("hypot", x1, x2)
-    if dtypes.is_complex(given[0].aval.dtype):
-        raise TypeError(f"hypot is not defined for complex numbers, got {given[0].aval} and {given[1].aval}")
-    x, y = [abs_sign.abs(convert_dtype(v, v.aval.dtype, all(weak))) for v in given]
+    operands = promote_args_inexact("hypot", x1, x2)
+    if dtypes.is_complex(operands[0].aval.dtype):
+        raise TypeError(f"hypot is not defined for complex numbers, got {operands[0].aval} and {operands[1].aval}")
+    x, y = [abs_sign.abs(convert_dtype(v, v.aval.dtype, all(weak))) for v in operands]
     inf = literal_like(x, math.inf)
     infinite = bitwise.bitwise_or(comparison.eq(x, inf), comparison.eq(y, inf))
     larger, smaller = arithmetic.max(x, y), arithmetic.min(x, y)
@@ -291,31 +294,31 @@ def hypot(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 @binary_ufunc(-math.inf)
 @by_numpy(always(np.logaddexp), arrays=2, numbers=True, patient=False)
 def logaddexp(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`log(exp(x1) + exp(x2))` without overflow on the way. The imaginary part of a complex result is from -pi to pi.
+    """Returns `log(exp(x1) + exp(x2))` without intermediate overflow; imaginary parts of complex results in [-pi, pi].
 
     >>> logaddexp(-math.inf, 0.0)
     Array(0., dtype=float32, weak_type=True)
     """
     x, y = promote_args_inexact("logaddexp", x1, x2)
     larger, difference, same = larger_and_difference(x, y)
-    rest = transcendental.log1p(transcendental.exp(difference))
-    return wrap_imaginary(broadcast_select(same, larger, elementwise.add(larger, rest)), math.pi)
+    correction = transcendental.log1p(transcendental.exp(difference))
+    return wrap_imaginary(broadcast_select(same, larger, elementwise.add(larger, correction)), math.pi)
 
 
 def larger_and_difference(x: Value, y: Value) -> tuple[Array, Array, Array]:
-    """The larger of two numbers, how much smaller the other is, and where both are the same infinity."""
-    # By choices rather than `max` and `abs`: those halve tangents at ties, and what adds up again for first derivatives
-    # does not for second ones.
+    """Returns the larger of two numbers, the difference of the smaller to it, and where both are the same infinity."""
+    # Selects instead of `max` and `abs`, which halve tangents at ties: the halves add up for first derivatives, not
+    # for second ones.
     one, other = [complex_numbers.real(v) if dtypes.is_complex(v.aval.dtype) else v for v in (x, y)]
     above = comparison.gt(one, other)
     larger, smaller = broadcast_select(above, x, y), broadcast_select(above, y, x)
-    # Where both are the same infinity there is no difference.
+    # The difference of equal infinities is taken to be 0.
     same = bitwise.bitwise_and(comparison.eq(x, y), comparison.eq(abs_sign.abs(one), literal_like(one, math.inf)))
     return larger, broadcast_select(same, literal_like(x, 0.0), arithmetic.sub(smaller, larger)), same
 
 
 def wrap_imaginary(x: Array, half: float) -> Array:
-    """A complex `x` with its imaginary part moved to between `-half` and `half` by multiples of twice `half`."""
+    """Moves the imaginary part of a complex `x` to [-half, half] by multiples of `2 * half`."""
     if not dtypes.is_complex(x.dtype):
         return x
     real, imag = complex_numbers.real(x), complex_numbers.imag(x)

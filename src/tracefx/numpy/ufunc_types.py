@@ -1,4 +1,4 @@
-"""The types of universal functions, for type checkers: classes that would take time to make when a program starts."""
+"""Types of universal functions for type checkers, in a module that no import at run time pays for."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tracefx.core.literal import Scalar
 UfuncIdentity: TypeAlias = Scalar | None
 InitialValue: TypeAlias = ArrayLike | None
 UfuncReduction: TypeAlias = Callable[[ArrayLike, AxisLike, DTypeLike | None, bool, InitialValue, InitialValue], Array]
-"""A reduction: of an array, along axes, in a dtype, with or without them, from a number on, where a mask says."""
+"""A reduction `f(a, axis, dtype, keepdims, initial, where)`."""
 UfuncAccumulation: TypeAlias = Callable[[ArrayLike, int, DTypeLike | None], Array]
-"""An accumulation: of an array, along an axis, in a dtype."""
+"""An accumulation `f(a, axis, dtype)`."""
 
 
 class UfuncAtMethod(Protocol):

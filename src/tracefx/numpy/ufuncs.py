@@ -1,8 +1,8 @@
-"""Arithmetic element by element: sums, products, quotients, powers, extremes, rounding, parts of complex numbers.
+"""Elementwise arithmetic: sums, products, quotients, powers, extremes, rounding, parts of complex numbers.
 
-Every function takes arrays, NumPy arrays and numbers whose shapes broadcast, and gives one array in the dtype in which
-they meet. Argument errors are TypeErrors that name the argument; shapes that don't broadcast are a BroadcastError, a
-TypeError and a ValueError.
+Every function takes arrays, NumPy arrays and numbers whose shapes broadcast, and returns one array of the promoted
+dtype. An argument that is not an array or number raises a TypeError that names it; shapes that do not broadcast raise
+a BroadcastError, which is both a TypeError and a ValueError.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from tracefx.numpy.operand_promotion import (
 )
 from tracefx.numpy.ufunc_methods import (
     binary_ufunc,
-    least,
     max_reduction,
+    min_reduction,
     product_accumulation,
     product_reduction,
     sum_accumulation,
@@ -62,15 +62,15 @@ _BOOL: Final = dtypes.bool_
 
 
 def literal_like(x: Value, fill: bool | int | float) -> Literal:
-    """A scalar literal of the dtype of `x`."""
+    """Returns a scalar literal with the dtype and weak type of `x`."""
     return rounded_literal(fill, ShapedArray((), x.aval.dtype, x.aval.weak_type))
 
 
 def broadcast_select(condition: Value, x: ArrayLike, y: ArrayLike) -> Array:
-    """`x` where the condition holds and `y` elsewhere; scalars stand for arrays."""
+    """Returns `x` where the condition holds and `y` elsewhere; scalars are broadcast."""
     x, y = promote_pair("where", x, y)
     shape = x.aval.shape or y.aval.shape or condition.aval.shape
-    if not shape:  # literals stay literals
+    if not shape:  # no broadcast, so literals stay literals
         return selection.select_n(condition, y, x)
     return selection.select_n(condition, broadcast_to(y, shape), broadcast_to(x, shape))
 
@@ -90,7 +90,17 @@ def where(
     size: int | None = None,
     fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None,
 ) -> Array | tuple[Array, ...]:
-    """`x` where the condition is true (differs from 0) and `y` elsewhere; without these `nonzero` of the condition.
+    """Selects elements of `x` where the condition is true and of `y` elsewhere; with the condition alone, is `nonzero`.
+
+    Args:
+        condition: An array of bools; numbers are true where they differ from 0.
+        x: The elements where the condition is true. Given together with `y` or not at all.
+        y: The elements where it is false.
+        size: Without `x` and `y`: the static number of indices to return, which `jit` needs.
+        fill_value: Without `x` and `y`: the index that pads the result if fewer elements are nonzero; None means 0.
+
+    Returns:
+        An array of the broadcast shape, or, without `x` and `y`, a tuple of index arrays, one per axis.
 
     >>> where(np.arange(4) > 1, 1.0, 0).tolist()
     [0.0, 0.0, 1.0, 1.0]
@@ -98,15 +108,15 @@ def where(
     if x is None and y is None:
         return ARRAY_METHODS.value.nonzero(as_operand(condition, "where: condition"), size=size, fill_value=fill_value)
     if size is not None or fill_value is not None:
-        raise ValueError("where: size and fill_value are for the places of a condition; leave them or x and y out")
+        raise ValueError("where: size and fill_value cannot be combined with x and y; leave out one pair")
     if x is None or y is None:
-        raise TypeError(f"where: x and y are given together or not at all, got {x!r} and {y!r}")
+        raise TypeError(f"where: pass both x and y or neither, got {x!r} and {y!r}")
     test = as_operand(condition, "where: condition")
     if test.aval.dtype is not _BOOL:
         test = comparison.ne(test, literal_like(test, python_zero(test)))
     a, b = promote_pair("where", x, y)
-    if evaluating() and (found := selection.select_eagerly(test, a, b)) is not None:
-        return found
+    if evaluating() and (selected := selection.select_eagerly(test, a, b)) is not None:
+        return selected
     if test.aval.shape == a.aval.shape == b.aval.shape:
         return selection.select_n(test, b, a)
     shape = broadcast_operand_shapes("where", test.aval.shape, a.aval.shape, b.aval.shape)
@@ -120,7 +130,7 @@ def where(
 
 @binary_ufunc(0, sum_reduction, sum_accumulation, "add")
 def add(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`x1 + x2`. Bools are combined with `or`.
+    """Adds two arrays: `x1 + x2`. For bools, this is logical or.
 
     >>> add(np.arange(3), 1)
     Array([1, 2, 3], dtype=int32)
@@ -131,7 +141,7 @@ def add(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @binary_ufunc(update="subtract")
 def subtract(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`x1 - x2`. TypeError for bools.
+    """Subtracts two arrays: `x1 - x2`. Raises TypeError for bools.
 
     >>> subtract(np.arange(3), 1)
     Array([-1,  0,  1], dtype=int32)
@@ -142,7 +152,7 @@ def subtract(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @binary_ufunc(1, product_reduction, product_accumulation, "multiply")
 def multiply(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`x1 * x2`. Bools are combined with `and`.
+    """Multiplies two arrays: `x1 * x2`. For bools, this is logical and.
 
     >>> multiply(np.arange(3), 2)
     Array([0, 2, 4], dtype=int32)
@@ -153,7 +163,7 @@ def multiply(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @unary_ufunc
 def negative(x: ArrayLike, /) -> Array:
-    """`-x`. TypeError for bools.
+    """Returns `-x`. Raises TypeError for bools.
 
     >>> negative(2.0)
     Array(-2., dtype=float32, weak_type=True)
@@ -162,7 +172,7 @@ def negative(x: ArrayLike, /) -> Array:
 
 
 def positive(x: ArrayLike, /) -> Array:
-    """`+x`, which is `x`.
+    """Returns `+x`, which is `x`.
 
     >>> positive(2)
     Array(2, dtype=int32, weak_type=True)
@@ -171,7 +181,7 @@ def positive(x: ArrayLike, /) -> Array:
 
 
 def absolute(x: ArrayLike, /) -> Array:
-    """The absolute value; of complex numbers a float.
+    """Returns the absolute value; for complex numbers, a float.
 
     >>> absolute(-2)
     Array(2, dtype=int32, weak_type=True)
@@ -181,7 +191,7 @@ def absolute(x: ArrayLike, /) -> Array:
 
 
 def fabs(x: ArrayLike, /) -> Array:
-    """The absolute value as a float.
+    """Returns the absolute value as a float. Raises TypeError for complex numbers.
 
     >>> fabs(-2)
     Array(2., dtype=float32, weak_type=True)
@@ -191,7 +201,7 @@ def fabs(x: ArrayLike, /) -> Array:
 
 @by_numpy(always(np.sign), among=NUMBERS)
 def sign(x: ArrayLike, /) -> Array:
-    """-1, 0 or 1 as `x` is negative, zero or positive; `x / abs(x)` for complex numbers. 0 is positive, of -0.0 too.
+    """Returns -1, 0 or 1 for negative, zero and positive `x`; for complex `x`, `x / abs(x)`. For -0.0 it returns 0.0.
 
     >>> sign(np.float32([-3, 0, 2])).tolist()
     [-1.0, 0.0, 1.0]
@@ -204,7 +214,7 @@ def sign(x: ArrayLike, /) -> Array:
 
 
 def square(x: ArrayLike, /) -> Array:
-    """`x * x`.
+    """Returns `x * x`.
 
     >>> square(3)
     Array(9, dtype=int32, weak_type=True)
@@ -216,7 +226,7 @@ def square(x: ArrayLike, /) -> Array:
 
 
 def true_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`x1 / x2`, always a float or complex number.
+    """Divides two arrays: `x1 / x2`. Integers and bools give floats.
 
     >>> true_divide(1, 2)
     Array(0.5, dtype=float32, weak_type=True)
@@ -227,10 +237,10 @@ def true_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @by_numpy(always(np.floor_divide), arrays=2, numbers=True, replays=False, patient=False)
 def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`x1 // x2`: the quotient rounded down. TypeError for complex numbers.
+    """Returns the quotient rounded down: `x1 // x2`. Raises TypeError for complex numbers.
 
-    Infinities are divided as in NumPy and Python: `inf // y` is NaN unless `y` is 0, and a finite number divided by an
-    infinity is -1 if the signs differ, otherwise 0.
+    Infinities follow NumPy and Python: `inf // y` is NaN unless `y` is 0, and a finite number divided by an infinity is
+    -1 if the signs differ, otherwise 0.
 
     >>> floor_divide(-7, 2)
     Array(-4, dtype=int32, weak_type=True)
@@ -250,15 +260,15 @@ def floor_divide(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 
 def _float_divmod(x: Value, y: Value) -> Array:
-    """The quotient from a dividend that divides without rest, so that rounding can't push it over an integer."""
-    rest = arithmetic.rem(x, y)
+    """Computes `x // y` by dividing `x - x % y`, so that rounding cannot push the quotient past an integer."""
+    remainder_ = arithmetic.rem(x, y)
     by_zero = comparison.eq(y, literal_like(y, 0.0))
-    quotient = arithmetic.div(broadcast_select(by_zero, x, arithmetic.sub(x, rest)), y)
-    has_rest = comparison.ne(rest, literal_like(x, 0.0))
-    opposite = comparison.ne(abs_sign.sign(y), abs_sign.sign(rest))
+    quotient = arithmetic.div(broadcast_select(by_zero, x, arithmetic.sub(x, remainder_)), y)
+    has_remainder = comparison.ne(remainder_, literal_like(x, 0.0))
+    opposite = comparison.ne(abs_sign.sign(y), abs_sign.sign(remainder_))
     lowered = arithmetic.sub(quotient, literal_like(x, 1.0))
-    quotient = rounding.round(broadcast_select(bitwise.bitwise_and(has_rest, opposite), lowered, quotient))
-    # A zero has the sign of the quotient before it was rounded.
+    quotient = rounding.round(broadcast_select(bitwise.bitwise_and(has_remainder, opposite), lowered, quotient))
+    # A zero gets the sign of the unrounded quotient.
     exact = selection.stop_gradient(arithmetic.div(x, y))
     zero = arithmetic.mul(literal_like(x, 0.0), exact)
     return broadcast_select(comparison.eq(quotient, literal_like(x, 0.0)), zero, quotient)
@@ -266,27 +276,31 @@ def _float_divmod(x: Value, y: Value) -> Array:
 
 @by_numpy(always(np.remainder), arrays=2, numbers=True, among=NUMBERS, replays=False, patient=False)
 def remainder(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`x1 % x2`, which has the sign of `x2`. TypeError for complex numbers.
+    """Returns the remainder of the division, with the sign of `x2`: `x1 % x2`. Raises TypeError for complex numbers.
 
     >>> remainder(-7, 2)
     Array(1, dtype=int32, weak_type=True)
     """
     x, y = _require_real_pair("remainder", *promote_args_numeric("remainder", x1, x2))
     y = _replace_integer_zeros(y)
-    rest = arithmetic.rem(x, y)
-    zero = literal_like(rest, python_zero(rest))
-    below, some = comparison.lt(y, zero), comparison.ne(rest, zero)
-    off = bitwise.bitwise_and(comparison.ne(comparison.lt(rest, zero), below), some)
-    out = broadcast_select(off, elementwise.add(rest, y), rest)
-    if not dtypes.is_float(rest.aval.dtype):
+    remainder_ = arithmetic.rem(x, y)
+    zero = literal_like(remainder_, python_zero(remainder_))
+    divisor_negative, nonzero = comparison.lt(y, zero), comparison.ne(remainder_, zero)
+    wrong_sign = bitwise.bitwise_and(comparison.ne(comparison.lt(remainder_, zero), divisor_negative), nonzero)
+    out = broadcast_select(wrong_sign, elementwise.add(remainder_, y), remainder_)
+    if not dtypes.is_float(remainder_.aval.dtype):
         return out
-    # A zero has the sign of the divisor, and the derivatives of the rest.
-    nothing = arithmetic.sub(selection.stop_gradient(rest), rest)
-    return broadcast_select(some, out, arithmetic.sub(broadcast_select(below, literal_like(rest, -0.0), zero), nothing))
+    # A zero gets the sign of the divisor and the derivatives of the remainder.
+    zero_with_derivative = arithmetic.sub(selection.stop_gradient(remainder_), remainder_)
+    return broadcast_select(
+        nonzero,
+        out,
+        arithmetic.sub(broadcast_select(divisor_negative, literal_like(remainder_, -0.0), zero), zero_with_derivative),
+    )
 
 
 def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """The rest of the division rounded towards zero, which has the sign of `x1`.
+    """Returns the remainder of the division rounded towards zero, with the sign of `x1`.
 
     >>> fmod(-7, 2)
     Array(-1, dtype=int32, weak_type=True)
@@ -303,7 +317,7 @@ def fmod(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     patient=False,
 )
 def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
-    """`(x1 // x2, x1 % x2)`.
+    """Returns the pair `(x1 // x2, x1 % x2)`.
 
     >>> [int(part) for part in divmod(7, 2)]
     [3, 1]
@@ -312,7 +326,7 @@ def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
 
 
 def reciprocal(x: ArrayLike, /) -> Array:
-    """`1 / x`.
+    """Returns `1 / x` as a float or complex number.
 
     >>> reciprocal(4)
     Array(0.25, dtype=float32, weak_type=True)
@@ -321,11 +335,12 @@ def reciprocal(x: ArrayLike, /) -> Array:
 
 
 def python_zero(x: Value) -> int | float:
+    """Returns the Python zero, 0 or 0.0, for the dtype of `x`."""
     return 0 if dtypes.is_integer(x.aval.dtype) else 0.0
 
 
 def _replace_integer_zeros(y: Value) -> Value:
-    """Integer divisors with 1 in place of 0, so that the rest is 0 there."""
+    """Replaces zeros of an integer divisor by 1, so that the remainder is 0 there."""
     if not dtypes.is_integer(y.aval.dtype):
         return y
     return broadcast_select(comparison.eq(y, literal_like(y, 0)), literal_like(y, 1), y)
@@ -337,7 +352,7 @@ def _require_real_pair(name: str, x: Value, y: Value) -> tuple[Value, Value]:
 
 def _require_real(name: str, x: Value) -> Value:
     if dtypes.is_complex(x.aval.dtype):
-        raise TypeError(f"{name} is not defined for complex numbers, got {x.aval}; take their real or absolute part")
+        raise TypeError(f"{name} is not defined for complex numbers, got {x.aval}; use their real part or abs")
     return x
 
 
@@ -346,9 +361,9 @@ def _require_real(name: str, x: Value) -> Value:
 
 @by_numpy(raising, arrays=2, numbers=True, replays=False)
 def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """`x1 ** x2`. An integer power known when the program is traced becomes multiplications.
+    """Raises `x1` to the power `x2`: `x1 ** x2`. A concrete integer exponent becomes multiplications.
 
-    TypeError where an integer is raised to a negative power known to be one.
+    Raises TypeError for an integer base with an exponent that is concrete and negative.
 
     >>> power(np.arange(4), 2)
     Array([0, 1, 4, 9], dtype=int32)
@@ -358,20 +373,20 @@ def power(x1: ArrayLike, x2: ArrayLike, /) -> Array:
         base = to_numeric(x1, "power: x1")
         if exponent < 0 and dtypes.is_integer(base.aval.dtype):
             raise TypeError(
-                f"power: integers have no negative powers, got {base.aval} to the power {exponent}; "
+                f"power: an integer base needs a nonnegative exponent, got {base.aval} to the power {exponent}; "
                 "convert the base to a float first"
             )
         return powers.integer_pow(base, exponent)
     x, y = promote_args_numeric("power", x1, x2)
-    base, to = as_operand(x1, "power: x1"), as_operand(x2, "power: x2")
+    base, exponent_ = as_operand(x1, "power: x1"), as_operand(x2, "power: x2")
     if dtypes.is_integer(x.aval.dtype):
-        if x.aval.weak_type and _BOOL in (base.aval.dtype, to.aval.dtype):  # bools are taken for integers first
+        if x.aval.weak_type and _BOOL in (base.aval.dtype, exponent_.aval.dtype):  # bools become integers first
             x, y = convert_dtype(x, x.aval.dtype), convert_dtype(y, y.aval.dtype)
         return _integer_power(x, y)
-    if dtypes.is_inexact(base.aval.dtype) and dtypes.is_integer(to.aval.dtype):
-        # Integer powers are not differentiated, so the derivative by the base is right at 0 too.
+    if dtypes.is_inexact(base.aval.dtype) and dtypes.is_integer(exponent_.aval.dtype):
+        # Integer exponents have no tangents, so the derivative with respect to the base is right at 0 too.
         shape = x.aval.shape or y.aval.shape
-        x, y = [v if not v.aval.shape else broadcast_to(v, shape) for v in (base, to)]
+        x, y = [v if not v.aval.shape else broadcast_to(v, shape) for v in (base, exponent_)]
     return powers.pow(x, y)
 
 
@@ -379,6 +394,7 @@ pow = power
 
 
 def _static_exponent(x: ArrayLike) -> int | None:
+    """Returns the exponent as an int if it is a concrete integer scalar."""
     if type(x) is int or isinstance(x, bool | np.integer):
         return operator.index(x)
     if type(x) is ConcreteArray and not x.aval.shape and dtypes.is_integer(x.aval.dtype):
@@ -387,7 +403,7 @@ def _static_exponent(x: ArrayLike) -> int | None:
 
 
 def _integer_power(x: Value, y: Value) -> Array:
-    """By repeated squaring, one bit of the exponent at a time; 0 for negative powers of 0."""
+    """Computes an integer power by repeated squaring, one bit of the exponent at a time; 0 for negative powers of 0."""
     one, zero = literal_like(x, 1), literal_like(x, 0)
     bits = dtypes.itemsize_bits(y.aval.dtype)
     undefined = bitwise.bitwise_and(comparison.eq(x, zero), comparison.ne(y, zero))
@@ -409,7 +425,7 @@ def _integer_power(x: Value, y: Value) -> Array:
 @binary_ufunc(None, max_reduction, update="max")
 @by_numpy(extreme_by(np.maximum, min_max.maximum), arrays=2, numbers=True, among=NUMBERS)
 def maximum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """The greater of the two; NaN where either is.
+    """Returns the elementwise maximum of two arrays; NaN where either is NaN.
 
     >>> maximum(np.arange(3), 1)
     Array([1, 1, 2], dtype=int32)
@@ -418,10 +434,10 @@ def maximum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
     return arithmetic.max(x, y)
 
 
-@binary_ufunc(None, least, update="min")
+@binary_ufunc(None, min_reduction, update="min")
 @by_numpy(extreme_by(np.minimum, min_max.minimum), arrays=2, numbers=True, among=NUMBERS)
 def minimum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """The lesser of the two; NaN where either is.
+    """Returns the elementwise minimum of two arrays; NaN where either is NaN.
 
     >>> minimum(np.arange(3), 1)
     Array([0, 1, 1], dtype=int32)
@@ -432,7 +448,15 @@ def minimum(x1: ArrayLike, x2: ArrayLike, /) -> Array:
 
 @by_numpy(clipping, arrays=3, numbers=True, among=NUMBERS)
 def clip(arr: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
-    """`arr` with what lies below `min` or above `max` moved to it. ValueError for complex numbers.
+    """Limits the elements of `arr` to the interval from `min` to `max`.
+
+    Args:
+        arr: The array.
+        min: The lower bound, broadcast against `arr`; None means no bound.
+        max: The upper bound; None means no bound. It wins where it is below `min`.
+
+    Raises:
+        ValueError: If an argument is complex.
 
     >>> clip(np.arange(5), 1, 3)
     Array([1, 1, 2, 3, 3], dtype=int32)
@@ -440,9 +464,9 @@ def clip(arr: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None 
     out = as_array(as_operand(arr, "clip: arr"))
     for bound, what in ((min, "min"), (max, "max")):
         if bound is not None and dtypes.is_complex(as_operand(bound, f"clip: {what}").aval.dtype):
-            raise ValueError(f"clip: {what} is complex, and complex numbers have no order; clip real parts")
+            raise ValueError(f"clip: {what} is complex, and complex numbers are not ordered; clip real parts")
     if dtypes.is_complex(out.aval.dtype):
-        raise ValueError(f"clip: arr is {out.aval}, and complex numbers have no order; clip its real or absolute part")
+        raise ValueError(f"clip: arr is {out.aval}, and complex numbers are not ordered; clip its real part or abs")
     if min is not None:
         out = maximum(min, out)
     if max is not None:
@@ -454,7 +478,7 @@ def clip(arr: ArrayLike, /, min: ArrayLike | None = None, max: ArrayLike | None 
 
 
 def floor(x: ArrayLike, /) -> Array:
-    """The greatest integer that is not above `x`; integers stay as they are.
+    """Rounds down to integers, keeping the dtype; integers are returned unchanged.
 
     >>> floor(-1.5)
     Array(-2., dtype=float32, weak_type=True)
@@ -464,7 +488,7 @@ def floor(x: ArrayLike, /) -> Array:
 
 
 def ceil(x: ArrayLike, /) -> Array:
-    """The least integer that is not below `x`; integers stay as they are.
+    """Rounds up to integers, keeping the dtype; integers are returned unchanged.
 
     >>> ceil(-1.5)
     Array(-1., dtype=float32, weak_type=True)
@@ -474,7 +498,7 @@ def ceil(x: ArrayLike, /) -> Array:
 
 
 def trunc(x: ArrayLike) -> Array:
-    """`x` without its fraction; integers stay as they are.
+    """Rounds towards zero to integers, keeping the dtype; integers are returned unchanged.
 
     >>> trunc(-1.5)
     Array(-1., dtype=float32, weak_type=True)
@@ -487,7 +511,7 @@ def trunc(x: ArrayLike) -> Array:
 
 
 def rint(x: ArrayLike, /) -> Array:
-    """The nearest integer, of two the even one, always as a float.
+    """Rounds to the nearest integer, ties to even; the result is always a float or complex number.
 
     >>> rint(2.5)
     Array(2., dtype=float32, weak_type=True)
@@ -498,9 +522,13 @@ def rint(x: ArrayLike, /) -> Array:
 
 @by_numpy()
 def round(a: ArrayLike, decimals: int = 0, out: None = None) -> Array:
-    """`a` rounded to a number of decimals, of two nearest the even one.
+    """Rounds `a` to a number of decimals, ties to even.
 
-    Negative `decimals` round to tens, hundreds and so on; an integer that is rounded beyond its dtype wraps around.
+    Args:
+        a: The array.
+        decimals: How many decimals to keep. Negative numbers round to tens, hundreds and so on; an integer that is
+            rounded beyond its dtype's range wraps around.
+        out: Not supported; must be None.
 
     >>> round(2.567, 2)
     Array(2.57, dtype=float32, weak_type=True)
@@ -530,8 +558,8 @@ def _round_decimals(x: Value, decimals: int) -> Array:
         return rounding.round(x, rounding.RoundingMethod.TO_NEAREST_EVEN)
     dtype, weak = x.aval.dtype, x.aval.weak_type
     if decimals > math.log10(float(dtypes.finfo(dtype).max)):
-        return as_array(x)  # no number has so many
-    if dtype == dtypes.float16:  # in which products soon are infinite
+        return as_array(x)  # more decimals than any number of the dtype has
+    if dtype == dtypes.float16:  # products would overflow
         x = convert_dtype(x, dtypes.float32)
     factor = literal_like(x, 10.0**decimals)
     scaled = rounding.round(arithmetic.mul(x, factor), rounding.RoundingMethod.TO_NEAREST_EVEN)
@@ -539,12 +567,12 @@ def _round_decimals(x: Value, decimals: int) -> Array:
 
 
 def _round_integers(x: Value, unit: int) -> Array:
-    """The nearest multiple of `unit`, of two the even one."""
+    """Rounds integers to the nearest multiple of `unit`, ties to the even multiple."""
     if dtypes.is_bool(x.aval.dtype):
         return full_like_aval(x.aval, False)
     info = dtypes.iinfo(x.aval.dtype)
     low, high = int(info.min), int(info.max)
-    if unit > high:  # the dtype doesn't hold it, but may hold more than half of it
+    if unit > high:  # the dtype does not hold the unit, but may hold more than half of it
         wrapped = [(n - low) % (high - low + 1) + low for n in (unit, -unit)]
         out = full_like_aval(x.aval, 0)
         if unit // 2 < high:
@@ -553,11 +581,13 @@ def _round_integers(x: Value, unit: int) -> Array:
             out = broadcast_select(comparison.lt(x, literal_like(x, -(unit // 2))), literal_like(x, wrapped[1]), out)
         return out
     step, zero = literal_like(x, unit), literal_like(x, 0)
-    rest = remainder(x, step)  # from 0 to before `unit`
-    below = arithmetic.sub(x, rest)
-    other = arithmetic.sub(step, rest)
+    remainder_ = remainder(x, step)  # in [0, unit)
+    below = arithmetic.sub(x, remainder_)
+    distance_up = arithmetic.sub(step, remainder_)
     odd = comparison.ne(remainder(floor_divide(x, step), literal_like(x, 2)), zero)
-    up = bitwise.bitwise_or(comparison.gt(rest, other), bitwise.bitwise_and(comparison.eq(rest, other), odd))
+    up = bitwise.bitwise_or(
+        comparison.gt(remainder_, distance_up), bitwise.bitwise_and(comparison.eq(remainder_, distance_up), odd)
+    )
     return broadcast_select(up, elementwise.add(below, step), below)
 
 
@@ -565,7 +595,7 @@ def _round_integers(x: Value, unit: int) -> Array:
 
 
 def conjugate(x: ArrayLike, /) -> Array:
-    """The complex conjugate; real numbers stay as they are.
+    """Returns the complex conjugate; real numbers are returned unchanged.
 
     >>> conjugate(1 + 2j).item()
     (1-2j)
@@ -578,7 +608,7 @@ conj = conjugate
 
 
 def real(val: ArrayLike, /) -> Array:
-    """The real part; real numbers stay as they are.
+    """Returns the real part; real numbers are returned unchanged.
 
     >>> real(1 + 2j).item()
     1.0
@@ -588,7 +618,7 @@ def real(val: ArrayLike, /) -> Array:
 
 
 def imag(val: ArrayLike, /) -> Array:
-    """The imaginary part; 0 for real numbers.
+    """Returns the imaginary part, 0 for real numbers.
 
     >>> imag(1 + 2j).item()
     2.0

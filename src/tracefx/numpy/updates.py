@@ -1,15 +1,19 @@
-"""Updates at an index, `x.at[index].set(y)`: new arrays that differ from `x` where the index says.
+"""Indexed updates, `x.at[index].set(y)`: return new arrays that differ from `x` at the index.
 
-An index is read as in `x[index]`, but what is out of bounds is left out (`mode="clip"`: moved to the nearest end).
-Places named several times get all of their updates, one after another; of several `set` there, one wins, and which one
-is left open. Values are broadcast to the shape of `x[index]`; the result has the dtype of `x`, the update itself is
-computed in the dtype in which `x` and the values meet.
+An index is interpreted as in `x[index]`, but updates out of bounds are dropped. Elements that are named repeatedly get
+all updates, one after another; of several `set`, an unspecified one wins. Values are broadcast to the shape of
+`x[index]`. The update is computed in the promoted dtype of `x` and the values; the result has the dtype of `x`.
 
-A mask that is traced may be an index of updates, alone or beside whole axes, for values that are the same for all
-elements that it names. `out_sharding` has no meaning on one device.
+A traced mask may be an index of updates, alone or with full slices, for values that are the same for all selected
+elements.
 
-`unique_indices=True` promises that no place is named twice, `indices_are_sorted=True` that index arrays ascend; a
-promise that isn't kept leaves the result open.
+All updates take these options:
+- `indices_are_sorted=True` promises that index arrays ascend, `unique_indices=True` that no element is named twice. If
+  the promise is broken, the result is unspecified.
+- `mode` says how to treat indices out of bounds: None or `"drop"` drops them, `"clip"` clamps them,
+  `"promise_in_bounds"` promises that there are none.
+- `wrap_negative_indices=False` makes negative indices count as out of bounds.
+- `out_sharding` has no meaning on one device.
 """
 
 from __future__ import annotations
@@ -67,7 +71,7 @@ S = TypeVar("S", bound=ScatterOperation)
 @final
 @frozen
 class UpdateOptions:
-    """The options of an update that errors call `name`."""
+    """The options of an update, and its name for error messages."""
 
     name: str
     is_sorted: bool
@@ -77,22 +81,24 @@ class UpdateOptions:
 
     def __attrs_post_init__(self) -> None:
         if self.mode is not None:
-            canonicalize_mode(self.name, self.mode)  # or it is refused
+            canonicalize_mode(self.name, self.mode)  # raises for an unknown mode
 
     @property
     def gather_mode(self) -> GatherScatterMode:
+        """The mode of reading."""
         assert self.mode is not None
         return canonicalize_mode(self.name, self.mode)
 
     @property
     def scatter_mode(self) -> GatherScatterMode:
+        """The mode of writing; updates out of bounds are dropped by default."""
         return GatherScatterMode.FILL_OR_DROP if self.mode is None else canonicalize_mode(self.name, self.mode)
 
 
 @final
 @frozen(eq=False)
 class IndexUpdateHelper:
-    """`x.at`."""
+    """The object `x.at`, which is indexed."""
 
     array: Array
 
@@ -103,7 +109,7 @@ class IndexUpdateHelper:
 @final
 @frozen(eq=False)
 class IndexUpdateRef:
-    """`x.at[index]`."""
+    """The object `x.at[index]`, whose methods are the updates."""
 
     array: Array
     index: Index = field(repr=False)
@@ -118,17 +124,24 @@ class IndexUpdateRef:
         out_sharding: object = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """`x[index]`; with `mode="fill"`, what is out of bounds is `fill_value`: NaN, or the dtype's extreme, unless
-        given.
+        """Returns `x[index]`, with options.
+
+        Args:
+            indices_are_sorted: Promises that index arrays ascend.
+            unique_indices: Promises that no element is named twice.
+            mode: How to treat indices out of bounds: None or `"clip"` clamps them, `"fill"` gives `fill_value`.
+            fill_value: The element for indices out of bounds; None means NaN, or an extreme of an integer dtype.
+            out_sharding: Has no meaning on one device.
+            wrap_negative_indices: Whether negative indices count from the end; if False, they are out of bounds.
 
         >>> from tracefx.numpy import arange
         >>> arange(3).at[np.array([0, 5])].get(mode="fill", fill_value=-1).tolist()
         [0, -1]
         """
-        given = UpdateOptions("get", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        options = UpdateOptions("get", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
         if mode is None and wrap_negative_indices:
             return getitem(self.array, self.index)
-        how = GatherScatterMode.CLIP if mode is None else given.gather_mode
+        gather_mode = GatherScatterMode.CLIP if mode is None else options.gather_mode
         target = _update_target(self.array, self.index, wrap_negative_indices)
         if not target.columns or 0 in target.shape:
             return getitem(self.array, self.index)
@@ -142,7 +155,7 @@ class IndexUpdateRef:
             sizes,
             unique_indices=unique_indices or target.unique,
             indices_are_sorted=indices_are_sorted or target.unique,
-            mode=how,
+            mode=gather_mode,
             fill_value=fill_value,
         )
         return structural.reshape(out, target.shape)
@@ -157,16 +170,17 @@ class IndexUpdateRef:
         out_sharding: object = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """`x` with `values` at the index, as after `x[index] = values` in NumPy.
+        """Returns `x` with `values` at the index, as after `x[index] = values` in NumPy.
 
-        Raises what `x[index]` raises, and ValueError where `values` does not broadcast; so do all other updates.
+        The options are those of the module's docstring. Raises what `x[index]` raises, and ValueError if `values` does
+        not broadcast to its shape; so do all other updates.
 
         >>> from tracefx.numpy import zeros
         >>> zeros(4).at[1:3].set(np.array([1.0, 2.0])).tolist()
         [0.0, 1.0, 2.0, 0.0]
         """
-        how = UpdateOptions("set", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
-        return self._apply_update(Scatter, _second_argument, values, how)
+        options = UpdateOptions("set", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return self._apply_update(Scatter, _second_argument, values, options)
 
     def add(
         self,
@@ -178,14 +192,14 @@ class IndexUpdateRef:
         out_sharding: object = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """`x` with `values` added at the index.
+        """Returns `x` with `values` added at the index.
 
         >>> from tracefx.numpy import zeros
         >>> zeros(3).at[[0, 0, 2]].add(1.0).tolist()
         [2.0, 0.0, 1.0]
         """
-        how = UpdateOptions("add", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
-        return self._apply_update(ScatterAdd, elementwise.add, values, how)
+        options = UpdateOptions("add", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return self._apply_update(ScatterAdd, elementwise.add, values, options)
 
     def subtract(
         self,
@@ -197,14 +211,14 @@ class IndexUpdateRef:
         out_sharding: object = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """`x` with `values` subtracted at the index.
+        """Returns `x` with `values` subtracted at the index.
 
         >>> from tracefx.numpy import zeros
         >>> zeros(3).at[[0, 0, 2]].subtract(1.0).tolist()
         [-2.0, 0.0, -1.0]
         """
-        how = UpdateOptions("subtract", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
-        return self._apply_update(ScatterSub, arithmetic.sub, values, how)
+        options = UpdateOptions("subtract", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return self._apply_update(ScatterSub, arithmetic.sub, values, options)
 
     def multiply(
         self,
@@ -216,15 +230,17 @@ class IndexUpdateRef:
         out_sharding: object = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """`x` multiplied by `values` at the index. Derivatives by `values` are faster where no place is named twice: if
-        the indices are known, or `unique_indices=True` promises it.
+        """Returns `x` multiplied by `values` at the index.
+
+        Derivatives with respect to `values` are faster if no element is named twice and the indices are concrete, or
+        `unique_indices=True` promises it.
 
         >>> from tracefx.numpy import ones
         >>> ones(3).at[[0, 0, 2]].multiply(3.0).tolist()
         [9.0, 1.0, 3.0]
         """
-        how = UpdateOptions("multiply", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
-        return self._apply_update(ScatterMul, arithmetic.mul, values, how)
+        options = UpdateOptions("multiply", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return self._apply_update(ScatterMul, arithmetic.mul, values, options)
 
     mul = multiply
 
@@ -238,14 +254,14 @@ class IndexUpdateRef:
         out_sharding: object = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """`x` divided by `values` at the index, all of it in a float or complex dtype.
+        """Returns `x` divided by `values` at the index, all of it in a float or complex dtype.
 
         >>> from tracefx.numpy import ones
         >>> ones(3).at[0].divide(4.0).tolist()
         [0.25, 1.0, 1.0]
         """
-        how = UpdateOptions("divide", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
-        return true_divide(self.array, self._scatter_factors(values, how))
+        options = UpdateOptions("divide", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return true_divide(self.array, self._scatter_factors(values, options))
 
     def power(
         self,
@@ -257,14 +273,14 @@ class IndexUpdateRef:
         out_sharding: object = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """`x` to the power `values` at the index.
+        """Returns `x` raised to the power `values` at the index.
 
         >>> from tracefx.numpy import arange
         >>> arange(4).at[2:].power(2).tolist()
         [0, 1, 4, 9]
         """
-        how = UpdateOptions("power", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
-        return power(self.array, self._scatter_factors(values, how))
+        options = UpdateOptions("power", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return power(self.array, self._scatter_factors(values, options))
 
     def min(
         self,
@@ -276,14 +292,14 @@ class IndexUpdateRef:
         out_sharding: object = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """`x`, at the index the least of it and `values`.
+        """Returns `x` with the minimum of it and `values` at the index.
 
         >>> from tracefx.numpy import arange
         >>> arange(4).at[1:].min(2).tolist()
         [0, 1, 2, 2]
         """
-        how = UpdateOptions("min", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
-        return self._apply_update(ScatterMin, arithmetic.min, values, how)
+        options = UpdateOptions("min", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return self._apply_update(ScatterMin, arithmetic.min, values, options)
 
     def max(
         self,
@@ -295,14 +311,14 @@ class IndexUpdateRef:
         out_sharding: object = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """`x`, at the index the greatest of it and `values`.
+        """Returns `x` with the maximum of it and `values` at the index.
 
         >>> from tracefx.numpy import arange
         >>> arange(4).at[:2].max(2).tolist()
         [2, 2, 2, 3]
         """
-        how = UpdateOptions("max", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
-        return self._apply_update(ScatterMax, arithmetic.max, values, how)
+        options = UpdateOptions("max", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return self._apply_update(ScatterMax, arithmetic.max, values, options)
 
     def apply(
         self,
@@ -313,65 +329,65 @@ class IndexUpdateRef:
         mode: UpdateMode = None,
         wrap_negative_indices: bool = True,
     ) -> Array:
-        """`x` with `func`, a function that works element by element, applied at the index: as often as it is named.
+        """Returns `x` with an elementwise function applied at the index, as often as an element is named.
 
         >>> from tracefx.numpy import arange
         >>> arange(3).at[[1, 2, 2]].apply(lambda y: y * 10).tolist()
         [0, 10, 200]
         """
-        x, how = self.array, UpdateOptions("apply", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        x, options = self.array, UpdateOptions("apply", indices_are_sorted, unique_indices, mode, wrap_negative_indices)
         mask = traced_mask(x, self.index)
         if mask is not None:
-            new = convert_operand(func(x), x.aval.dtype, x.aval.weak_type, "apply: what func gives")
+            new = convert_operand(func(x), x.aval.dtype, x.aval.weak_type, "apply: the result of func")
             return broadcast_select(mask.full_mask, new, x)
-        target = _update_target(x, self.index, how.wrap)
+        target = _update_target(x, self.index, options.wrap)
         if 0 in target.shape:
             return x
-        prim = target.scatter(Scatter, how)
+        prim = target.scatter(Scatter, options)
 
         def retyped_func(old: Array) -> ArrayLike:
-            return convert_operand(func(old), x.aval.dtype, x.aval.weak_type, "apply: what func gives")
+            return convert_operand(func(old), x.aval.dtype, x.aval.weak_type, "apply: the result of func")
 
         if not target.columns:
             return as_array(retyped_func(x))
         out = apply_at_indices(prim, target.array, as_value(target.vectors()), retyped_func, target.sizes)
         return structural.reshape(out, x.aval.shape)
 
-    def _scatter_factors(self, values: ArrayLike, how: UpdateOptions) -> Array:
-        """`values` at the index, multiplied where places repeat, and 1 elsewhere."""
+    def _scatter_factors(self, values: ArrayLike, options: UpdateOptions) -> Array:
+        """Returns `values` at the index, multiplied where elements are named repeatedly, and 1 elsewhere."""
         ones = IndexUpdateRef(ones_like(self.array), self.index)
-        return ones._apply_update(ScatterMul, arithmetic.mul, values, how)
+        return ones._apply_update(ScatterMul, arithmetic.mul, values, options)
 
     def _apply_update(
         self,
         operation: type[ScatterOperation],
         everywhere: Callable[[Value, Value], Array],
         values: ArrayLike,
-        how: UpdateOptions,
+        options: UpdateOptions,
     ) -> Array:
-        """The update by a scatter, or by an operation on all of `x` where the index names all of it once."""
-        name, own = how.name, self.array.aval
-        dtype, weak = promote([(own.dtype, own.weak_type), dtype_and_weak_type(values, f"{name}: values")])
-        given = convert_operand(values, dtype, weak, f"{name}: values")
-        if how.wrap and type(self.array) is ConcreteArray and dtype == own.dtype and evaluating():
-            found = _update_by_numpy(self.array, self.index, operation, given)
-            if found is not None:
-                return found
+        """Updates by a scatter, or by the elementwise function `everywhere` if the index names all of `x` once."""
+        name, aval = options.name, self.array.aval
+        dtype, weak = promote([(aval.dtype, aval.weak_type), dtype_and_weak_type(values, f"{name}: values")])
+        operand = convert_operand(values, dtype, weak, f"{name}: values")
+        if options.wrap and type(self.array) is ConcreteArray and dtype == aval.dtype and evaluating():
+            updated = _update_by_numpy(self.array, self.index, operation, operand)
+            if updated is not None:
+                return updated
         mask = traced_mask(self.array, self.index)
         if mask is not None:
             x = as_array(convert_dtype(self.array, dtype, weak))
-            new = everywhere(x, mask.broadcast_values(name, given))
-            return as_array(convert_dtype(broadcast_select(mask.full_mask, new, x), own.dtype, own.weak_type))
-        target = _update_target(self.array, self.index, how.wrap)
-        prim = target.scatter(operation, how)
-        if broadcast_operand_shapes(name, given.aval.shape, target.shape) != target.shape:
-            raise ValueError(f"{name}: values {given.aval} do not fit what the index names, of shape {target.shape}")
+            new = everywhere(x, mask.broadcast_values(name, operand))
+            return as_array(convert_dtype(broadcast_select(mask.full_mask, new, x), aval.dtype, aval.weak_type))
+        target = _update_target(self.array, self.index, options.wrap)
+        prim = target.scatter(operation, options)
+        if broadcast_operand_shapes(name, operand.aval.shape, target.shape) != target.shape:
+            raise ValueError(f"{name}: values {operand.aval} do not fit the indexed part, of shape {target.shape}")
         if 0 in target.shape:
             return self.array
-        updates = structural.reshape(structural.broadcast_to(given, target.shape), target.sizes)
+        updates = structural.reshape(structural.broadcast_to(operand, target.shape), target.sizes)
         x = as_array(convert_dtype(target.array, dtype, weak))
         out = bind1(prim, x, target.vectors(), updates) if target.columns else everywhere(x, updates)
-        return structural.reshape(convert_dtype(out, own.dtype, own.weak_type), own.shape)
+        return structural.reshape(convert_dtype(out, aval.dtype, aval.weak_type), aval.shape)
 
 
 _UFUNCS: Final[Mapping[type[ScatterOperation], np.ufunc | None]] = MappingProxyType(
@@ -382,16 +398,16 @@ _UFUNCS: Final[Mapping[type[ScatterOperation], np.ufunc | None]] = MappingProxyT
 def _update_by_numpy(
     x: ConcreteArray, index: Index, operation: type[ScatterOperation], values: Value
 ) -> ConcreteArray | None:
-    """The update by NumPy; None where it refuses it, as all out of bounds, or may understand it otherwise."""
-    places, dtype = as_numpy_index(index), x.aval.dtype
-    if places is None or operation not in _UFUNCS or dtype.kind not in "iufc" or not isinstance(values, _KNOWN):
+    """Updates with NumPy; None if NumPy raises (for indices out of bounds) or may interpret the index differently."""
+    numpy_index, dtype = as_numpy_index(index), x.aval.dtype
+    if numpy_index is None or operation not in _UFUNCS or dtype.kind not in "iufc" or not isinstance(values, _KNOWN):
         return None
     out, new = np.array(x.numpy()), to_numpy(values)
     try:
-        old = out[places]
-        if new.ndim > old.ndim:  # which NumPy takes if they have size 1
+        old = out[numpy_index]
+        if new.ndim > old.ndim:  # NumPy would accept additional axes of size 1
             return None
-        call_kernel(_write_in_place, out, places, old, new, _UFUNCS[operation])
+        call_kernel(_write_in_place, out, numpy_index, old, new, _UFUNCS[operation])
     except (IndexError, TypeError, ValueError):
         return None
     return ConcreteArray(x.aval, out)
@@ -400,13 +416,14 @@ def _update_by_numpy(
 _KNOWN: Final = (ConcreteArray, Literal)
 
 
-def _write_in_place(out: NDArray, places: tuple[Any, ...], old: NDArray, new: NDArray, ufunc: np.ufunc | None) -> None:
+def _write_in_place(out: NDArray, index: tuple[Any, ...], old: NDArray, new: NDArray, ufunc: np.ufunc | None) -> None:
+    """Applies an update to a NumPy array, whose part at the index is `old`."""
     if ufunc is None:
-        out[places] = new
-    elif old.base is out:  # a window, in which nothing is named twice
+        out[index] = new
+    elif old.base is out:  # a view, in which no element is named twice
         ufunc(old, new, old)
     else:
-        ufunc.at(out, places, new)
+        ufunc.at(out, index, new)
 
 
 def _second_argument(old: Value, new: Value) -> Array:
@@ -416,32 +433,39 @@ def _second_argument(old: Value, new: Value) -> Array:
 @final
 @frozen(eq=False)
 class UpdateTarget:
-    """Where an update goes: `x` as the index sees it, and of what the index names the shape, the shape without new
-    axes, which axes are windows into `x`, the axes of `x` of which they are not, and for each axis of `x` that isn't
-    whole the indices along it (those of a window's first element). `unique` if nothing is named twice for sure."""
+    """The part of an array that an index names, as a scatter describes it."""
 
     array: Array
+    """The array, with an axis inserted for each bool of the index."""
     shape: Shape
+    """The shape of the part."""
     sizes: Shape
+    """Its shape without new axes."""
     windows: tuple[int, ...]
+    """The axes of the part that are windows of the array."""
     inserted: tuple[int, ...]
+    """The axes of the array that are not windows."""
     columns: Mapping[int, IndexArray]
+    """The indices along each axis of the array that is not whole; of a window, that of its first element."""
     unique: bool
+    """Whether certainly no element is named twice."""
 
     def vectors(self) -> ArrayLike:
+        """Returns the index vectors of the scatter."""
         return index_vectors(list(self.columns.values()))[0]
 
-    def scatter(self, operation: Callable[..., S], how: UpdateOptions) -> S:
-        """The operation that updates these places."""
-        mode = how.scatter_mode
+    def scatter(self, operation: Callable[..., S], options: UpdateOptions) -> S:
+        """Returns the scatter operation that updates the part."""
+        mode = options.scatter_mode
         numbers = ScatterDimensionNumbers(self.windows, self.inserted, tuple(self.columns))
-        unique = how.unique or self.unique
-        if operation is ScatterMul and not unique:  # whose derivative by the updates is simple then
+        unique = options.unique or self.unique
+        if operation is ScatterMul and not unique:  # derivatives are simpler with unique indices
             unique = _has_unique_indices(self, mode)
-        return operation(numbers, how.is_sorted or self.unique, unique, mode)
+        return operation(numbers, options.is_sorted or self.unique, unique, mode)
 
 
 def _update_target(x: Array, index: Index, wrap: bool) -> UpdateTarget:
+    """Parses an index into the target of a scatter."""
     parts, x, ellipsis = parse_index(x, index, clamp=False, wrap=wrap)
     axes = [part for part in parts if part is not None]
     arrays = {axis: part.indices for axis, part in enumerate(axes) if isinstance(part, AdvancedIndex)}
@@ -451,40 +475,42 @@ def _update_target(x: Array, index: Index, wrap: bool) -> UpdateTarget:
     sizes: list[int] = []
     windows: list[int] = []
     inserted = set(arrays)
-    columns: dict[int, tuple[int, IndexArray]] = {}  # by axis of `x`: indices, and the place in `sizes` after them
+    columns: dict[
+        int, tuple[int, IndexArray]
+    ] = {}  # by axis of `x`: the position in `sizes` after the indices, and these
     for item in result_layout(parts, ellipsis):
         if item == "new":
             full.append(1)
             continue
         if item == "indexed":
-            own = named
+            item_sizes = named
             columns |= {axis: (len(sizes) + len(named), indices) for axis, indices in arrays.items()}
         else:
             axis, window = slices.pop(0)
             line = np.arange(window.start, window.stop, window.step, dtype=np.int32)
-            own = line.shape
+            item_sizes = line.shape
             if window.step == 1 and not window.reverse:
                 windows.append(len(sizes))
-                if own[0] != x.aval.shape[axis]:
+                if item_sizes[0] != x.aval.shape[axis]:
                     columns[axis] = len(sizes) + 1, np.asarray(window.start, np.int32)
             else:
                 inserted.add(axis)
                 columns[axis] = len(sizes) + 1, line[::-1] if window.reverse else line
-        full += own
-        sizes += own
+        full += item_sizes
+        sizes += item_sizes
 
-    def spread(end: int, indices: IndexArray) -> IndexArray:
-        """With an axis of size 1 for each later axis of the index vectors."""
+    def pad_axes(end: int, indices: IndexArray) -> IndexArray:
+        """Adds an axis of size 1 for each later axis of the index vectors."""
         later = len([i for i in range(end, len(sizes)) if i not in windows])
         return structural.reshape(indices, (*indices.shape, *[1] * later)) if later and indices.ndim else indices
 
-    found = {axis: spread(end, indices) for axis, (end, indices) in columns.items()}
+    padded_columns = {axis: pad_axes(end, indices) for axis, (end, indices) in columns.items()}
     unique = all(not indices.ndim and not isinstance(indices, Array) for indices in arrays.values())
-    return UpdateTarget(x, tuple(full), tuple(sizes), tuple(windows), tuple(sorted(inserted)), found, unique)
+    return UpdateTarget(x, tuple(full), tuple(sizes), tuple(windows), tuple(sorted(inserted)), padded_columns, unique)
 
 
 def _has_unique_indices(target: UpdateTarget, mode: GatherScatterMode) -> bool:
-    """Whether all indices are known, and no place is named twice."""
+    """Returns whether all indices are concrete and no element is named twice."""
     columns: list[NDArray] = []
     for axis, indices in target.columns.items():
         if not isinstance(indices, np.ndarray | ConcreteArray):
@@ -496,7 +522,7 @@ def _has_unique_indices(target: UpdateTarget, mode: GatherScatterMode) -> bool:
 
 
 def at(x: Array, /) -> IndexUpdateHelper:
-    """`x.at`, whose `[index]` names a part of `x` to update.
+    """Returns `x.at`, whose item `[index]` has methods that update `x` at the index.
 
     >>> from tracefx.numpy import arange
     >>> at(arange(3))[1:].add(10).tolist()

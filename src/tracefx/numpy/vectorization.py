@@ -1,4 +1,4 @@
-"""Functions made to work on arrays: of scalars or of small arrays, along an axis, over several."""
+"""Vectorization of functions: `vectorize`, `apply_along_axis`, `apply_over_axes`, `ufunc`, `frompyfunc`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from tracefx.ops.static_integers import canonicalize_axis, static_int, static_in
 from tracefx.transforms.vmap import vmap
 
 AxisNames: TypeAlias = tuple[str, ...]
-"""The names of the axes of one argument or result."""
+"""The names of the core axes of one argument or result."""
 
 
 class GufuncSignature(NamedTuple):
+    """A parsed signature such as `"(m,n),(n)->(m)"`: the names of the core axes of each input and output."""
+
     text: str
     inputs: list[AxisNames]
     outputs: list[AxisNames]
@@ -35,7 +37,7 @@ _LIST = rf"{_ARGUMENT}(?:\s*,\s*{_ARGUMENT})*"
 
 def _parse_signature(signature: str) -> GufuncSignature:
     if not re.fullmatch(rf"\s*{_LIST}\s*->\s*{_LIST}\s*", signature):
-        raise ValueError(f"vectorize: {signature!r} is no signature; write such as '(m,n),(n)->(m)'")
+        raise ValueError(f"vectorize: {signature!r} is not a signature; write it like '(m,n),(n)->(m)'")
     sides = [
         [tuple(re.findall(r"\w+", argument)) for argument in re.findall(_ARGUMENT, side)]
         for side in signature.split("->")
@@ -49,11 +51,19 @@ def vectorize(
     excluded: Collection[int | str] = frozenset(),
     signature: str | None = None,
 ) -> Callable[..., Any]:
-    """`pyfunc`, which takes and gives scalars, over arrays that broadcast.
+    """Vectorizes a function of scalars, so that it takes arrays, which broadcast.
 
-    With a signature such as "(m,n),(n)->(m)" it takes and gives arrays with axes of these names, and is mapped over the
-    axes before them. `excluded` arguments, by place or name, are handed on as they are, and so is None. Raises
-    ValueError where sizes don't agree with the signature, TypeError for another number of arguments or results.
+    With a signature, the function takes and returns arrays with these core axes, and is mapped over the axes before
+    them.
+
+    Args:
+        pyfunc: The function. An argument that is None is passed on.
+        excluded: The positions and names of arguments that are passed on unchanged.
+        signature: The core axes of arguments and results, such as `"(m,n),(n)->(m)"`; None means scalars.
+
+    Returns:
+        The vectorized function. It raises ValueError if sizes do not fit the signature, and TypeError for another
+        number of arguments or results.
 
     >>> import numpy as np
     >>> distance = vectorize(lambda x, y: abs(x - y).sum(), signature="(n),(n)->()")
@@ -62,35 +72,35 @@ def vectorize(
     """
     for each in excluded:
         if not isinstance(each, int | str):
-            raise TypeError(f"vectorize: excluded must be places and names of arguments, got {each!r}")
+            raise TypeError(f"vectorize: excluded must be positions and names of arguments, got {each!r}")
         if isinstance(each, int) and each < 0:
-            raise ValueError(f"vectorize: excluded places are counted from 0, got {each}")
+            raise ValueError(f"vectorize: excluded positions must not be negative, got {each}")
     axes = None if signature is None else _parse_signature(signature)
 
     @functools.wraps(pyfunc)
     def vectorized(*args: Any, **kwargs: Any) -> Any:
-        left = [i for i, x in enumerate(args) if i in excluded or x is None]
-        mapped = [i for i in range(len(args)) if i not in left]
+        passed_on = [i for i, x in enumerate(args) if i in excluded or x is None]
+        mapped = [i for i in range(len(args)) if i not in passed_on]
         names: list[AxisNames] = [()] * len(args)
         if axes is not None:
             counted = [i for i in range(len(args)) if i not in excluded]
             if len(counted) != len(axes.inputs):
                 raise TypeError(
-                    f"vectorize: {len(axes.inputs)} arguments make the signature {axes.text!r}, got {len(counted)}"
+                    f"vectorize: the signature {axes.text!r} needs {len(axes.inputs)} arguments, got {len(counted)}"
                 )
-            for i, own in zip(counted, axes.inputs, strict=True):
-                names[i] = own
-                if own and args[i] is None:
-                    raise ValueError(f"vectorize: argument {i} of {axes.text!r} has axes {own}, and must not be None")
+            for i, core in zip(counted, axes.inputs, strict=True):
+                names[i] = core
+                if core and args[i] is None:
+                    raise ValueError(f"vectorize: argument {i} of {axes.text!r} has axes {core}, and must not be None")
         named = {key: value for key, value in kwargs.items() if key in excluded}
         others = {key: value for key, value in kwargs.items() if key not in excluded}
         arrays = [as_array(as_operand(args[i], f"vectorize: argument {i}")) for i in mapped]
 
-        def call(*found: Array, **keywords: Any) -> Any:
-            whole = list(args)
-            for i, x in zip(mapped, found, strict=True):
-                whole[i] = x
-            out = pyfunc(*whole, **named, **keywords)
+        def call(*elements: Array, **keywords: Any) -> Any:
+            all_args = list(args)
+            for i, x in zip(mapped, elements, strict=True):
+                all_args[i] = x
+            out = pyfunc(*all_args, **named, **keywords)
             if axes is not None:
                 _check_results(out, axes, sizes)
             return out
@@ -102,19 +112,20 @@ def vectorize(
 
 
 def _axis_sizes(names: Sequence[AxisNames], arrays: Sequence[Array], axes: GufuncSignature | None) -> dict[str, int]:
-    """The size of each named axis."""
+    """Returns the size of each named axis."""
     sizes: dict[str, int] = {}
-    for i, (own, x) in enumerate(zip(names, arrays, strict=True)):
-        if x.ndim < len(own):
-            raise ValueError(f"vectorize: argument {i} must have axes {own} of {axes and axes.text!r}, got {x.aval}")
-        _bind_axis_sizes(sizes, own, x.shape[x.ndim - len(own) :], f"argument {i}", axes)
+    for i, (core, x) in enumerate(zip(names, arrays, strict=True)):
+        if x.ndim < len(core):
+            raise ValueError(f"vectorize: argument {i} must have axes {core} of {axes and axes.text!r}, got {x.aval}")
+        _bind_axis_sizes(sizes, core, x.shape[x.ndim - len(core) :], f"argument {i}", axes)
     return sizes
 
 
 def _bind_axis_sizes(
-    sizes: dict[str, int], own: AxisNames, shape: Sequence[int], what: str, axes: GufuncSignature | None
+    sizes: dict[str, int], core: AxisNames, shape: Sequence[int], what: str, axes: GufuncSignature | None
 ) -> None:
-    for name, n in zip(own, shape, strict=True):
+    """Adds the sizes of named axes to `sizes`; raises ValueError if one differs."""
+    for name, n in zip(core, shape, strict=True):
         if sizes.setdefault(name, n) != n:
             raise ValueError(
                 f"vectorize: axis {name} of {axes and axes.text!r} has size {sizes[name]}, but {n} in {what}"
@@ -122,43 +133,51 @@ def _bind_axis_sizes(
 
 
 def _check_results(out: Any, axes: GufuncSignature, sizes: dict[str, int]) -> None:
-    found = out if isinstance(out, tuple) else (out,)
-    if len(found) != len(axes.outputs) or (len(axes.outputs) > 1 and not isinstance(out, tuple)):
-        raise TypeError(f"vectorize: {axes.text!r} gives {len(axes.outputs)} results, but the function gave {out!r}")
+    """Raises TypeError or ValueError unless the results fit the signature."""
+    results = out if isinstance(out, tuple) else (out,)
+    if len(results) != len(axes.outputs) or (len(axes.outputs) > 1 and not isinstance(out, tuple)):
+        raise TypeError(f"vectorize: {axes.text!r} has {len(axes.outputs)} results, but the function returned {out!r}")
     sizes = dict(sizes)
-    for i, (own, x) in enumerate(zip(axes.outputs, found, strict=True)):
+    for i, (core, x) in enumerate(zip(axes.outputs, results, strict=True)):
         shape = as_operand(x, f"vectorize: result {i}").aval.shape
-        if len(shape) != len(own):
-            raise ValueError(f"vectorize: result {i} must have axes {own} of {axes.text!r}, but has shape {shape}")
-        _bind_axis_sizes(sizes, own, shape, f"result {i}", axes)
+        if len(shape) != len(core):
+            raise ValueError(f"vectorize: result {i} must have axes {core} of {axes.text!r}, but has shape {shape}")
+        _bind_axis_sizes(sizes, core, shape, f"result {i}", axes)
 
 
 def _vmap_loop_axes(
-    call: Callable[..., Any], arrays: Sequence[Array], own: Sequence[int], others: dict[str, Any]
+    call: Callable[..., Any], arrays: Sequence[Array], core_ndims: Sequence[int], others: dict[str, Any]
 ) -> Any:
-    """`call` mapped over what axes the arrays have before their own, without repeating one along another's axes."""
-    outer = [x.shape[: x.ndim - n] for x, n in zip(arrays, own, strict=True)]
-    whole = broadcast_operand_shapes("vectorize", *outer)
-    given = [
+    """Maps `call` over the leading axes of arrays, which broadcast, without repeating arrays along axes they lack."""
+    loop_shapes = [x.shape[: x.ndim - n] for x, n in zip(arrays, core_ndims, strict=True)]
+    loop_shape = broadcast_operand_shapes("vectorize", *loop_shapes)
+    squeezed = [
         squeeze(x, tuple([i for i, n in enumerate(sizes) if n == 1])) if 1 in sizes else x
-        for x, sizes in zip(arrays, outer, strict=True)
+        for x, sizes in zip(arrays, loop_shapes, strict=True)
     ]
-    mapped, alone = call, []
-    for axis in reversed(range(len(whole))):
-        place = axis - len(whole)
-        dims = tuple([0 if len(sizes) >= -place and sizes[place] != 1 else None for sizes in outer])
+    mapped, unit_axes = call, []
+    for axis in reversed(range(len(loop_shape))):
+        position = axis - len(loop_shape)
+        dims = tuple([0 if len(sizes) >= -position and sizes[position] != 1 else None for sizes in loop_shapes])
         if any(dim == 0 for dim in dims):
             mapped = vmap(mapped, dims)
         else:
-            alone.append(axis)
-    out = mapped(*given, **others)
-    if not alone:
+            unit_axes.append(axis)
+    out = mapped(*squeezed, **others)
+    if not unit_axes:
         return out
-    return tuple([expand_dims(x, alone) for x in out]) if isinstance(out, tuple) else expand_dims(out, alone)
+    return tuple([expand_dims(x, unit_axes) for x in out]) if isinstance(out, tuple) else expand_dims(out, unit_axes)
 
 
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any) -> Any:
-    """`func1d`, which takes a vector and further arguments, of each vector along an axis; its results take their place.
+    """Applies a function of vectors along an axis.
+
+    Args:
+        func1d: A function of a vector; the axes of its result replace the axis.
+        axis: The axis.
+        arr: The array.
+        args: Further arguments of the function.
+        kwargs: Keyword arguments of the function.
 
     >>> import numpy as np
     >>> apply_along_axis(lambda v: v[::-1], 0, np.array([[1, 2], [3, 4]])).tolist()
@@ -179,7 +198,9 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: ArrayLike, *arg
 
 
 def apply_over_axes(func: Callable[[Array, int], Array], a: ArrayLike, axes: Sequence[int]) -> Array:
-    """`func(a, axis)` for one axis after the other; an axis that it takes away is put back, with size 1.
+    """Applies `func(a, axis)` for one axis after another; an axis that it removes is put back with size 1.
+
+    Raises ValueError if the result has another number of axes.
 
     >>> import numpy as np
     >>> from tracefx.numpy import sum
@@ -188,17 +209,17 @@ def apply_over_axes(func: Callable[[Array, int], Array], a: ArrayLike, axes: Seq
     """
     x = as_array(as_operand(a, "apply_over_axes: a"))
     for axis in static_ints("apply_over_axes", axes, "axes"):
-        found = func(x, axis)
-        if found.ndim == x.ndim - 1:
-            found = expand_dims(found, axis)
-        elif found.ndim != x.ndim:
-            raise ValueError(f"apply_over_axes: the function made {found.aval} of {x.aval}; it may take away one axis")
-        x = found
+        result = func(x, axis)
+        if result.ndim == x.ndim - 1:
+            result = expand_dims(result, axis)
+        elif result.ndim != x.ndim:
+            raise ValueError(f"apply_over_axes: the function may remove one axis, but gave {result.aval} for {x.aval}")
+        x = result
     return x
 
 
 class UfuncMeta(type):
-    """`add` and the like are plain functions, and universal functions all the same."""
+    """The metaclass of `ufunc`, for which functions with the methods of universal functions are instances too."""
 
     @override
     def __instancecheck__(cls, instance: object) -> bool:
@@ -208,8 +229,16 @@ class UfuncMeta(type):
 
 
 class ufunc(metaclass=UfuncMeta):
-    """A function of scalars as one of arrays that broadcast, with the methods of universal functions: `reduce`,
-    `accumulate`, `at`, `reduceat` and `outer`.
+    """A universal function made from a function of scalars: takes arrays, which broadcast.
+
+    It has the methods `reduce`, `accumulate`, `at`, `reduceat` and `outer`.
+
+    Args:
+        func: The function of scalars.
+        nin: The number of operands.
+        nout: The number of results.
+        name: The name; None means that of `func`.
+        identity: The identity of a binary function, the initial value of its reductions; None means that it has none.
 
     >>> import numpy as np
     >>> larger = ufunc(lambda x, y: x + 2 * y, 2, 1)
@@ -260,7 +289,7 @@ class ufunc(metaclass=UfuncMeta):
 
 
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: UfuncIdentity = None) -> ufunc:
-    """`func`, which takes `nin` scalars and gives `nout`, as a function of arrays: `ufunc(func, nin, nout)`.
+    """Makes a universal function from a function of `nin` scalars with `nout` results: `ufunc(func, nin, nout)`.
 
     >>> import numpy as np
     >>> frompyfunc(lambda x, y: x * y + 1, 2, 1).outer(np.arange(2), np.arange(3)).tolist()

@@ -1,4 +1,4 @@
-"""The bytes of arrays, read as numbers of another dtype."""
+"""Reinterpretation of the bytes of arrays: `view` and `byteswap`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,16 @@ from tracefx.ops.shape import array_creation, shape
 
 
 def view(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
-    """The bytes of `x` as numbers of a dtype, by default the default float's; elements are joined or divided along the
-    last axis. ValueError where they don't fit, TypeError for bools that would be anything but 0 and 1.
+    """Reinterprets the bytes of `x` as another dtype; the last axis grows or shrinks as the sizes of elements differ.
+
+    Bools are read as bytes 0 and 1, and bytes other than 0 become True.
+
+    Args:
+        x: The array.
+        dtype: The dtype of the result; None means the default float.
+
+    Raises:
+        ValueError: If the last axis does not fit.
 
     >>> import numpy as np
     >>> view(np.array([1, 256], np.int16), "uint8").tolist()
@@ -34,10 +42,10 @@ def view(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
     old, wide = dtypes.itemsize_bits(value.dtype), dtypes.itemsize_bits(new)
     if not value.ndim and old != wide:
         raise ValueError(
-            f"view: {value.aval} has no axis along which elements of {dtypes.name(new)} could be told apart"
+            f"view: {value.aval} needs an axis to be read as {dtypes.name(new)}, whose elements differ in size"
         )
     if (dtypes.is_complex(value.dtype) or dtypes.is_complex(new)) and not value.ndim:
-        raise ValueError(f"view: {value.aval} has no axis along which the parts of complex numbers could be")
+        raise ValueError(f"view: {value.aval} needs an axis for the real and imaginary parts of complex numbers")
     if dtypes.is_complex(value.dtype):
         parts = shape.stack([complex_numbers.real(value), complex_numbers.imag(value)], value.ndim)
         *before, n = value.shape
@@ -45,7 +53,7 @@ def view(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
     if dtypes.is_complex(new):
         halves = view(value, dtypes.real_dtype(new))
         if halves.shape[-1] % 2:
-            raise ValueError(f"view: the last axis of {value.aval} has half a complex number at its end")
+            raise ValueError(f"view: the last axis of {value.aval} must hold whole complex numbers")
         pairs = structural.reshape(halves, (*halves.shape[:-1], halves.shape[-1] // 2, 2))
         return complex_numbers.complex(pairs[..., 0], pairs[..., 1])
     if old == wide:
@@ -62,7 +70,7 @@ def view(x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
 
 
 def byteswap(x: ArrayLike) -> Array:
-    """`x` with the bytes of each element in reverse order; those of both parts of complex numbers.
+    """Reverses the bytes of each element; for complex numbers, of each part.
 
     >>> import numpy as np
     >>> byteswap(np.array([1, 256], np.int16)).tolist()

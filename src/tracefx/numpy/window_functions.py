@@ -1,4 +1,7 @@
-"""Windows: weights for the samples of a signal, which fall off towards its ends."""
+"""Window functions for signal processing, and the Bessel function `i0`.
+
+`M` is the number of weights, a static integer; a negative one raises a ValueError.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from tracefx.ops.static_integers import ShapeError, static_int
 
 
 def _sample_positions(name: str, M: int) -> Array | int:
-    """The numbers of `M` samples; their count where there is at most one, whose weight is 1."""
+    """Returns the positions of `M` samples, or just the number of samples if it is 0 or 1, whose weights are 1."""
     count = static_int(name, M, "M")
     if count < 0:
         raise ShapeError(f"{name}: M must not be negative, got {count}")
@@ -31,18 +34,18 @@ def _ones(count: int) -> Array:
 
 
 def _sum_of_cosines(name: str, M: int, *weights: float) -> Array:
-    """A sum of cosines of multiples of the angle that goes round once from the first sample to the last."""
-    places = _sample_positions(name, M)
-    if isinstance(places, int):
-        return _ones(places)
+    """Returns a sum of cosines whose angle runs from 0 to `2 pi` between the first and the last sample."""
+    positions = _sample_positions(name, M)
+    if isinstance(positions, int):
+        return _ones(positions)
     out: ArrayLike = weights[0]
     for k, weight in enumerate(weights[1:], 1):
-        out = subtract(out, multiply(weight, cos(divide(multiply(2 * math.pi * k, places), places.size - 1))))
+        out = subtract(out, multiply(weight, cos(divide(multiply(2 * math.pi * k, positions), positions.size - 1))))
     return as_array(as_operand(out, name))
 
 
 def hamming(M: int) -> Array:
-    """`M` weights of a raised cosine that is 0.08 at the ends.
+    """Returns the `M` weights of the Hamming window, a raised cosine that is 0.08 at the ends.
 
     >>> hamming(3).round(2).tolist()
     [0.07999999821186066, 1.0, 0.07999999821186066]
@@ -51,7 +54,7 @@ def hamming(M: int) -> Array:
 
 
 def hanning(M: int) -> Array:
-    """`M` weights of a raised cosine that is 0 at the ends.
+    """Returns the `M` weights of the Hann window, a raised cosine that is 0 at the ends.
 
     >>> hanning(3).tolist()
     [0.0, 1.0, 0.0]
@@ -60,7 +63,7 @@ def hanning(M: int) -> Array:
 
 
 def blackman(M: int) -> Array:
-    """`M` weights that come close to 0 at the ends: two cosines.
+    """Returns the `M` weights of the Blackman window, a sum of two cosines that is nearly 0 at the ends.
 
     >>> blackman(3).round(4).tolist()
     [-0.0, 1.0, -0.0]
@@ -69,34 +72,34 @@ def blackman(M: int) -> Array:
 
 
 def bartlett(M: int) -> Array:
-    """`M` weights of a triangle that is 0 at the ends.
+    """Returns the `M` weights of the Bartlett window, a triangle that is 0 at the ends.
 
     >>> bartlett(5).tolist()
     [0.0, 0.5, 1.0, 0.5, 0.0]
     """
-    places = _sample_positions("bartlett", M)
-    if isinstance(places, int):
-        return _ones(places)
-    n = places.size
-    return subtract(1.0, divide(absolute(subtract(multiply(2.0, places), n - 1)), n - 1))
+    positions = _sample_positions("bartlett", M)
+    if isinstance(positions, int):
+        return _ones(positions)
+    n = positions.size
+    return subtract(1.0, divide(absolute(subtract(multiply(2.0, positions), n - 1)), n - 1))
 
 
 def kaiser(M: int, beta: ArrayLike) -> Array:
-    """`M` weights by a Bessel function; the greater `beta`, the narrower.
+    """Returns the `M` weights of the Kaiser window, a Bessel function; the greater `beta`, the narrower.
 
     >>> kaiser(3, 0.0).tolist()
     [1.0, 1.0, 1.0]
     """
-    places = _sample_positions("kaiser", M)
-    if isinstance(places, int):
-        return _ones(places)
-    middle = (places.size - 1) / 2
-    across = sqrt(subtract(1.0, square(divide(subtract(places, middle), middle))))
-    return divide(i0(multiply(beta, across)), i0(beta))
+    positions = _sample_positions("kaiser", M)
+    if isinstance(positions, int):
+        return _ones(positions)
+    middle = (positions.size - 1) / 2
+    argument = sqrt(subtract(1.0, square(divide(subtract(positions, middle), middle))))
+    return divide(i0(multiply(beta, argument)), i0(beta))
 
 
 def i0(x: ArrayLike) -> Array:
-    """The modified Bessel function of the first kind and order 0. ValueError for complex numbers.
+    """Returns the modified Bessel function of the first kind and order 0. Raises ValueError for complex numbers.
 
     >>> i0(0.0).round(4)
     Array(1., dtype=float32, weak_type=True)
@@ -104,6 +107,6 @@ def i0(x: ArrayLike) -> Array:
     value = to_inexact(x, "i0: x")
     if dtypes.is_complex(value.aval.dtype):
         raise ValueError(f"i0 is not defined for complex numbers, got {value.aval}")
-    # The magnitude of x, with derivative 0 at 0, where that of `absolute` is 1 and `i0` is smooth.
-    size = arithmetic.mul(value, selection.stop_gradient(abs_sign.sign(value)))
-    return multiply(exp(size), bessel_i0e(value))
+    # The magnitude of x with derivative 0 at 0, as smooth `i0` needs; that of `absolute` is 1.
+    magnitude = arithmetic.mul(value, selection.stop_gradient(abs_sign.sign(value)))
+    return multiply(exp(magnitude), bessel_i0e(value))

@@ -1,6 +1,6 @@
-"""First-order operations, a file a family, and the typed functions that bind them.
+"""First-order primitives, one package per family, with the typed functions that bind them.
 
-Its own functions are those of `jax.ops`.
+The functions exported here are those of `jax.ops`.
 
 >>> import numpy as np
 >>> from tracefx import ops

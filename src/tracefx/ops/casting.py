@@ -1,4 +1,4 @@
-"""Conversion between dtypes in NumPy, with XLA's results where NumPy's are undefined."""
+"""Dtype conversion of NumPy arrays, with XLA's results where NumPy's are undefined."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ from tracefx.core.kernel_context import call_kernel
 
 
 def cast(x: NDArray, dtype: DType) -> NDArray:
-    """`x` converted to `dtype`. Floats out of an integer's range become its nearest end, NaN 0; integers wrap."""
+    """Returns `x` converted to `dtype`, with XLA's semantics.
+
+    Floats outside the range of an integer dtype saturate and NaN becomes 0; integers wrap around; the imaginary part of
+    a complex number is dropped on conversion to a real dtype.
+    """
     if x.dtype == dtype:
         return x
-    if x.dtype == dtypes.float0:  # whose one value is a zero
+    if x.dtype == dtypes.float0:  # its only value is zero
         return np.zeros(x.shape, dtype)
     if dtypes.is_complex(x.dtype) and not dtypes.is_complex(dtype):
         x = x.real
     if dtypes.is_bool(dtype):
         return np.asarray(x != 0)
     if not dtypes.is_integer(dtype):
-        if dtypes.is_float(x.dtype) and dtypes.itemsize_bits(x.dtype) <= 8:  # which convert to few others directly
+        if dtypes.is_float(x.dtype) and dtypes.itemsize_bits(x.dtype) <= 8:  # with few direct conversions
             x = x.astype(np.float32)
         elif dtypes.itemsize_bits(x.dtype) < 8:
             x = x.astype(np.int8)
@@ -32,20 +36,21 @@ def cast(x: NDArray, dtype: DType) -> NDArray:
 
 
 def convert_host(x: NDArray, dtype: DType) -> NDArray:
-    """`cast` outside a kernel, where NumPy would warn of an overflow that gives infinity."""
+    """Calls `cast` outside a kernel, without NumPy's warnings about overflow to infinity."""
     return x if x.dtype == dtype else call_kernel(cast, x, dtype)
 
 
 def _fits(x: NDArray, dtype: DType) -> bool:
-    """Whether NumPy's conversion to an integer dtype is right as it is: no float is out of range, none is NaN."""
+    """Returns whether NumPy's conversion to an integer dtype is exact: no element of `x` is out of range or NaN."""
     if not x.size or dtypes.itemsize_bits(dtype) < 8:
         return False
     info = dtypes.iinfo(dtype)
     low, high = np.minimum.reduce(x, None), np.maximum.reduce(x, None)
-    return bool(info.min <= low and high < info.max)  # not for a NaN, which either extreme would be
+    return bool(info.min <= low and high < info.max)  # False for NaN, which propagates to both extremes
 
 
 def _saturate(x: NDArray, dtype: DType) -> NDArray:
+    """Converts floats to an integer dtype: clamps to its range, maps NaN to 0."""
     info = dtypes.iinfo(dtype)
     low, high = int(info.min), int(info.max)
     above, below = x >= float(high + 1), x < float(low)
@@ -54,6 +59,7 @@ def _saturate(x: NDArray, dtype: DType) -> NDArray:
 
 
 def _wrap(x: NDArray, dtype: DType) -> NDArray:
+    """Converts integers to an integer dtype modulo `2**bits`."""
     bits = dtypes.itemsize_bits(dtype)
     if bits >= 8:
         return x.astype(np.int8).astype(dtype) if dtypes.itemsize_bits(x.dtype) < 8 else x.astype(dtype)

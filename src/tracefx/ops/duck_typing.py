@@ -1,4 +1,4 @@
-"""What has the type of an array: arrays and numbers, and what stands in their place without numbers."""
+"""`typeof`, and the protocol of objects that have a shape and a dtype but no data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tracefx.ops.operation import static_shape
 
 
 class DuckTypedArray(Protocol):
-    """What has the shape and the dtype of an array, though no numbers: a `ShapeDtypeStruct`."""
+    """An object with the shape and dtype of an array but no data, for example a `ShapeDtypeStruct`."""
 
     @property
     def shape(self) -> Sequence[int]: ...
@@ -24,10 +24,18 @@ class DuckTypedArray(Protocol):
 
 
 def typeof(x: ArrayLike | DuckTypedArray, what: str = "typeof: argument") -> ShapedArray:
-    """The type of an array or number, or of what has a shape and a dtype. TypeError that calls it `what` for others.
+    """Returns the abstract value (shape, dtype and weak type) of `x`.
 
-    Inside of a checked `shard_map` it tells in `vma` along which axes of the mesh an array may differ from device to
-    device.
+    Args:
+        x: An array, a number, a tracer, or an object with `shape` and `dtype`.
+        what: How error messages name the argument.
+
+    Returns:
+        The aval. Inside a checked `shard_map`, its `vma` names the mesh axes along which the array may vary from
+        device to device.
+
+    Raises:
+        TypeError: `x` is neither an array nor has a shape and a dtype.
 
     >>> typeof(2.0)
     f32[]*
@@ -36,7 +44,7 @@ def typeof(x: ArrayLike | DuckTypedArray, what: str = "typeof: argument") -> Sha
         return x.aval.varying(varies(x))
     if _is_duck_typed(x):
         return ShapedArray(static_shape(what, x.shape), dtypes.as_dtype(x.dtype, what), getattr(x, "weak_type", False))
-    return as_value(x, what).aval  # type: ignore[arg-type]  # what is no array either is refused there
+    return as_value(x, what).aval  # type: ignore[arg-type]  # `as_value` raises for other types
 
 
 def _is_duck_typed(x: ArrayLike | DuckTypedArray) -> TypeGuard[DuckTypedArray]:

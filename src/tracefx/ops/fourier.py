@@ -30,30 +30,30 @@ from tracefx.ops.structural import batch_first, broadcast_in_dim, convert
 
 @final
 class FftType(IntEnum):
-    """Which transform: forward or inverse, of complex numbers or of real ones."""
+    """The kind of transform: forward or inverse, of complex or of real numbers."""
 
     FFT = 0
-    """Complex numbers to as many complex numbers."""
+    """The forward transform, from complex to complex numbers."""
     IFFT = 1
-    """The inverse of that."""
+    """The inverse of `FFT`."""
     RFFT = 2
-    """`n` real numbers to the first `n // 2 + 1` complex ones; the others are the conjugates of these."""
+    """The forward transform of `n` real numbers: its first `n // 2 + 1` results. The others are their conjugates."""
     IRFFT = 3
-    """The inverse of that."""
+    """The inverse of `RFFT`."""
 
 
-_NUMPYS: Final[Mapping[FftType, tuple[str, str]]] = MappingProxyType(
+_NUMPY_NAMES: Final[Mapping[FftType, tuple[str, str]]] = MappingProxyType(
     {kind: (kind.name.lower(), f"{kind.name.lower()}n") for kind in FftType}
 )
-"""The functions for one axis and for several. NumPy loads them when they are first asked for."""
+"""The names of NumPy's functions for one axis and for several. NumPy imports them on first use."""
 _SMALL: Final = 4096
-"""Up to so many numbers NumPy is faster than a compiled program, which uses all cores and wide registers."""
+"""The largest number of elements for which NumPy is used. Beyond it, compiled code with threads and SIMD is faster."""
 
 
 @final
 @frozen(eq=False)
 class Fft(LinearOperation):
-    """Along the last one to three axes. The last of `fft_lengths` is that of the real numbers."""
+    """The transform along the last one to three axes. The last of `fft_lengths` counts the real numbers."""
 
     name = "fft"
     fft_type: FftType
@@ -69,10 +69,10 @@ class Fft(LinearOperation):
             raise FftTypeError(f"fft: the operand of {kind.name} must be {takes}, got {x}; convert it first")
         if not 1 <= len(lengths) <= min(3, x.ndim):
             raise ValueError(
-                f"fft: fft_lengths {lengths} must have one to three lengths, and no more than {x} has axes"
+                f"fft: fft_lengths {lengths} must have one to three entries, and at most one for each axis of {x}"
             )
         if is_real and lengths[-1] == 0:
-            raise ValueError(f"fft: no numbers have no transform of real numbers, got fft_lengths {lengths}")
+            raise ValueError(f"fft: RFFT needs at least one element, got fft_lengths {lengths}")
         expected = (*lengths[:-1], lengths[-1] // 2 + 1) if kind is FftType.IRFFT and lengths[-1] else lengths
         axes = x.shape[-len(lengths) :]
         if axes != expected and not (kind is FftType.IRFFT and lengths[-1] == 0 and axes[-1] <= 1):
@@ -92,7 +92,7 @@ class Fft(LinearOperation):
         if not x.size or not lengths[-1]:
             aval = self.out_aval(ShapedArray(x.shape, x.dtype))
             return np.zeros(aval.shape, aval.dtype)
-        one, several = _NUMPYS[self.fft_type]
+        one, several = _NUMPY_NAMES[self.fft_type]
         if len(lengths) == 1:
             out = getattr(np.fft, one)(x, lengths[0])
         else:
@@ -132,7 +132,7 @@ class Fft(LinearOperation):
         if not x.aval.size or not out.size:
             return builder.constant(np.zeros(out.shape, out.dtype))
         if self.fft_type is FftType.IRFFT and len(lengths) > 1 and builder.platform != "cpu":
-            # GPUs' libraries take all axes to be symmetric, where NumPy and the CPU ask that of the last one only.
+            # GPU libraries assume conjugate symmetry along all axes, NumPy and the CPU only along the last one.
             before = out.ndim - len(lengths)
             front = (*range(before), out.ndim - 1, *range(before, out.ndim - 1))
             back = (*range(before), *range(before + 1, out.ndim), before)
@@ -143,7 +143,7 @@ class Fft(LinearOperation):
 
 
 class FftTypeError(ValueError, TypeError):
-    """An operand of a dtype that a transform does not take: JAX raises a ValueError."""
+    """An operand has a dtype that the transform does not accept. JAX raises ValueError here."""
 
 
 def _emit(builder: Builder, x: IrValue, kind: FftType, lengths: Shape, out: ShapedArray) -> IrValue:
@@ -160,7 +160,7 @@ def _transposed(builder: Builder, x: IrValue, order: tuple[int, ...]) -> IrValue
 
 
 def _weights(dtype: DType, shape: Shape, length: int, weight: float) -> Array:
-    """1 for those of the first half of a transform that are their own conjugates, `weight` for those there twice."""
+    """Returns factors for the results of an RFFT: `weight` where the full transform has a conjugate twin, else 1."""
     parts = [full((1,), 1.0, dtype), full(((length - 1) // 2,), weight, dtype)]
     if length % 2 == 0:
         parts.append(full((1,), 1.0, dtype))
@@ -168,12 +168,23 @@ def _weights(dtype: DType, shape: Shape, length: int, weight: float) -> Array:
 
 
 def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Array:
-    """The discrete Fourier transform of `x` along its last axes, as many as there are `fft_lengths`: up to three.
+    """Returns the discrete Fourier transform of `x` along its last axes.
 
-    `fft_type` is one of `FftType`, or its name. The lengths are the sizes of these axes where the numbers are those of
-    time: of the operand, but for IRFFT those of the result. Inverse transforms divide by the count of numbers.
+    Inverse transforms are divided by the number of elements.
 
-    Raises ValueError for sizes that don't fit the lengths, for complex operands of RFFT, and for an unknown name.
+    Args:
+        x: Array of at least `len(fft_lengths)` axes. Integers are converted to floats, and real numbers to complex ones
+            except for RFFT.
+        fft_type: An `FftType`, or its name.
+        fft_lengths: The sizes of the transformed axes, one to three static integers; the last is the number of real
+            elements: of the operand for RFFT, of the result for IRFFT. With none, `x` is returned.
+
+    Returns:
+        An array of complex numbers, or of real ones for IRFFT. For RFFT, the last axis has size `n // 2 + 1`.
+
+    Raises:
+        TypeError: `fft_type` is neither an `FftType` nor a string.
+        ValueError: The sizes don't fit `fft_lengths`, `x` is complex for RFFT, or the name is unknown.
 
     >>> fft(np.ones(4, np.float32), "RFFT", (4,))
     Array([4.+0.j, 0.+0.j, 0.+0.j], dtype=complex64)
@@ -187,11 +198,12 @@ def fft(x: ArrayLike, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Ar
     elif dtypes.is_complex(dtype):
         raise FftTypeError(f"fft: RFFT takes real numbers, got {value.aval}; take its real part, or FFT")
     lengths = static_shape("fft", fft_lengths, "fft_lengths")
-    given = convert(value, dtype)
-    return bind1(Fft(kind, lengths), given) if lengths else as_array(given)
+    converted = convert(value, dtype)
+    return bind1(Fft(kind, lengths), converted) if lengths else as_array(converted)
 
 
 def _fft_type(x: FftType | str) -> FftType:
+    """Returns the `FftType` that the argument `fft_type` names."""
     if isinstance(x, FftType):
         return x
     if not isinstance(x, str):

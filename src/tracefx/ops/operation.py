@@ -1,4 +1,4 @@
-"""The base of tracefx's own first-order operations: one output, a NumPy kernel."""
+"""`Operation`, the base class of tracefx's first-order primitives: one output and a NumPy kernel."""
 
 from __future__ import annotations
 
@@ -37,43 +37,48 @@ VARIADIC: Final = -1
 
 
 class HasNumpyKernel:
-    """A capability: some operands are evaluated by a function of NumPy's arrays."""
+    """Capability: for some operands, one function of NumPy arrays evaluates the primitive."""
 
     __slots__ = ()
 
     @abstractmethod
     def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., Any] | None:
-        """The function for operands of these types; it gives one array, or as many as the operation gives, but for
-        their dtypes. None if `evaluate` has another way.
+        """Returns the NumPy function that evaluates operands with these avals, or None if `evaluate` has another way.
+
+        The function takes the operands as NumPy arrays and returns one array, or as many as the primitive has outputs.
+        The caller converts them to the output dtypes.
         """
         raise NotImplementedError
 
 
 class Operation(Primitive, Batchable, Lowerable, HasNumpyKernel):
-    """An operation with one output: its rules speak of that output alone."""
+    """A primitive with one output. Its rules take and return that output alone, not a sequence."""
 
     __slots__ = ()
     arity: ClassVar[int] = 1
-    """How many operands it takes, or `VARIADIC`."""
+    """The number of operands, or `VARIADIC`."""
 
     @abstractmethod
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
-        """The output's type; raises where the operands don't fit."""
+        """Returns the output's aval; raises if the operands' avals don't fit."""
         raise NotImplementedError
 
     @abstractmethod
     def kernel(self, *args: NDArray) -> NDArray:
-        """The output, by NumPy. Operands fit already."""
+        """Computes the output with NumPy, from operands that `out_aval` has accepted."""
         raise NotImplementedError
 
     @abstractmethod
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
-        """The output for a whole batch and the place of its batch axis."""
+        """Returns the output for the whole batch, and the position of its batch axis (None if it is not batched).
+
+        `dims` holds the position of each operand's batch axis, or None.
+        """
         raise NotImplementedError
 
     @abstractmethod
     def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
-        """The output, in StableHLO."""
+        """Emits StableHLO operations that compute the output, and returns their result."""
         raise NotImplementedError
 
     @override
@@ -91,7 +96,7 @@ class Operation(Primitive, Batchable, Lowerable, HasNumpyKernel):
         arity = self.arity
         if len(args) != arity != VARIADIC:
             raise arity_error(self.name, arity, len(args))
-        if arity == 1:  # written out, as every call counts
+        if arity == 1:  # a special case for speed: eager dispatch is a hot path
             x = args[0]
             aval = self.out_aval(x.aval)
             out = call_kernel(self.kernel, x.numpy() if type(x) is ConcreteArray else to_numpy(x))
@@ -130,38 +135,41 @@ class Operation(Primitive, Batchable, Lowerable, HasNumpyKernel):
 
 
 class DataMovement:
-    """A capability: the elements are moved about and nothing is computed of them, so that they may be random keys."""
+    """Capability: a primitive that moves elements without computing with them, so they may be random keys."""
 
     __slots__ = ()
 
 
-def arity_error(name: str, takes: int, given: int) -> TypeError:
-    """The error for a wrong number of operands."""
-    return TypeError(f"{name} takes {takes} operand{'' if takes == 1 else 's'}, got {given}")
+def arity_error(name: str, expected: int, actual: int) -> TypeError:
+    """Returns the error for a wrong number of operands."""
+    return TypeError(f"{name} takes {expected} operand{'' if expected == 1 else 's'}, got {actual}")
 
 
 A = TypeVar("A", bound=Callable[..., ShapedArray])
 
 
 def memoize_aval(*fields: str) -> Callable[[A], A]:
-    """Decorates an `out_aval` that reads these fields: what it finds is found again without all its checks."""
+    """Returns a decorator that memoizes an `out_aval` by the operands' avals and by these fields of the primitive.
+
+    `fields` must name every field that the decorated method reads. The cache is emptied when it is full.
+    """
     parameters = attrgetter(*fields)
 
     def decorate(out_aval: A) -> A:
-        known: dict[Hashable, ShapedArray] = {}
+        cache: dict[Hashable, ShapedArray] = {}
 
         @functools.wraps(out_aval)
         def found(self: Operation, *avals: ShapedArray) -> ShapedArray:
             key = (type(self), parameters(self), avals)
-            aval = known.get(key)
+            aval = cache.get(key)
             if aval is None:
                 aval = out_aval(self, *avals)
-                if len(known) >= _MEMO_SIZE:
-                    known.clear()
-                known[key] = aval
+                if len(cache) >= _MEMO_SIZE:
+                    cache.clear()
+                cache[key] = aval
             return aval
 
-        return found  # type: ignore[return-value]  # takes and gives what `out_aval` does
+        return found  # type: ignore[return-value]  # the signature of `out_aval`
 
     return decorate
 
@@ -170,7 +178,7 @@ _MEMO_SIZE: Final = 4096
 
 
 class CompiledOperation(Operation):
-    """An operation without a good kernel in NumPy: evaluated, it is compiled, once for all operands of one type."""
+    """A primitive without a good NumPy kernel: eager evaluation compiles it, once per tuple of operand avals."""
 
     __slots__ = ()
 
@@ -185,20 +193,20 @@ class CompiledOperation(Operation):
 
 
 def run_compiled(prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
-    """The outputs of an operation compiled as a program of its own."""
+    """Compiles the primitive as a program of one equation and returns its outputs for `args`."""
     return BACKEND.value.run(_one_equation_jaxpr(prim, tuple([a.aval for a in args])), args, prim.name)
 
 
 @functools.lru_cache(maxsize=4096)
 def _one_equation_jaxpr(prim: Primitive, avals: tuple[ShapedArray, ...]) -> Jaxpr:
-    """The program of one equation; it keeps its executable."""
+    """Returns the jaxpr with one equation that applies `prim`; its executable is cached with it."""
     inputs = tuple([Var(i, aval) for i, aval in enumerate(avals)])
     outs = tuple([Var(len(avals) + i, aval) for i, aval in enumerate(prim.abstract_eval(*avals))])
     return Jaxpr((), inputs, (Eqn(prim, inputs, outs),), outs)
 
 
 class LinearOperation(Operation, Differentiable, Transposable):
-    """An operation linear in all of its operands together: its derivative is itself."""
+    """A primitive that is jointly linear in all operands: its JVP applies the primitive itself to the tangents."""
 
     __slots__ = ()
 
@@ -210,35 +218,38 @@ class LinearOperation(Operation, Differentiable, Transposable):
         return [out], [bind1(self, *[self.instantiate(t) for t in tangents])]
 
     def instantiate(self, tangent: Tangent) -> Value:
-        """An operation of one operand never sees a `Zero`; those of several say how they make zeros."""
+        """Returns the tangent as a value.
+
+        A primitive with one operand is never differentiated at a `Zero`; one with several overrides this to make zeros.
+        """
         assert not isinstance(tangent, Zero)
         return tangent
 
     @abstractmethod
     def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        """Cotangents of the `UndefinedPrimal` operands from that of the output."""
+        """Returns the cotangents of the `UndefinedPrimal` operands, given the cotangent of the output."""
         raise NotImplementedError
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         (ct,) = cts
-        assert not isinstance(ct, Zero)  # the backward pass leaves out equations all of whose cotangents are zero
+        assert not isinstance(ct, Zero)  # the backward pass skips equations whose cotangents are all zero
         return self.pullback(ct, *args)
 
 
 @final
 @frozen
 class Domain:
-    """Which dtypes an operation takes, and what to call them."""
+    """The set of dtypes that a primitive accepts, and its description for error messages."""
 
     what: str
     accepts: Callable[[DType], bool]
     keys: bool = field(default=False, kw_only=True)
-    """Whether random keys, which are no numbers, are taken too."""
+    """Whether random keys, which are not numbers, are accepted too."""
     kernel_fixups: frozenset[DType] = field(default=frozenset(), kw_only=True)
-    """The dtypes for which a kernel mends what NumPy's function gives."""
+    """The dtypes for which the kernel corrects results of NumPy's ufunc."""
     plain: frozenset[DType] = field(init=False, repr=False)
-    """The dtypes accepted whose elements NumPy stores as XLA does, one or more bytes each, and has the function for."""
+    """Accepted dtypes whose elements take whole bytes, as in XLA, and for which NumPy's ufunc needs no correction."""
 
     def __attrs_post_init__(self) -> None:
         stored = [d for d in dtypes.ALL_DTYPES if self.accepts(d) and dtypes.itemsize_bits(d) >= 8]
@@ -246,20 +257,21 @@ class Domain:
         object.__setattr__(self, "plain", plain)
 
     def takes(self, dtype: DType) -> bool:
+        """Returns whether the domain contains `dtype`."""
         return self.accepts(dtype) and (self.keys or not dtypes.is_key(dtype))
 
     def require(self, name: str, *avals: ShapedArray) -> None:
-        """`TypeError` unless every operand's dtype is in the domain."""
+        """Raises TypeError unless the dtype of every operand is in the domain; `name` is the primitive's."""
         for i, aval in enumerate(avals):
             if aval.dtype not in self.plain and not self.takes(aval.dtype):
                 raise TypeError(f"{name} takes {self.what}, but operand {i} is {aval}; convert it first with astype")
 
 
 def refuse_keys(name: str, dtype: DType) -> NoReturn:
-    """The error for random keys where an operation takes numbers of any dtype."""
+    """Raises the error for random keys as operands of a primitive that takes numbers of any dtype."""
     raise TypeError(
         f"{name} takes numbers, but {dtypes.name(dtype)} is the dtype of random keys: draw numbers from them with "
-        "tracefx.random, or look at their words with tracefx.random.key_data"
+        "tracefx.random, or get their words with tracefx.random.key_data"
     )
 
 
@@ -268,18 +280,23 @@ ANY: Final = Domain("any dtype", lambda dtype: True, keys=True)
 
 
 def require_axes(name: str, axes: Sequence[int], ndim: int) -> None:
-    """`AxisError` unless `axes` are different axes of an array with `ndim` of them, counted from 0."""
+    """Raises `AxisError` unless `axes` are distinct non-negative axes of an array of rank `ndim`."""
     for a in axes:
         if not 0 <= a < ndim:
             break
     else:
         if len(axes) < 2 or len(set(axes)) == len(axes):
             return
-    raise AxisError(f"{name}: axes {tuple(axes)} must be different axes of an operand that has {ndim}")
+    raise AxisError(f"{name}: axes {tuple(axes)} must be distinct, non-negative axes of an operand of rank {ndim}")
 
 
 def static_shape(name: str, shape: Sequence[int], argument: str = "shape") -> tuple[int, ...]:
-    """`shape` as a tuple of ints; a tracer or a non-integer in it is a `TypeError`, a negative size a `ValueError`."""
+    """Returns `shape` as a tuple of Python integers.
+
+    Raises:
+        TypeError: A size is traced or not an integer.
+        ShapeError: A size is negative. It is a ValueError and a TypeError.
+    """
     if type(shape) is tuple:
         for n in shape:
             if type(n) is not int or n < 0:

@@ -1,4 +1,4 @@
-"""StableHLO as `lower` rules spell it: the few shapes of operation that several families share."""
+"""Emitters of common StableHLO operations, shared by the lowering rules of several families."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ _CPU_PRODUCT_DTYPES: Final = frozenset({dtypes.int4, dtypes.uint4, dtypes.float4
 
 
 def emit_scalar(builder: Builder, value: Scalar, dtype: dtypes.DType) -> IrValue:
+    """Emits a scalar constant."""
     return builder.constant(Literal(value, ShapedArray((), dtype)))
 
 
 def emit_broadcast(builder: Builder, x: IrValue, shape: Shape, dims: Sequence[int] = ()) -> IrValue:
-    """`x` with its axes placed at `dims` of `shape`; nothing where it has that shape already."""
+    """Emits `x` broadcast to `shape`, with its axes at `dims`; returns `x` if it already has that shape."""
     if x.aval.shape == shape:
         return x
     out = ShapedArray(shape, x.aval.dtype)
@@ -33,23 +34,24 @@ def emit_broadcast(builder: Builder, x: IrValue, shape: Shape, dims: Sequence[in
 
 
 def emit_full(builder: Builder, value: Scalar, aval: ShapedArray) -> IrValue:
+    """Emits an array of `aval`'s shape and dtype filled with `value`."""
     return emit_broadcast(builder, emit_scalar(builder, value, aval.dtype), aval.shape)
 
 
 def emit_convert(builder: Builder, x: IrValue, dtype: dtypes.DType) -> IrValue:
-    """`x` in another dtype; nothing where it has that one already."""
+    """Emits `x` converted to `dtype`; returns `x` if it already has that dtype."""
     if x.aval.dtype == dtype:
         return x
     return builder.emit("stablehlo.convert", [x], [ShapedArray(x.aval.shape, dtype)])[0]
 
 
 def is_narrow(dtype: dtypes.DType) -> bool:
-    """Whether numbers have less than 8 bits."""
+    """Returns whether `dtype` is a numeric dtype narrower than 8 bits."""
     return not dtypes.is_bool(dtype) and not dtypes.is_key(dtype) and dtypes.itemsize_bits(dtype) < 8
 
 
 def widened_dtype(dtype: dtypes.DType) -> dtypes.DType:
-    """The dtype of 8 bits or 16 that narrow numbers are computed with in; others in their own."""
+    """Returns the 8-bit or 16-bit dtype that computes numbers of a narrow `dtype`; other dtypes unchanged."""
     if not is_narrow(dtype):
         return dtype
     if dtypes.is_float(dtype):
@@ -58,28 +60,28 @@ def widened_dtype(dtype: dtypes.DType) -> dtypes.DType:
 
 
 def emit_widened(builder: Builder, x: IrValue) -> IrValue:
-    """`x`, of narrow numbers as numbers of 8 bits or 16."""
+    """Emits `x` converted to its `widened_dtype`."""
     return emit_convert(builder, x, widened_dtype(x.aval.dtype))
 
 
 def emit_widened_unless_cpu(builder: Builder, x: IrValue) -> IrValue:
-    """`x`; of narrow numbers, whose order is the same, in a dtype that XLA sorts on every platform."""
+    """Emits `x`, widened off the CPU, where XLA can't sort narrow dtypes. Widening preserves their order."""
     return x if builder.platform == "cpu" else emit_widened(builder, x)
 
 
 def emit_product_operands(
     builder: Builder, operands: Sequence[IrValue], out: dtypes.DType
 ) -> tuple[tuple[IrValue, ...], dtypes.DType]:
-    """Operands of a sum of products on the CPU, and what it is added in.
+    """Emits the operands of a sum of products for the CPU; returns them and the dtype to accumulate in.
 
-    Of narrow numbers, XLA there adds products of 4 bits alone, and in these.
+    Among narrow dtypes, XLA's CPU backend multiplies only those of 4 bits, and accumulates in the same dtype.
     """
     *multiplied, added = product_dtypes([x.aval.dtype for x in operands], out)
     return tuple([emit_convert(builder, x, dtype) for x, dtype in zip(operands, multiplied, strict=True)]), added
 
 
 def product_dtypes(operands: Sequence[dtypes.DType], out: dtypes.DType) -> tuple[dtypes.DType, ...]:
-    """The dtypes of `emit_product_operands`: those of the operands, then that of the sum."""
+    """Returns the dtypes that `emit_product_operands` uses: one for each operand, then the accumulator's."""
     if all(not is_narrow(x) or (x == out and out in _CPU_PRODUCT_DTYPES) for x in operands):
         return *operands, out
     wider = [widened_dtype(x) for x in operands]
@@ -87,7 +89,7 @@ def product_dtypes(operands: Sequence[dtypes.DType], out: dtypes.DType) -> tuple
 
 
 def emit_compare(builder: Builder, direction: str, x: IrValue, y: IrValue) -> IrValue:
-    """An elementwise comparison, `direction` being one of EQ, NE, GE, GT, LE, LT. NaNs are unordered."""
+    """Emits an elementwise comparison; `direction` is EQ, NE, GE, GT, LE or LT. NaNs are unordered."""
     dtype = x.aval.dtype
     if dtypes.is_inexact(dtype):
         kind = "FLOAT"
@@ -102,7 +104,7 @@ def emit_compare(builder: Builder, direction: str, x: IrValue, y: IrValue) -> Ir
 
 
 def emit_reduce(builder: Builder, combine: str, x: IrValue, initial: Scalar, axes: Sequence[int]) -> IrValue:
-    """Fold `axes` of `x` with the operation `combine`, from `initial`."""
+    """Emits a reduction of `x` over `axes` with the StableHLO operation `combine`, starting from `initial`."""
     element = ShapedArray((), x.aval.dtype)
     out = ShapedArray(tuple([n for i, n in enumerate(x.aval.shape) if i not in axes]), x.aval.dtype)
     body = Region((element, element), lambda b, args: b.emit(combine, args, [element]))

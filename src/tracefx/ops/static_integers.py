@@ -1,4 +1,4 @@
-"""Arguments that must be known when a program is traced: integers, axes."""
+"""Validation of static arguments, whose values must be known at trace time: integers, axes, shapes."""
 
 from __future__ import annotations
 
@@ -15,25 +15,28 @@ T = TypeVar("T")
 
 
 class AxisError(ValueError, IndexError, TypeError):
-    """An axis that an array hasn't, or that is named twice: JAX raises any of these, by the function."""
+    """An axis is out of bounds or named twice. JAX raises any of these three errors, depending on the function."""
 
 
 class ShapeError(ValueError, TypeError):
-    """A shape that no array has, or arrays whose shapes do not fit: JAX raises either, by the function."""
+    """A shape is invalid, or shapes don't match. JAX raises either of these errors, depending on the function."""
 
 
 def concretize(xs: T) -> T | NDArray:
-    """`xs`; of an array that is there its numbers, as taking the elements of an array is staged where one traces."""
+    """Returns a concrete array as a NumPy array, anything else unchanged.
+
+    Taking elements of a tracefx array would be traced if a tracing handler is active; of a NumPy array it isn't.
+    """
     return xs.numpy() if isinstance(xs, ConcreteArray) else xs
 
 
 def is_sequence_like(xs: object) -> bool:
-    """Whether an argument that may be one number or a sequence of them is a sequence, or an array with axes."""
+    """Returns whether an argument that may be a number or a sequence is a sequence or an array with axes."""
     return isinstance(xs, Sequence) or (isinstance(xs, Array | np.ndarray) and xs.ndim > 0)
 
 
 def static_int(name: str, x: SupportsIndex, argument: str) -> int:
-    """`x` as a Python integer; `TypeError` for a tracer or anything that is no integer."""
+    """Returns `x` as a Python integer; raises TypeError if it is traced or not an integer."""
     try:
         return x.__index__()
     except (TypeError, AttributeError) as error:
@@ -44,7 +47,7 @@ def static_int(name: str, x: SupportsIndex, argument: str) -> int:
 
 
 def static_ints(name: str, xs: Iterable[SupportsIndex], argument: str) -> tuple[int, ...]:
-    """`xs` as a tuple of Python integers."""
+    """Returns `xs` as a tuple of Python integers; raises TypeError if they are traced or not integers."""
     if type(xs) is tuple:
         for x in xs:
             if type(x) is not int:
@@ -52,14 +55,14 @@ def static_ints(name: str, xs: Iterable[SupportsIndex], argument: str) -> tuple[
         else:
             return xs
     try:
-        given = list(concretize(xs))
+        ints = list(concretize(xs))
     except TypeError as error:
         raise TypeError(f"{name}: {argument} must be a sequence of integers, got {xs!r}") from error
-    return tuple([static_int(name, x, argument) for x in given])
+    return tuple([static_int(name, x, argument) for x in ints])
 
 
 def canonicalize_axis(name: str, axis: SupportsIndex, ndim: int, argument: str = "axis") -> int:
-    """An axis counted from 0, from one that may be counted from the end; `AxisError` if there is none."""
+    """Returns `axis` as a non-negative axis of an array of rank `ndim`; raises `AxisError` if it is out of bounds."""
     i = static_int(name, axis, argument)
     if not -ndim <= i < ndim:
         raise AxisError(f"{name}: {argument} {i} is out of bounds for an array with {ndim} axes")
@@ -69,11 +72,11 @@ def canonicalize_axis(name: str, axis: SupportsIndex, ndim: int, argument: str =
 def canonicalize_axes(
     name: str, axes: Sequence[SupportsIndex], ndim: int, argument: str = "dimensions"
 ) -> tuple[int, ...]:
-    """Different axes counted from 0, in the order given; `AxisError` if one is out of bounds or there twice."""
-    given = static_ints(name, axes, argument)
-    if len(given) == 1 and 0 <= given[0] < ndim:
-        return given
-    found = tuple([canonicalize_axis(name, a, ndim, argument) for a in given])
-    if len(set(found)) != len(found):
-        raise AxisError(f"{name}: {argument} {given} name an axis twice")
-    return found
+    """Returns `axes` as distinct non-negative axes; raises `AxisError` if one is out of bounds or repeated."""
+    ints = static_ints(name, axes, argument)
+    if len(ints) == 1 and 0 <= ints[0] < ndim:
+        return ints
+    canonical = tuple([canonicalize_axis(name, a, ndim, argument) for a in ints])
+    if len(set(canonical)) != len(canonical):
+        raise AxisError(f"{name}: {argument} {ints} name an axis twice")
+    return canonical

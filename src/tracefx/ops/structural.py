@@ -1,7 +1,7 @@
-"""The linear operations that the rules of all the others rest on.
+"""The structural primitives that the rules of all other primitives are built from.
 
-`reshape`, `transpose`, `broadcast_in_dim`, `reduce_sum` and `convert_element_type`: summing and broadcasting are each
-other's transpose, and every rule that broadcasts, moves an axis or fits a type needs them.
+`reshape`, `transpose`, `broadcast_in_dim`, `reduce_sum` and `convert_element_type`. Summation and broadcasting are each
+other's transpose, and every rule that broadcasts, moves an axis or adapts a shape or dtype uses them.
 """
 
 from __future__ import annotations
@@ -41,14 +41,17 @@ from tracefx.ops.static_integers import ShapeError, static_ints
 from tracefx.text.printer import HasJaxParams
 
 NUMPY_NATIVE_DTYPES: Final = frozenset({dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64})
-"""The dtypes most used, which NumPy's reductions keep on every platform."""
+"""The most common dtypes, which NumPy's reductions preserve on every platform."""
 
 
 # ------------------------------------------------------------------ convert_element_type
 
 
 def _to_integers(dtype: DType, least: int, x: NDArray) -> NDArray:
-    """`cast` of floats to integers of 32 or 64 bits; processors give the least or an end for what is out of range."""
+    """Converts floats to a 32-bit or 64-bit integer dtype, falling back to `cast` if an element may be out of range.
+
+    `least` is the dtype's minimum. Processors return it, or the nearest end of the range, for inputs out of range.
+    """
     out = x.astype(dtype)
     return out if np.minimum.reduce(out, None) > least else cast(x, dtype)
 
@@ -56,6 +59,8 @@ def _to_integers(dtype: DType, least: int, x: NDArray) -> NDArray:
 @final
 @frozen(eq=False)
 class ConvertElementType(Operation, Differentiable, Transposable):
+    """Converts elements to another dtype, or changes only the weak type."""
+
     name = "convert_element_type"
     new_dtype: DType
     weak_type: bool = False
@@ -90,7 +95,7 @@ class ConvertElementType(Operation, Differentiable, Transposable):
         out = bind1(self, *primals)
         if not dtypes.is_inexact(self.new_dtype):
             return [out], [Zero(out.aval.tangent())]
-        return [out], [bind1(self, *tangents)]  # type: ignore[arg-type]  # the one tangent is no Zero
+        return [out], [bind1(self, *tangents)]  # type: ignore[arg-type]  # the only tangent is not Zero
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
@@ -117,9 +122,21 @@ class ConvertElementType(Operation, Differentiable, Transposable):
 
 
 def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
-    """`operand` with its elements converted to `new_dtype`.
+    """Returns `operand` with its elements converted to `new_dtype`.
 
-    Floats out of the range of an integer dtype become its nearest end and NaN becomes 0; integers wrap around.
+    Floats outside the range of an integer dtype saturate and NaN becomes 0; integers wrap around; complex numbers lose
+    their imaginary parts in real dtypes.
+
+    Args:
+        operand: Array or number.
+        new_dtype: A dtype, a scalar type or the name of a dtype.
+
+    Returns:
+        An array of the same shape. `operand` itself if it has this dtype and is not weakly typed.
+
+    Raises:
+        TypeError: `new_dtype` is not a dtype, or either dtype is that of random keys.
+        OverflowError: A Python integer of more than 64 bits does not fit `new_dtype`.
 
     >>> convert_element_type(2.7, "int32")
     Array(2, dtype=int32)
@@ -133,28 +150,28 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
 
 
 def _convert_wide_number(x: int | np.generic, dtype: DType) -> Array | None:
-    """A number converted at once, if the dtype it would come in with could not hold it."""
+    """Converts a number that its default dtype can't hold directly to `dtype`; returns None for any other number."""
     if isinstance(x, np.generic):
         if x.dtype == dtypes.canonicalize(x.dtype):
             return None
-        found: NDArray = np.asarray(x)
+        host: NDArray = np.asarray(x)
     else:
         info = dtypes.iinfo(dtypes.default_int())
         if info.min <= x <= info.max:
             return None
-        found = np.asarray(x)
-        if found.dtype == object:  # more than 64 bits
+        host = np.asarray(x)
+        if host.dtype == object:  # more than 64 bits
             if dtypes.is_integer(dtype):
                 raise out_of_bounds_error(x, dtype)
             try:
-                found = np.asarray(float(x))
+                host = np.asarray(float(x))
             except OverflowError as error:
                 raise out_of_bounds_error(x, dtype) from error
-    return as_array(Literal(convert_host(found, dtype).item(), ShapedArray((), dtype)))
+    return as_array(Literal(convert_host(host, dtype).item(), ShapedArray((), dtype)))
 
 
 def convert(x: Value, dtype: DType, weak_type: bool = False) -> Array:
-    """`x` with another dtype or weak type; `x` itself where it has them. Literals are converted in place."""
+    """Returns `x` with another dtype or weak type, or `x` itself if it already has both."""
     if x.aval.dtype == dtype and x.aval.weak_type == weak_type:
         return as_array(x)
     return bind1(_convert(dtype, weak_type), x)
@@ -164,7 +181,7 @@ _convert: Final = functools.lru_cache(maxsize=1024)(ConvertElementType)
 
 
 def match_aval(x: Tangent, aval: ShapedArray) -> Tangent:
-    """A tangent or cotangent with exactly the type of the value it belongs to: shape by broadcasting, then dtype."""
+    """Returns a tangent or cotangent with the shape, dtype and weak type of `aval`: broadcasts it, then converts it."""
     if x.aval is aval or isinstance(x, Zero) or x.aval == aval:
         return x
     if x.aval.shape != aval.shape:
@@ -173,7 +190,7 @@ def match_aval(x: Tangent, aval: ShapedArray) -> Tangent:
 
 
 def convert_value(x: Value, dtype: DType, weak_type: bool) -> Value:
-    """`convert` for values that may stay literals."""
+    """Like `convert`, but converts a literal to a literal without binding a primitive."""
     if isinstance(x, Literal):
         if x.aval.dtype == dtype and x.aval.weak_type == weak_type:
             return x
@@ -187,6 +204,8 @@ def convert_value(x: Value, dtype: DType, weak_type: bool) -> Value:
 @final
 @frozen(eq=False)
 class Reshape(LinearOperation, DataMovement):
+    """Gives an array another shape of the same size; elements keep their row-major order."""
+
     name = "reshape"
     new_sizes: Shape
 
@@ -219,8 +238,18 @@ class Reshape(LinearOperation, DataMovement):
 
 
 def reshape(operand: ArrayLike, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None) -> Array:
-    """The elements of `operand`, in row-major order, in another shape of the same size; transposed first to the order
-    of axes `dimensions`, if that is given.
+    """Returns `operand` with the shape `new_sizes`; elements keep their row-major order.
+
+    Args:
+        operand: Array or number.
+        new_sizes: The new shape, static integers whose product is the size of `operand`. No entry may be -1.
+        dimensions: A permutation of the axes, applied before reshaping. None means no transposition.
+
+    Returns:
+        An array of shape `new_sizes`.
+
+    Raises:
+        TypeError: The sizes are not static integers, or their product is not the size of `operand`.
 
     >>> reshape(np.arange(6), (2, 3)).shape
     (2, 3)
@@ -239,6 +268,8 @@ _reshape: Final = functools.lru_cache(maxsize=4096)(Reshape)
 @final
 @frozen(eq=False)
 class Transpose(LinearOperation, DataMovement):
+    """Permutes the axes of an array."""
+
     name = "transpose"
     permutation: tuple[int, ...]
 
@@ -271,7 +302,17 @@ class Transpose(LinearOperation, DataMovement):
 
 
 def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
-    """`operand` with its axes in another order: axis `i` of the result is axis `permutation[i]` of the operand.
+    """Returns `operand` with its axes permuted: axis `i` of the result is axis `permutation[i]` of the operand.
+
+    Args:
+        operand: Array.
+        permutation: Each axis of `operand` exactly once, as non-negative static integers.
+
+    Returns:
+        An array whose shape is that of `operand`, permuted. `operand` itself for the identity.
+
+    Raises:
+        TypeError: `permutation` is not a permutation of the axes.
 
     >>> transpose(np.zeros((2, 3, 5)), (2, 0, 1)).shape
     (5, 2, 3)
@@ -285,13 +326,14 @@ _transpose: Final = functools.lru_cache(maxsize=4096)(Transpose)
 
 
 def move_axis(x: Value, source: int, target: int) -> Array:
+    """Returns `x` with its axis `source` moved to position `target`; the other axes keep their order."""
     order = [i for i in range(x.aval.ndim) if i != source]
     order.insert(target, source)
     return transpose(x, order)
 
 
 def batch_first(x: Value, dim: int | None, axis: MappedAxis) -> Array:
-    """`x` with its batch axis in front, repeated along it if it has none."""
+    """Returns `x` with its batch axis in front. If `dim` is None, `x` is broadcast along a new one."""
     if dim is None:
         return broadcast_in_dim(x, (axis.size, *x.aval.shape), range(1, x.aval.ndim + 1))
     return move_axis(x, dim, 0)
@@ -303,6 +345,8 @@ def batch_first(x: Value, dim: int | None, axis: MappedAxis) -> Array:
 @final
 @frozen(eq=False)
 class BroadcastInDim(LinearOperation, HasJaxParams, DataMovement):
+    """Broadcasts an array into a larger shape, mapping its axes to axes of the result."""
+
     name = "broadcast_in_dim"
     shape: Shape
     broadcast_dimensions: tuple[int, ...]
@@ -339,7 +383,7 @@ class BroadcastInDim(LinearOperation, HasJaxParams, DataMovement):
         require_memory(self.name, self.shape, x.dtype)
         if (
             x.dtype.kind in _BUFFER_KINDS and x.flags.c_contiguous
-        ):  # what `np.broadcast_to` makes, in an eighth of the time
+        ):  # the same view as `np.broadcast_to`, in an eighth of the time
             strides = [0] * len(self.shape)
             for d, n, stride in zip(self.broadcast_dimensions, x.shape, x.strides, strict=True):
                 if n != 1:
@@ -369,11 +413,23 @@ class BroadcastInDim(LinearOperation, HasJaxParams, DataMovement):
 
 
 _BUFFER_KINDS: Final = "biufc"
-"""The kinds of dtype whose arrays NumPy hands out as buffers."""
+"""The dtype kinds whose NumPy arrays support the buffer protocol."""
 
 
 def broadcast_in_dim(operand: ArrayLike, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> Array:
-    """`operand` repeated to `shape`; its axis `i` becomes axis `broadcast_dimensions[i]`, its size that one's or 1.
+    """Returns `operand` broadcast to `shape`, with its axis `i` at axis `broadcast_dimensions[i]` of the result.
+
+    Args:
+        operand: Array or number of rank `k`.
+        shape: The shape of the result, as static integers.
+        broadcast_dimensions: `k` increasing axes of `shape`. Axis `i` of `operand` must have size 1 or
+            `shape[broadcast_dimensions[i]]`.
+
+    Returns:
+        An array of shape `shape`.
+
+    Raises:
+        TypeError: `broadcast_dimensions` does not have one increasing entry per axis, or sizes don't fit.
 
     >>> broadcast_in_dim(np.arange(3), (2, 3), (1,)).tolist()
     [[0, 1, 2], [0, 1, 2]]
@@ -390,7 +446,7 @@ _broadcast_in_dim: Final = functools.lru_cache(maxsize=4096)(BroadcastInDim)
 
 
 def broadcast_to(x: ArrayLike, shape: Shape) -> Array:
-    """`x` repeated to `shape`, axes aligned at the end as NumPy does."""
+    """Returns `x` broadcast to `shape`, with trailing axes aligned as in NumPy."""
     value = as_value(x)
     if value.aval.shape == shape:
         return as_array(value)
@@ -398,19 +454,19 @@ def broadcast_to(x: ArrayLike, shape: Shape) -> Array:
 
 
 def full_like_aval(aval: ShapedArray, fill: bool | int | float | complex) -> Array:
-    """An array of type `aval`, every element `fill`."""
+    """Returns an array with the shape, dtype and weak type of `aval`, filled with `fill`."""
     return as_array(constant_like_aval(aval, fill))
 
 
 def constant_like_aval(aval: ShapedArray, fill: bool | int | float | complex) -> Value:
-    """A value of type `aval`, every element `fill`; one without axes is a literal."""
+    """Returns a value with the shape, dtype and weak type of `aval` filled with `fill`; a literal if it is a scalar."""
     if not aval.shape:
         return cached_literal(fill, aval)
     return broadcast_in_dim(cached_literal(fill, ShapedArray((), aval.dtype, aval.weak_type)), aval.shape, ())
 
 
 def instantiate(t: Tangent) -> Value:
-    """A tangent as a value: zeros for a `Zero`."""
+    """Returns a tangent as a value: zeros for a `Zero`."""
     return constant_like_aval(t.aval, 0) if isinstance(t, Zero) else t
 
 
@@ -418,9 +474,9 @@ def instantiate(t: Tangent) -> Value:
 
 
 def specialize_reduce(fold: Callable[..., NDArray], axes: tuple[int, ...], ndim: int) -> Callable[..., NDArray]:
-    """A ufunc's `reduce` over axes of arrays of this rank, on the shortest way."""
+    """Returns a fast function that reduces arrays of rank `ndim` over `axes` with `fold`, the `reduce` of a ufunc."""
     axis = axes[0] if len(axes) == 1 else None if len(axes) == ndim else axes
-    if axis == 0:  # as it is without being told
+    if axis == 0:  # the default of `ufunc.reduce`
         return fold
     return lambda x: fold(x, axis)
 
@@ -428,6 +484,8 @@ def specialize_reduce(fold: Callable[..., NDArray], axes: tuple[int, ...], ndim:
 @final
 @frozen(eq=False)
 class ReduceSum(LinearOperation):
+    """Sums over axes. Its transpose is `BroadcastInDim`."""
+
     name = "reduce_sum"
     axes: tuple[int, ...]
 
@@ -451,7 +509,7 @@ class ReduceSum(LinearOperation):
         (x,) = args
         narrow = dtypes.is_float(x.dtype) and x.dtype.itemsize < 4
         total = np.asarray(np.add.reduce(x, self.axes, np.float32 if narrow else x.dtype))
-        if total.size == x.size:  # a lone -0.0 is its own sum, where NumPy adds it to 0.0
+        if total.size == x.size:  # the sum of one -0.0 is -0.0, but NumPy returns 0.0
             return x.reshape(total.shape)
         return total.astype(x.dtype) if narrow else total
 
@@ -472,7 +530,7 @@ class ReduceSum(LinearOperation):
         (x,) = operands
         if not dtypes.is_float(out.dtype) or out.dtype.itemsize > 1:
             return stablehlo.emit_reduce(builder, "stablehlo.add", x, 0, self.axes)
-        # XLA would round 8-bit floats at every step, where wider ones are added in float32.
+        # XLA accumulates wider floats in float32, but would round 8-bit floats after every addition.
         (wide,) = builder.emit("stablehlo.convert", [x], [x.aval.update(dtype=dtypes.float32)])
         total = stablehlo.emit_reduce(builder, "stablehlo.add", wide, 0, self.axes)
         return builder.emit("stablehlo.convert", [total], [out])[0]
@@ -485,7 +543,18 @@ _reduce_sum: Final = functools.lru_cache(maxsize=4096)(ReduceSum)
 
 
 def reduce_sum(operand: ArrayLike, axes: Sequence[int]) -> Array:
-    """The sum over `axes`.
+    """Returns the sum of `operand` over `axes`.
+
+    Args:
+        operand: Array of numbers (not booleans).
+        axes: Distinct non-negative axes. With none, `operand` is returned.
+
+    Returns:
+        An array without these axes, of the same dtype. Narrow floats are accumulated in float32.
+
+    Raises:
+        AxisError: An axis is out of range or repeated.
+        TypeError: `operand` is boolean.
 
     >>> reduce_sum(np.ones((2, 3)), (1,))
     Array([3., 3.], dtype=float32)

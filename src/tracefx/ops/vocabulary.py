@@ -1,4 +1,4 @@
-"""All first-order operations, for those who go from names to operations: the parser, documentation, tests."""
+"""`OPERATIONS`, the tuple of all first-order primitive classes: for the parser, the documentation and tests."""
 
 from __future__ import annotations
 
@@ -94,13 +94,13 @@ from tracefx.ops.shape.slicing import Pad, Rev, Slice
 from tracefx.ops.structural import BroadcastInDim, ConvertElementType, ReduceSum, Reshape, Transpose
 
 OPERATIONS: Final[tuple[type[Primitive], ...]] = (
-    # basis
+    # structural
     ConvertElementType,
     Reshape,
     Transpose,
     BroadcastInDim,
     ReduceSum,
-    # filling
+    # array creation
     Iota,
     # elementwise
     Add,
@@ -112,7 +112,7 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     Rem,
     Max,
     Min,
-    # magnitude
+    # absolute value and sign
     Abs,
     Sign,
     # powers
@@ -159,7 +159,7 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     Digamma,
     Polygamma,
     Zeta,
-    # pairs
+    # two-operand functions
     Atan2,
     NextAfter,
     # comparison
@@ -177,9 +177,9 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     ShiftLeft,
     ShiftRightLogical,
     ShiftRightArithmetic,
-    # high product
+    # high bits of products
     MulHi,
-    # representation
+    # bit representation
     PopulationCount,
     Clz,
     BitcastConvertType,
@@ -195,7 +195,7 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     Split,
     Tile,
     Unstack,
-    # cutting
+    # slicing and padding
     Slice,
     Pad,
     Rev,
@@ -230,7 +230,7 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     # indexing
     Gather,
     ScatterAdd,
-    # scattering
+    # other scatters
     Scatter,
     ScatterSub,
     ScatterMul,
@@ -240,7 +240,7 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     Sort,
     TopK,
     ApproxTopK,
-    # dynamic
+    # dynamic slicing
     DynamicSlice,
     DynamicUpdateSlice,
     # random keys and bits
@@ -255,12 +255,12 @@ OPERATIONS: Final[tuple[type[Primitive], ...]] = (
     RandomUnwrap,
     # barrier
     OptimizationBarrier,
-    # collective
+    # reducing collectives
     PSum,
     PMax,
     PMin,
     AxisIndex,
-    # exchange
+    # data-exchanging collectives
     AllGather,
     ReduceScatter,
     PPermute,

@@ -1,1 +1,1 @@
-"""Passes over jaxprs that need no rule of a primitive: checking, dead-code and common-subexpression elimination."""
+"""Passes over jaxprs that need no rules of primitives: checking, dead-code and common-subexpression elimination."""

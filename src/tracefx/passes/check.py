@@ -1,4 +1,4 @@
-"""Checking programs: every variable bound before its use, every type what the operation says."""
+"""The type checker of jaxprs: variables are bound before use, and avals agree with `abstract_eval`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,19 @@ _CONTEXT_EQNS: Final = 2
 
 
 def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
-    """Raise `JaxprTypeError` unless the program is well formed.
+    """Raises JaxprTypeError unless a jaxpr is well formed.
 
-    Variables are numbered 0, 1, ... without a gap, bound once and before their use, and have the same type wherever
-    they stand; an equation's outputs have the types `abstract_eval` gives for its operands; literals are scalars of
-    their dtype; bodies are well formed, have no constants of their own, and do nothing their operation doesn't say.
-    The message shows the equation among its neighbours and the line of user code it comes from. Linear in the length
-    of the program; a jaxpr object is checked once in its life, however many equations share it.
+    Well formed means: variables are numbered 0, 1, ... without gaps, bound exactly once, before their uses, and have
+    one aval; the outputs of an equation have the avals that `abstract_eval` returns for its operands; literals are
+    scalars of their dtype; sub-jaxprs are well formed, have no constvars, and no observable effects that their
+    primitive does not declare. The message shows the equation with its neighbours and the user's line. The check takes
+    linear time, and its result is cached per jaxpr object, however many equations share it.
+
+    Args:
+        jaxpr: The program. For a `ClosedJaxpr` the avals of the constants are checked too.
+
+    Raises:
+        JaxprTypeError: If it is not well formed.
 
     >>> import numpy as np
     >>> x = Var(0, ShapedArray((2,), np.dtype("float32")))
@@ -40,9 +46,9 @@ def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
         return
     check_jaxpr(jaxpr.jaxpr)
     expected = [v.aval for v in jaxpr.jaxpr.constvars]
-    given = [c.aval for c in jaxpr.consts]
-    if expected != given:
-        raise JaxprTypeError(f"the program's constants have the types {expected}, it was given {given}")
+    actual = [c.aval for c in jaxpr.consts]
+    if expected != actual:
+        raise JaxprTypeError(f"the program's constants have the types {expected}, it was given {actual}")
 
 
 @final
@@ -51,7 +57,7 @@ class _Check:
         self.jaxpr = jaxpr
         self.env: list[ShapedArray | None] = []
         self.at: int | None = None
-        """The equation being checked."""
+        """The index of the equation being checked."""
 
     def run(self) -> bool:
         jaxpr = self.jaxpr
@@ -123,14 +129,14 @@ class _Check:
             try:
                 check_jaxpr(body)
             except JaxprTypeError as error:
-                told = str(error).replace("\n", "\n    ")
-                self.fail(f"in {which}: {told}", error)
+                message = str(error).replace("\n", "\n    ")
+                self.fail(f"in {which}: {message}", error)
             hidden = [e for e in body.effects if e.observable and e not in effects]
             if hidden:
                 shown = ", ".join(sorted(map(str, hidden)))
                 self.fail(f"{which} has effects that {name} itself doesn't declare: {shown}")
 
-    # -------------------------------------------------------------- telling
+    # -------------------------------------------------------------- errors
 
     def fail(self, problem: str, cause: Exception | None = None) -> NoReturn:
         if self.at is None:
@@ -147,16 +153,17 @@ class _Check:
 
 
 def _user_line(eqn: Eqn) -> list[str]:
+    """Returns a line with the source location of an equation and the code there; no line if it is unknown."""
     source = eqn.source
     if source is None:
         return []
-    place: SourceLocation = source.resolve() if isinstance(source, LazySourceLocation) else source
-    code = linecache.getline(place.file, place.line).strip()
-    return [f"written at {place}" + (f": {code}" if code else "")]
+    location: SourceLocation = source.resolve() if isinstance(source, LazySourceLocation) else source
+    code = linecache.getline(location.file, location.line).strip()
+    return [f"written at {location}" + (f": {code}" if code else "")]
 
 
 def _literal_problem(x: Literal) -> str | None:
-    """What is wrong with a literal."""
+    """Returns what is wrong with a literal; `None` if nothing is."""
     aval, shown = x.aval, f"literal {x.val!r}"
     if aval.shape != ():
         return f"{shown} has the type {aval!r}, but literals are scalars"
@@ -165,5 +172,5 @@ def _literal_problem(x: Literal) -> str | None:
     if dtypes.is_bool(aval.dtype) or dtypes.is_integer(aval.dtype):
         stored = int(x.numpy().astype(object).item())
         if stored != x.val:
-            return f"{shown} doesn't fit {aval!r}, which makes {stored} of it"
+            return f"{shown} doesn't fit {aval!r}, which stores it as {stored}"
     return None

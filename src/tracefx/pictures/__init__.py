@@ -1,4 +1,4 @@
-"""Pictures of programs: pages to look at them."""
+"""Pictures of programs: `show` renders a program as an interactive HTML page."""
 
 from __future__ import annotations
 
@@ -19,20 +19,30 @@ def show(
     title: str | None = None,
     **kwargs: Any,
 ) -> Page:
-    """A page that shows a program: a function's, for arguments that may be arrays or only types, or one in hand.
+    """Renders a program as an interactive HTML page.
 
-    The page has the program as code whose bodies fold, beside the lines of the source that it comes from, and as a
-    graph; for each equation the types, what it costs and how much memory is held after it, as `tracefx.handlers.count`
-    has them. It is one document that loads nothing. A notebook shows it; elsewhere `.open()` shows it in a browser and
-    `.save(path)` writes it. By itself `show` writes nothing.
+    The page shows the program as code with foldable bodies, beside the source lines that it comes from, and as a graph;
+    for each equation it shows types, cost and live memory as computed by `tracefx.handlers.count`. The page is one
+    self-contained HTML document. A notebook displays it; elsewhere `.open()` shows it in a browser and `.save(path)`
+    writes it to a file. `show` itself writes no file.
 
-    `steps` are shown side by side, each made of the one before: `"program"`; `"grad"`, the program of the gradient;
-    `"simplified"`, what `tracefx.rewriting.optimize` makes of the program; `"stablehlo"` and `"compiled"`, what `jit`
-    gives to XLA, and what XLA makes of it; and any transformation of functions, such as `fx.Grad(1)`. `"all"` stands
-    for those of these names that the program has. Other keyword arguments are the function's.
+    Args:
+        program: a function, which is traced for `args` and `kwargs`; a `Jaxpr` or `ClosedJaxpr`; or the result of
+            `jit(f).trace(...)`.
+        *args: arguments of the function: arrays, or shapes and dtypes (`ShapeDtypeStruct`).
+        steps: what to show, side by side; each step is derived from the one before. `"program"`: the jaxpr, the
+            default; `"grad"`: the jaxpr of the gradient; `"simplified"`: the result of `tracefx.rewriting.optimize`;
+            `"stablehlo"`: the module that `jit` passes to XLA; `"compiled"`: the module that XLA compiles it to; or any
+            transformation of functions, such as `fx.Grad(1)`. `"all"` stands for all named steps that apply.
+        title: the title of the page. None means the name of the function.
+        **kwargs: keyword arguments of the function.
 
-    TypeError if `program` is neither a function nor a program, ValueError for a step that there is not; what tracing
-    and the transformations raise, they raise here.
+    Returns:
+        A `Page`.
+
+    Raises:
+        TypeError: `program` is neither a function nor a program.
+        ValueError: a step is unknown. Errors of tracing and of the transformations are raised as well.
 
     >>> import tracefx as fx
     >>> page = show(lambda x: fx.numpy.sin(x) * 2.0, fx.ShapeDtypeStruct((4,), "float32"), title="wave")
@@ -44,5 +54,5 @@ def show(
 
 
 def notebook_html(program: Jaxpr | ClosedJaxpr) -> str:
-    """What a notebook shows of a program."""
+    """Returns the HTML that a notebook displays for a program."""
     return show(program)._repr_html_()

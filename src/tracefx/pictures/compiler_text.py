@@ -1,4 +1,4 @@
-"""What XLA takes and what it makes of it, as lines that know where they come from."""
+"""StableHLO and HLO texts as lines with source locations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tracefx.core.source_location import SourceLocation
 @final
 @frozen
 class TextLine:
-    """A line of a program in another language; `place` is the line of the user's code that it comes from."""
+    """A line of StableHLO or HLO, with the location in the user's code that it comes from."""
 
     text: str
     location: SourceLocation | None
@@ -26,32 +26,32 @@ _INLINE: Final = re.compile(r" loc\((?:unknown|#loc\d*)\)")
 
 
 def stablehlo_lines(text: str) -> tuple[TextLine, ...]:
-    """The lines of a StableHLO module that was printed with its places, which are taken out of the text.
+    """Splits a StableHLO module, printed with locations, into lines; the locations are removed from the text.
 
     >>> text = '%0 = stablehlo.sine %a : tensor<f32> loc(#loc2)' + chr(10) + '#loc1 = loc("f.py":3:0)'
     >>> stablehlo_lines(text + chr(10) + '#loc2 = loc("sin"(#loc1))')
-    (TextLine(text='%0 = stablehlo.sine %a : tensor<f32>', place=Place(file='f.py', line=3, function='', scope=())),)
+    (TextLine(text='%0 = ...', location=SourceLocation(file='f.py', line=3, function='', scope=())),)
     """
-    places: dict[str, SourceLocation] = {}
-    inside: dict[str, str] = {}
-    shown: list[str] = []
+    locations: dict[str, SourceLocation] = {}
+    aliases: dict[str, str] = {}
+    program_lines: list[str] = []
     for line in text.splitlines():
         if line.startswith("#loc"):
             match = _DEFINED.match(line)
             if match is not None and match["file"]:
-                places[match[1]] = SourceLocation(match["file"], int(match["line"]), "")
+                locations[match[1]] = SourceLocation(match["file"], int(match["line"]), "")
             elif match is not None and match["inner"]:
-                inside[match[1]] = match["inner"]
+                aliases[match[1]] = match["inner"]
         else:
-            shown.append(line)
-    found = []
-    for line in shown:
+            program_lines.append(line)
+    result = []
+    for line in program_lines:
         at_end = _AT_END.search(line)
         name = "" if at_end is None else at_end[1]
-        while name in inside:
-            name = inside[name]
-        found.append(TextLine(_INLINE.sub("", line), places.get(name)))
-    return tuple(found)
+        while name in aliases:
+            name = aliases[name]
+        result.append(TextLine(_INLINE.sub("", line), locations.get(name)))
+    return tuple(result)
 
 
 _METADATA: Final = re.compile(r", metadata=\{[^}]*\}")
@@ -61,9 +61,9 @@ _TABLES: Final = frozenset({"FileNames", "FunctionNames", "FileLocations", "Stac
 
 
 def hlo_lines(text: str) -> tuple[TextLine, ...]:
-    """The lines of a compiled module, as XLA prints it, without its tables of places and its metadata."""
+    """Splits a compiled module, as XLA prints it, into lines without its location tables and metadata."""
     tables: dict[str, dict[str, str]] = {name: {} for name in _TABLES}
-    shown: list[str] = []
+    program_lines: list[str] = []
     table = ""
     for line in text.splitlines():
         if line in _TABLES:
@@ -74,9 +74,9 @@ def hlo_lines(text: str) -> tuple[TextLine, ...]:
                 tables[table][row[1]] = row[2] or row[3] or ""
                 continue
             table = ""
-        if not table and (line or (shown and shown[-1])):
-            shown.append(line)
-    return tuple([_hlo_line(line, tables) for line in shown])
+        if not table and (line or (program_lines and program_lines[-1])):
+            program_lines.append(line)
+    return tuple([_hlo_line(line, tables) for line in program_lines])
 
 
 def _hlo_line(line: str, tables: dict[str, dict[str, str]]) -> TextLine:
@@ -84,8 +84,8 @@ def _hlo_line(line: str, tables: dict[str, dict[str, str]]) -> TextLine:
     frame = _fields(tables["StackFrames"].get(match[1], "")) if match is not None else {}
     location = _fields(tables["FileLocations"].get(frame.get("file_location_id", ""), ""))
     file = tables["FileNames"].get(location.get("file_name_id", ""), "")
-    place = SourceLocation(file, int(location["line"]), "") if file and "line" in location else None
-    return TextLine(_METADATA.sub("", line), place)
+    source = SourceLocation(file, int(location["line"]), "") if file and "line" in location else None
+    return TextLine(_METADATA.sub("", line), source)
 
 
 def _fields(row: str) -> dict[str, str]:
@@ -93,5 +93,5 @@ def _fields(row: str) -> dict[str, str]:
 
 
 def operations(lines: Sequence[TextLine]) -> int:
-    """How many lines are operations."""
+    """Returns the number of lines that are operations."""
     return sum([1 for line in lines if " = " in line.text])

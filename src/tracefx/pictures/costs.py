@@ -1,4 +1,4 @@
-"""What every equation of a program costs, by the rules of `tracefx.handlers.count`."""
+"""The cost of each equation of a program, by the rules of `tracefx.handlers.count`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tracefx.control.cond import Cond
 from tracefx.control.scan import Scan
 from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.handlers.cost_analysis.cost import Work
-from tracefx.handlers.cost_analysis.execution_counts import CostAssumptions, Expansions, runs, scan_overhead
+from tracefx.handlers.cost_analysis.execution_counts import CostAssumptions, Expansions, executed_bodies, scan_overhead
 from tracefx.handlers.cost_analysis.peak_memory import PeakMemoryAnalysis
 from tracefx.handlers.cost_analysis.rules import COST_RULES, DATA_MOVEMENT_COST, OperationCost
 
@@ -17,7 +17,7 @@ ZERO_WORK: Final = Work(0, 0, 0, 0, 0, 0)
 
 
 def add_work(a: Work, b: Work) -> Work:
-    """Both together.
+    """Returns the sum of two costs.
 
     >>> add_work(Work(1, 2, 0, 0, 8, 4), Work(1, 3, 0, 0, 8, 4)).flops
     5
@@ -33,7 +33,7 @@ def add_work(a: Work, b: Work) -> Work:
 
 
 def scale_work(n: int, a: Work) -> Work:
-    """The same, so many times."""
+    """Returns the cost of `n` executions."""
     if n == 1:
         return a
     return Work(
@@ -43,7 +43,7 @@ def scale_work(n: int, a: Work) -> Work:
 
 @final
 class Costs:
-    """The costs of equations and programs, each found once. The largest branch of a `cond` counts."""
+    """Computes the costs of equations and programs, memoized. Of a `cond`, the most expensive branch counts."""
 
     def __init__(self) -> None:
         self.assumed: Final = CostAssumptions(COST_RULES)
@@ -52,7 +52,7 @@ class Costs:
         self._programs: dict[int, tuple[Jaxpr, Work]] = {}
 
     def self_work(self, eqn: Eqn) -> Work:
-        """One run of an equation, without the programs it runs."""
+        """Returns the cost of one execution of an equation, without its bodies."""
         cost = self._rule(eqn)
         if cost is None:
             return ZERO_WORK
@@ -77,31 +77,31 @@ class Costs:
         )
 
     def runs(self, eqn: Eqn) -> Sequence[tuple[Jaxpr, int]]:
-        """The programs that count in one run of an equation, with how often they run."""
+        """Returns the bodies that count in one execution of an equation, with how often each runs."""
         prim = eqn.prim
         if COST_RULES.rule_for(type(prim)) is not None:
             return ()
         if isinstance(prim, Cond):
             return [(max(prim.branches, key=self._size), 1)]
-        return runs(eqn, self.assumed, self._expansions)
+        return executed_bodies(eqn, self.assumed, self._expansions)
 
     def _size(self, jaxpr: Jaxpr) -> tuple[int, int]:
         work = self.program(jaxpr)
         return work.operations, work.bytes_accessed
 
     def equation(self, eqn: Eqn) -> Work:
-        """One run of an equation, with what it runs."""
+        """Returns the cost of one execution of an equation, with its bodies."""
         work = self.self_work(eqn)
         for body, count in self.runs(eqn):
             work = add_work(work, scale_work(count, self.program(body)))
         return work
 
     def program(self, jaxpr: Jaxpr) -> Work:
-        """One run of a program."""
-        found = self._programs.get(id(jaxpr))
-        if found is None:
+        """Returns the cost of one execution of a program."""
+        cached = self._programs.get(id(jaxpr))
+        if cached is None:
             work = ZERO_WORK
             for eqn in jaxpr.eqns:
                 work = add_work(work, self.equation(eqn))
-            found = self._programs[id(jaxpr)] = jaxpr, work
-        return found[1]
+            cached = self._programs[id(jaxpr)] = jaxpr, work
+        return cached[1]

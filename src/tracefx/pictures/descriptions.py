@@ -1,5 +1,4 @@
-"""A program described for showing: its lines with types, costs and memory, bodies inside of lines, and where all of
-it was written."""
+"""Descriptions of programs for display: equations with types, costs, memory, source locations, and nested bodies."""
 
 from __future__ import annotations
 
@@ -30,19 +29,19 @@ from tracefx.text.printer import format_eqn, scalar_text, variable_name
 @final
 @frozen
 class VariableDescription:
-    """A variable of a body: its key is its own in the whole program."""
+    """A variable of a body. `key` is unique in the whole program."""
 
     key: str
     name: str
     aval: ShapedArray
     note: str = ""
-    """What the user calls it, such as `params['w']`."""
+    """The user's name of an input, such as `params['w']`."""
 
 
 @final
 @frozen
 class ConstantDescription:
-    """A number in the program."""
+    """A literal in the program."""
 
     text: str
     aval: ShapedArray
@@ -51,28 +50,28 @@ class ConstantDescription:
 @final
 @frozen(eq=False)
 class BodyDescription:
-    """A program, or one inside of an equation.
+    """A program, or a body (sub-jaxpr) of an equation.
 
-    `runs` says how often it runs in all, `None` of the steps of a loop that may be of any number. A body that was
-    shown in an equation before has no lines, and `same_as` is that equation's number.
+    `runs` is the total number of executions; None for the bodies of a loop without a known trip count. A body that an
+    earlier equation shows already has no lines, and `same_as` is that equation's number.
     """
 
     label: str
     runs: int | None
     counted: bool
-    """Whether its costs are part of its equation's; those of branches that cost less than another are not."""
+    """Whether its cost is included in its equation's; it is not for the cheaper branches of a `cond`."""
     constants: tuple[VariableDescription, ...]
     inputs: tuple[VariableDescription, ...]
     lines: tuple[EquationDescription, ...]
     outs: tuple[VariableDescription | ConstantDescription, ...]
     before: int
-    """The bytes held where it begins."""
+    """The live bytes before its first equation."""
     same_as: int | None = None
     given: tuple[VariableDescription | ConstantDescription, ...] = ()
-    """What its inputs are outside, as many as are known."""
+    """The outer operands that its inputs correspond to, as far as known."""
 
     def all_lines(self) -> Iterator[EquationDescription]:
-        """Its lines and those inside of them, in the order of the page."""
+        """Yields its equations and those nested in them, in the order of the page."""
         for line in self.lines:
             yield line
             for body in line.bodies:
@@ -82,7 +81,7 @@ class BodyDescription:
 @final
 @frozen(eq=False)
 class EquationDescription:
-    """An equation. `work` is what it costs in all its runs, with its bodies; `own` without these."""
+    """An equation. `work` is the cost of all its executions with its bodies, `self_work` the cost without them."""
 
     number: int
     op: str
@@ -94,7 +93,7 @@ class EquationDescription:
     work: Work
     self_work: Work
     during: int
-    """The bytes that are held while it runs."""
+    """The live bytes while it runs."""
     after: int
     location: SourceLocation | None
     scope: tuple[str, ...]
@@ -104,7 +103,7 @@ class EquationDescription:
 @final
 @frozen(eq=False)
 class ProgramDescription:
-    """A program described: all that a page shows of it."""
+    """A described program: all that a page shows about it."""
 
     body: BodyDescription
     total: Work
@@ -114,24 +113,24 @@ class ProgramDescription:
     output_bytes: int
 
     def lines(self) -> Iterator[EquationDescription]:
-        """All equations, those in bodies too."""
+        """Yields all equations, including those in bodies."""
         return self.body.all_lines()
 
     @property
     def count(self) -> int:
-        """How many equations are shown."""
+        """The number of equations, including those in bodies."""
         return sum([1 for _ in self.lines()])
 
 
 def describe_program(program: Jaxpr | ClosedJaxpr, names: Sequence[str] = ()) -> ProgramDescription:
-    """The description of a program; `names` are what the user calls its inputs.
+    """Describes a program for display.
 
-    Costs are those that `tracefx.handlers.count_jaxpr` gives, memory is what it says of the peak.
+    Costs and peak memory are those of `tracefx.handlers.count_jaxpr`. `names` are the user's names of its inputs.
 
     >>> import tracefx as fx
     >>> x = fx.ShapeDtypeStruct((4,), "float32")
-    >>> found = describe_program(fx.make_jaxpr(lambda x: fx.numpy.sin(x) * 2.0)(x), ["x"])
-    >>> [(line.op, line.work.operations, line.during) for line in found.lines()]
+    >>> description = describe_program(fx.make_jaxpr(lambda x: fx.numpy.sin(x) * 2.0)(x), ["x"])
+    >>> [(line.op, line.work.operations, line.during) for line in description.lines()]
     [('sin', 4, 32), ('mul', 4, 48)]
     """
     jaxpr = program.jaxpr if isinstance(program, ClosedJaxpr) else program
@@ -144,7 +143,7 @@ _NAME: Final = re.compile(r"\bname='[^']*' ?")
 
 
 def params_text(prim: Primitive) -> str:
-    """An operation's parameters as they are printed, without its bodies and the name of what it calls."""
+    """Formats a primitive's parameters without its bodies and the name of the callee."""
     text = format_eqn(Eqn(prim, (), ()))
     inside = text.partition("[")[2].removesuffix("]") if "[" in text else ""
     inside = _BODIES.sub("", inside)
@@ -152,14 +151,14 @@ def params_text(prim: Primitive) -> str:
 
 
 def _short_literal(x: Literal) -> str:
-    """A number as short as its dtype allows: 0.1 of f32 is 0.10000000149011612 as Python has it."""
+    """Formats a literal as short as its dtype allows: the f32 value 0.1 is 0.10000000149011612 as a Python float."""
     exact = scalar_text(x.val)
     short = str(x.numpy())
     return short if len(short) < len(exact) else exact
 
 
 def _labels(prim: Primitive, count: int) -> list[str]:
-    """What the bodies of an operation are to it."""
+    """Names the bodies of a primitive."""
     if isinstance(prim, Scan):
         return ["step"]
     if isinstance(prim, While):
@@ -167,34 +166,34 @@ def _labels(prim: Primitive, count: int) -> list[str]:
     if isinstance(prim, Cond):
         return ["if false", "if true"] if count == 2 else [f"branch {i}" for i in range(count)]
     if isinstance(prim, LinearSolve):
-        return ["the function", "its transpose", "solving", "solving the transpose"][:count]
+        return ["function", "transpose", "solve", "transpose solve"][:count]
     if isinstance(prim, CheckpointPrimitive):
-        return ["computed again where it is needed"]
+        return ["recomputed in the backward pass"]
     return ["body"] if count == 1 else [f"body {i}" for i in range(count)]
 
 
 @final
 class _ProgramDescriber:
-    """Goes through a program once, body by body."""
+    """Describes a program in one traversal."""
 
     def __init__(self) -> None:
         self._costs = Costs()
         self._number = 0
         self._bodies = 0
         self._shown: dict[int, tuple[Jaxpr, int]] = {}
-        """The bodies that were shown, with the number of their equation."""
+        """The bodies that were described, with the number of their equation."""
 
     def description(self, jaxpr: Jaxpr, names: Sequence[str]) -> ProgramDescription:
-        whole = jaxpr.closed()
-        sizes = [a.nbytes for a in whole.in_avals]
+        closed = jaxpr.closed()
+        sizes = [a.nbytes for a in closed.in_avals]
         constants = len(jaxpr.constvars)
-        held = sum(sizes)
+        live_bytes = sum(sizes)
         dying = (False,) * len(sizes)
-        peak = held + self._costs.memory.body_memory(whole, dying).peak.extra_bytes
-        body = self._body("", whole, dying, held, 1, True, constants, names)
+        peak = live_bytes + self._costs.memory.body_memory(closed, dying).peak.extra_bytes
+        body = self._body("", closed, dying, live_bytes, 1, True, constants, names)
         return ProgramDescription(
             body,
-            self._costs.program(whole),
+            self._costs.program(closed),
             peak,
             sum(sizes[constants:]),
             sum(sizes[:constants]),
@@ -214,7 +213,7 @@ class _ProgramDescriber:
         unbounded: bool = False,
         given: tuple[VariableDescription | ConstantDescription, ...] = (),
     ) -> BodyDescription:
-        """`held` is what is held beside what the program makes, its inputs included."""
+        """Describes a body. `held` counts the live bytes at its begin, its inputs included."""
         key, self._bodies = self._bodies, self._bodies + 1
         used = {x.index for eqn in jaxpr.eqns for x in eqn.inputs if type(x) is Var}
         used |= {x.index for x in jaxpr.outs if type(x) is Var}
@@ -224,29 +223,29 @@ class _ProgramDescriber:
             name = variable_name(v.index) if v.index in used else "_"
             return VariableDescription(f"{key}.{v.index}", name, v.aval, notes.get(v.index, ""))
 
-        known: dict[int, VariableDescription] = {v.index: variable(v) for v in jaxpr.invars}
+        variables: dict[int, VariableDescription] = {v.index: variable(v) for v in jaxpr.invars}
 
         def operand(x: Atom) -> VariableDescription | ConstantDescription:
-            return ConstantDescription(_short_literal(x), x.aval) if isinstance(x, Literal) else known[x.index]
+            return ConstantDescription(_short_literal(x), x.aval) if isinstance(x, Literal) else variables[x.index]
 
-        inputs = tuple([known[v.index] for v in jaxpr.invars])
+        inputs = tuple([variables[v.index] for v in jaxpr.invars])
         lines = []
         for eqn, level in zip(jaxpr.eqns, self._costs.memory.timeline(jaxpr, dying), strict=True):
             operands = tuple([operand(x) for x in eqn.inputs])
-            known |= {v.index: variable(v) for v in eqn.outs}
+            variables |= {v.index: variable(v) for v in eqn.outs}
             number, self._number = self._number, self._number + 1
-            own = self._costs.self_work(eqn)
+            self_work = self._costs.self_work(eqn)
             lines.append(
                 EquationDescription(
                     number,
                     eqn.prim.profile_name,
                     params_text(eqn.prim),
-                    operation_category(eqn.prim, own),
+                    operation_category(eqn.prim, self_work),
                     operands,
-                    tuple([known[v.index] for v in eqn.outs]),
+                    tuple([variables[v.index] for v in eqn.outs]),
                     runs,
                     scale_work(runs, self._costs.equation(eqn)),
-                    scale_work(runs, own),
+                    scale_work(runs, self_work),
                     held + level.during,
                     held + level.after,
                     user_location(eqn.source),
@@ -280,44 +279,46 @@ class _ProgramDescriber:
         prim = eqn.prim
         jaxprs = prim.jaxprs() if isinstance(prim, HasSubjaxprs) else ()
         labels = _labels(prim, len(jaxprs))
-        often = {id(body): (body, count) for body, count in self._costs.runs(eqn)}
+        run_counts = {id(body): (body, count) for body, count in self._costs.runs(eqn)}
         masks = [_last_uses(prim, i, jaxpr, last) for i, jaxpr in enumerate(jaxprs)]
         peaks = [self._costs.memory.body_memory(j, m).peak.extra_bytes for j, m in zip(jaxprs, masks, strict=True)]
-        # The equation holds most where the body that takes most does.
+        # The equation's live memory peaks while the body with the largest peak runs.
         held = during - max(peaks, default=0)
-        found = []
+        descriptions = []
         for i, (label, jaxpr, mask) in enumerate(zip(labels, jaxprs, masks, strict=True)):
-            shown = self._shown.setdefault(id(jaxpr), (jaxpr, number))[1]
-            _, count = often.get(id(jaxpr), (jaxpr, 1))
-            if shown != number:
-                found.append(BodyDescription(label, runs * count, counted, (), (), (), (), held, shown))
+            first_number = self._shown.setdefault(id(jaxpr), (jaxpr, number))[1]
+            _, count = run_counts.get(id(jaxpr), (jaxpr, 1))
+            if first_number != number:
+                descriptions.append(BodyDescription(label, runs * count, counted, (), (), (), (), held, first_number))
                 continue
-            counts = counted and (not isinstance(prim, Cond) or id(jaxpr) in often)
+            counts = counted and (not isinstance(prim, Cond) or id(jaxpr) in run_counts)
             unbounded = isinstance(prim, While) and prim.max_steps is None
             given = _outer_operands(prim, i, jaxpr, operands)
-            found.append(self._body(label, jaxpr, mask, held, runs * count, counts, unbounded=unbounded, given=given))
-        return tuple(found)
+            descriptions.append(
+                self._body(label, jaxpr, mask, held, runs * count, counts, unbounded=unbounded, given=given)
+            )
+        return tuple(descriptions)
 
 
 def _outer_operands(
-    prim: Primitive, which: int, jaxpr: Jaxpr, operands: tuple[VariableDescription | ConstantDescription, ...]
+    prim: Primitive, index: int, jaxpr: Jaxpr, operands: tuple[VariableDescription | ConstantDescription, ...]
 ) -> tuple[VariableDescription | ConstantDescription, ...]:
-    """The operands that a body's inputs are, or are slices of, or begin with."""
+    """Returns the operands of the equation that a body's inputs are, are slices of, or have as initial values."""
     if isinstance(prim, While):
         m, n = prim.cond_nconsts, prim.body_nconsts
-        return (*(operands[m : m + n] if which else operands[:m]), *operands[m + n :])
+        return (*(operands[m : m + n] if index else operands[:m]), *operands[m + n :])
     if isinstance(prim, Cond):
         return operands[1:]
-    alone = isinstance(prim, Scan) or only_body(prim) is jaxpr
-    return operands if alone and len(operands) == len(jaxpr.invars) else ()
+    matches = isinstance(prim, Scan) or only_body(prim) is jaxpr
+    return operands if matches and len(operands) == len(jaxpr.invars) else ()
 
 
-def _last_uses(prim: Primitive, which: int, jaxpr: Jaxpr, last: tuple[bool, ...]) -> tuple[bool, ...]:
-    """Which inputs of an operation's body nobody needs after it."""
+def _last_uses(prim: Primitive, index: int, jaxpr: Jaxpr, last: tuple[bool, ...]) -> tuple[bool, ...]:
+    """Returns which inputs of a body are dead after it."""
     count = len(jaxpr.invars)
     if isinstance(prim, Scan):
         return (*(False,) * prim.num_consts, *(True,) * (count - prim.num_consts))
-    if isinstance(prim, While) and which:
+    if isinstance(prim, While) and index:
         return (*(False,) * prim.body_nconsts, *(True,) * (count - prim.body_nconsts))
     if isinstance(prim, Cond):
         return last[1:]

@@ -1,4 +1,4 @@
-"""Programs, texts and sources as rows of HTML."""
+"""Programs, compiler texts and source files as HTML rows."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from tracefx.pictures.source_excerpts import SourceFile, SourceFiles
 from tracefx.pictures.syntax_highlighting import CompilerTextHighlighter, highlight_python
 
 _MAX_OPEN_INPUTS: Final = 12
-"""Inputs that are listed at once; more are folded."""
+"""More inputs than this are folded."""
 _MAX_RESULTS: Final = 4
 _MAX_OPERANDS: Final = 8
-"""Results and operands that are shown of an equation that has more, until it is pinned."""
+"""How many results and operands of an equation are shown until it is selected."""
 
 
 def text(s: str) -> str:
-    """Text for between tags."""
+    """Escapes text for use between tags."""
     return escape(s, quote=False)
 
 
 def _abbreviated(words: Sequence[str], count: int) -> str:
-    """The words, those after the first few out of sight if there are many."""
+    """Joins words, hiding all but the first few if there are many."""
     if len(words) <= count + 1:
         return " ".join(words)
-    seen, more = " ".join(words[:count]), " ".join(words[count:])
-    return f'{seen} <span class="dots">… {len(words) - count} more</span><span class="xs">{more}</span>'
+    visible, hidden = " ".join(words[:count]), " ".join(words[count:])
+    return f'{visible} <span class="dots">… {len(words) - count} more</span><span class="xs">{hidden}</span>'
 
 
 def percent(part: float, whole: float) -> str:
-    """The length of a bar; none for nothing.
+    """Returns the relative width of a bar, or "0".
 
     >>> percent(1, 3), percent(0, 3), percent(0, 0)
     ('33.3%', '0', '0')
@@ -49,7 +49,7 @@ def percent(part: float, whole: float) -> str:
 
 @final
 class ProgramRows:
-    """The rows of one program. `prefix` tells its variables and equations from those of the page's others."""
+    """The rows of one program. `prefix` makes the ids of its variables and equations unique in the page."""
 
     def __init__(self, prefix: str, program: ProgramDescription, sources: SourceFiles) -> None:
         self._prefix = prefix
@@ -61,16 +61,16 @@ class ProgramRows:
         self._highest = next((line.number for line in lines if line.during == self._peak and not line.bodies), None)
 
     def html(self) -> str:
-        """All rows, bodies folded into the equations that have them."""
+        """Returns all rows, with bodies folded into their equations."""
         return "".join(self._whole())
 
     def _whole(self) -> Iterator[str]:
         body = self._program.body
         groups: list[tuple[str, Sequence[VariableDescription]]] = [("constant", body.constants), ("input", body.inputs)]
-        for what, variables in groups:
+        for name, variables in groups:
             if variables:
                 size = format_si(sum([v.aval.nbytes for v in variables]), "B")
-                count = f"{len(variables)} {what}{'s' if len(variables) > 1 else ''}"
+                count = f"{len(variables)} {name}{'s' if len(variables) > 1 else ''}"
                 opened = " open" if len(variables) <= _MAX_OPEN_INPUTS else ""
                 yield f'<details class="ins"{opened}><summary><span>{count}</span><small>{size}</small></summary>'
                 for v in variables:
@@ -97,14 +97,14 @@ class ProgramRows:
         times = "" if body.runs in (1, None) else f" <small>×{body.runs}</small>"
         if body.runs is None:
             times = " <small>any number of times, counted once</small>"
-        aside = "" if body.counted else ' <small class="un">not counted: another branch costs more</small>'
-        head = f'<span class="n"></span><code><span class="lb">{text(body.label)}</span>{times}{aside}'
+        not_counted = "" if body.counted else ' <small class="un">not counted: another branch costs more</small>'
+        head = f'<span class="n"></span><code><span class="lb">{text(body.label)}</span>{times}{not_counted}'
         if body.same_as is not None:
-            there = f'<a href="#e{self._prefix}-{body.same_as}">as in line {body.same_as + 1}</a>'
-            yield f'<div class="r h">{head} {there}</code></div>'
+            link = f'<a href="#e{self._prefix}-{body.same_as}">as in line {body.same_as + 1}</a>'
+            yield f'<div class="r h">{head} {link}</code></div>'
             return
-        given = (*body.given, *[None] * len(body.inputs))
-        inputs = " ".join([self._binder(v, x) for v, x in zip(body.inputs, given, strict=False)])
+        outer = (*body.given, *[None] * len(body.inputs))
+        inputs = " ".join([self._binder(v, x) for v, x in zip(body.inputs, outer, strict=False)])
         yield f'<div class="r h">{head} {inputs}</code></div>'
         yield from self._lines(body)
         yield self._outs(body, "")
@@ -118,13 +118,13 @@ class ProgramRows:
         outs = _abbreviated([self._binder(v) for v in line.results], _MAX_RESULTS) or "()"
         operands = _abbreviated([self._operand(x) for x in line.operands], _MAX_OPERANDS)
         work, moved = line.work.operations, line.work.bytes_accessed
-        held = line.during if peak else line.after
+        live_bytes = line.during if peak else line.after
         cells = [
             ("c", percent(work, self._program.total.operations), format_si(work) if work else ""),
             ("m", percent(moved, self._bytes), format_si(moved, "B") if moved else ""),
-            ("l", percent(held, self._peak), format_si(held, "B")),
+            ("l", percent(live_bytes, self._peak), format_si(live_bytes, "B")),
         ]
-        bars = "".join([f'<span class="{kind}" style="--w:{width}">{much}</span>' for kind, width, much in cells])
+        bars = "".join([f'<span class="{kind}" style="--w:{width}">{amount}</span>' for kind, width, amount in cells])
         return (
             f'<{tag} class="r k-{line.category}{peak}" id="e{self._prefix}-{line.number}"{at} tabindex="-1">'
             f'<span class="n">{line.number + 1}</span>'
@@ -132,12 +132,12 @@ class ProgramRows:
             f"{bars}</{tag}>"
         )
 
-    def _binder(self, v: VariableDescription, given: VariableDescription | ConstantDescription | None = None) -> str:
-        outside = f' data-o="{self._prefix}.{given.key}"' if isinstance(given, VariableDescription) else ""
-        return f"{self._name(v, outside)}<i>:{text(repr(v.aval))}</i>"
+    def _binder(self, v: VariableDescription, outer: VariableDescription | ConstantDescription | None = None) -> str:
+        attribute = f' data-o="{self._prefix}.{outer.key}"' if isinstance(outer, VariableDescription) else ""
+        return f"{self._name(v, attribute)}<i>:{text(repr(v.aval))}</i>"
 
-    def _name(self, v: VariableDescription, more: str = "") -> str:
-        return f'<b data-v="{self._prefix}.{v.key}"{more}>{text(v.name)}</b>'
+    def _name(self, v: VariableDescription, attribute: str = "") -> str:
+        return f'<b data-v="{self._prefix}.{v.key}"{attribute}>{text(v.name)}</b>'
 
     def _operand(self, x: VariableDescription | ConstantDescription) -> str:
         return (
@@ -153,51 +153,51 @@ class ProgramRows:
 
 
 def text_rows(prefix: str, lines: Sequence[TextLine], sources: SourceFiles) -> str:
-    """The rows of a program in one of XLA's languages."""
-    colours = CompilerTextHighlighter(prefix)
+    """Returns the rows of a StableHLO or HLO module."""
+    highlighter = CompilerTextHighlighter(prefix)
     rows = []
     for n, line in enumerate(lines):
         source = sources.index_of(line.location)
         at = "" if source is None else f' data-s="{source}"'
         rows.append(
             f'<div class="r x" id="e{prefix}-{n}"{at} tabindex="-1"><span class="n">{n + 1}</span>'
-            f"<code>{colours.line(line.text)}</code></div>"
+            f"<code>{highlighter.line(line.text)}</code></div>"
         )
     return "".join(rows)
 
 
 def source_rows(files: Sequence[SourceFile]) -> str:
-    """The user's files, the parts that the program comes from."""
+    """Returns the rows of the excerpts of the user's source files."""
     parts = []
     for file in files:
         parts.append(f'<h3 title="{escape(file.title)}">{text(file.title)}</h3>')
         if not file.excerpts:
-            parts.append("<p>The text of this file is not to be found.</p>")
+            parts.append("<p>The text of this file was not found.</p>")
         for i, excerpt in enumerate(file.excerpts):
             if i:
                 parts.append('<div class="gap"></div>')
-            coloured = highlight_python([line.text for line in excerpt.lines])
-            for line, html in zip(excerpt.lines, coloured, strict=True):
-                known = "" if line.index is None else f' data-s="{line.index}" tabindex="-1"'
+            highlighted = highlight_python([line.text for line in excerpt.lines])
+            for line, html in zip(excerpt.lines, highlighted, strict=True):
+                attributes = "" if line.index is None else f' data-s="{line.index}" tabindex="-1"'
                 parts.append(
-                    f'<div class="r p"{known}><span class="n">{line.number}</span><code>{html}</code>'
+                    f'<div class="r p"{attributes}><span class="n">{line.number}</span><code>{html}</code>'
                     f'<span class="c"></span></div>'
                 )
     return "".join(parts)
 
 
 def work_by_source(program: ProgramDescription, sources: SourceFiles) -> Mapping[int, tuple[int, int]]:
-    """By the number of a source's line: the operations of its equations, and how many of these there are."""
-    found: dict[int, tuple[int, int]] = {}
+    """Maps source line indices to the operation count and the number of the equations that come from the line."""
+    work_by_line: dict[int, tuple[int, int]] = {}
 
     def visit(body: BodyDescription) -> None:
         for line in body.lines:
             source = sources.index_of(line.location)
             if source is not None:
-                work, count = found.get(source, (0, 0))
-                found[source] = work + (line.self_work.operations if body.counted else 0), count + 1
+                work, count = work_by_line.get(source, (0, 0))
+                work_by_line[source] = work + (line.self_work.operations if body.counted else 0), count + 1
             for inner in line.bodies:
                 visit(inner)
 
     visit(program.body)
-    return found
+    return work_by_line

@@ -1,4 +1,4 @@
-"""What an operation is about, for its colour."""
+"""Categories of operations, which determine their colours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tracefx.ops.reductions.cumulative import Cumulative
 from tracefx.ops.reductions.reduction import ArgExtremum, Reduction
 from tracefx.ops.reductions.window_reduction import WindowReduction
 from tracefx.ops.structural import ReduceSum
-from tracefx.passes.dce import is_observable
+from tracefx.passes.rebuilding import is_observable
 
 OperationCategory: TypeAlias = Literal[
     "control", "matrix", "reduction", "function", "arithmetic", "moving", "random", "effect"
@@ -30,9 +30,9 @@ CATEGORY_DESCRIPTIONS: Final[dict[OperationCategory, str]] = {
     "reduction": "reductions, scans along axes, sorting",
     "function": "exponentials, roots, sines",
     "arithmetic": "arithmetic, comparisons, selections",
-    "moving": "shapes, slices, gathers: nothing is computed",
+    "moving": "data movement: shapes, slices, gathers",
     "random": "random bits and keys",
-    "effect": "what the outside world sees",
+    "effect": "observable effects",
 }
 
 _MATRIX: Final = (DotGeneral, ConvGeneralDilated, *LINALG_FLOPS)
@@ -40,8 +40,8 @@ _REDUCTION: Final = (Reduction, ReduceSum, ArgExtremum, Cumulative, WindowReduct
 _RANDOM: Final = (Threefry2x32, RandomWrap, RandomUnwrap)
 
 
-def operation_category(prim: Primitive, own: Work) -> OperationCategory:
-    """The kind of an operation that costs `own` by itself."""
+def operation_category(prim: Primitive, self_work: Work) -> OperationCategory:
+    """Returns the category of a primitive whose cost without its bodies is `own`."""
     if isinstance(prim, HasSubjaxprs):
         return "control"
     if is_observable(prim):
@@ -52,6 +52,6 @@ def operation_category(prim: Primitive, own: Work) -> OperationCategory:
         return "reduction"
     if isinstance(prim, _RANDOM) or prim.name.startswith("random_"):
         return "random"
-    if isinstance(prim, Transcendental) or own.transcendentals:
+    if isinstance(prim, Transcendental) or self_work.transcendentals:
         return "function"
-    return "arithmetic" if own.operations else "moving"
+    return "arithmetic" if self_work.operations else "moving"

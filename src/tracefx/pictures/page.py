@@ -1,4 +1,4 @@
-"""The page: one HTML document that needs nothing else, and the value that holds it."""
+"""The page: a self-contained HTML document about a program."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Json: TypeAlias = "str | int | float | Sequence[Json] | Mapping[str, Json]"
 _ASSETS: Final = resources.files("tracefx.pictures") / "assets"
 _PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-"""The page may load nothing, whatever it shows."""
+"""The content security policy: the page may load nothing."""
 
 
 @final
@@ -39,20 +39,24 @@ _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'uns
 class Page:
     """A page about a program: HTML that needs no other file and no network.
 
-    A notebook shows it in a frame of its own, so that its styles and scripts stay apart from the notebook's.
+    A notebook displays it in an iframe, so that its styles and scripts do not affect the notebook.
+
+    Attributes:
+        title: the title of the page.
+        html: the HTML document.
     """
 
     title: str
     html: str = field(repr=False)
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Write the page to a file, and give the file's path."""
+        """Writes the page to a file and returns its path."""
         file = Path(path)
         file.write_text(self.html, encoding="utf-8")
         return file
 
     def open(self) -> Path:
-        """Show the page in a browser, from a temporary file, and give that file's path."""
+        """Shows the page in a browser, from a temporary file, and returns that file's path."""
         with tempfile.NamedTemporaryFile(
             "w", encoding="utf-8", prefix="tracefx-", suffix=".html", delete=False
         ) as file:
@@ -73,7 +77,7 @@ class Page:
 
 
 def render_page(title: str, stages: Sequence[ProgramStage]) -> Page:
-    """The page of a program's steps."""
+    """Renders the stages of a program as a page."""
     sources = collect_sources(_source_locations(stages))
     panes = [_pane(i, stage, sources) for i, stage in enumerate(stages)]
     data = {
@@ -91,8 +95,8 @@ def render_page(title: str, stages: Sequence[ProgramStage]) -> Page:
     legend = "".join(
         [f'<li class="k-{kind}"><u>■</u> {text(words)}</li>' for kind, words in CATEGORY_DESCRIPTIONS.items()]
     )
-    # A script ends where its text says so, in whatever string that stands.
-    inside = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    # "<" is escaped, because "</script>" would end the script even inside a JSON string.
+    json_data = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     parts = {
         "title": text(title),
         "policy": _POLICY,
@@ -101,9 +105,9 @@ def render_page(title: str, stages: Sequence[ProgramStage]) -> Page:
         "legend": legend,
         "tabs": "".join(tabs),
         "panes": source + "".join(panes),
-        "data": inside,
+        "data": json_data,
     }
-    # In one go: what is put in may look like a slot itself.
+    # Substituted in one pass, because inserted text may look like a placeholder.
     return Page(title, _PLACEHOLDER.sub(lambda slot: parts[slot[1]], _asset("page.html")))
 
 
@@ -128,7 +132,7 @@ def _count(stage: ProgramStage) -> int:
     return operations(stage.text) if stage.program is None else stage.program.count
 
 
-# ------------------------------------------------------------------ one step
+# ------------------------------------------------------------------ one stage
 
 
 def _pane(i: int, stage: ProgramStage, sources: SourceFiles) -> str:
@@ -152,9 +156,9 @@ def _pane(i: int, stage: ProgramStage, sources: SourceFiles) -> str:
         body = (
             f'<div class="rows code">{columns}{rows}</div>'
             '<div class="graph" hidden><svg role="img" aria-label="the program as a graph"></svg><div class="zoom">'
-            '<button data-zoom="in" aria-label="nearer">+</button>'
-            '<button data-zoom="out" aria-label="farther">−</button>'
-            '<button data-zoom="fit" aria-label="all of it">fit</button>'
+            '<button data-zoom="in" aria-label="zoom in">+</button>'
+            '<button data-zoom="out" aria-label="zoom out">−</button>'
+            '<button data-zoom="fit" aria-label="fit to window">fit</button>'
             '<button data-zoom="open" aria-label="open all bodies">open all</button>'
             '<button data-zoom="close" aria-label="close all bodies">close all</button></div></div>'
         )
@@ -165,15 +169,17 @@ def _pane(i: int, stage: ProgramStage, sources: SourceFiles) -> str:
 
 
 _Metric: TypeAlias = tuple[str, str, str]
-"""What it is, how much, and what to say of it where someone points."""
+"""A figure: its name, its value, and its tooltip."""
 
 
 def _metrics(program: ProgramDescription) -> list[_Metric]:
     total = program.total
-    held = f"inputs {format_si(program.argument_bytes, 'B')}, constants {format_si(program.constant_bytes, 'B')}, "
-    intensity = f"{total.flops / total.bytes_accessed:.3g} flop for each byte" if total.bytes_accessed else ""
+    memory_parts = (
+        f"inputs {format_si(program.argument_bytes, 'B')}, constants {format_si(program.constant_bytes, 'B')}, "
+    )
+    intensity = f"{total.flops / total.bytes_accessed:.3g} flop per byte" if total.bytes_accessed else ""
     figures = [
-        ("equations", str(program.count), "those in bodies too"),
+        ("equations", str(program.count), "including those in bodies"),
         ("flop", format_si(total.flops), f"{total.flops:,}"),
         ("transcendental", format_si(total.transcendentals), f"{total.transcendentals:,} exponentials, roots, sines"),
         ("integer", format_si(total.integer_ops), f"{total.integer_ops:,} operations on integers and booleans"),
@@ -182,7 +188,7 @@ def _metrics(program: ProgramDescription) -> list[_Metric]:
         (
             "peak memory",
             format_si(program.peak, "B"),
-            f"{program.peak:,} bytes; {held}results {format_si(program.output_bytes, 'B')}",
+            f"{program.peak:,} bytes; {memory_parts}results {format_si(program.output_bytes, 'B')}",
         ),
     ]
     return [figure for figure in figures if figure[1] != "0" or figure[0] in ("equations", "flop")]
@@ -190,7 +196,8 @@ def _metrics(program: ProgramDescription) -> list[_Metric]:
 
 def _metrics_html(figures: Sequence[_Metric]) -> str:
     parts = [
-        f'<div title="{escape(more)}"><dt>{text(what)}</dt><dd>{text(much)}</dd></div>' for what, much, more in figures
+        f'<div title="{escape(tooltip)}"><dt>{text(name)}</dt><dd>{text(value)}</dd></div>'
+        for name, value, tooltip in figures
     ]
     return f'<dl class="totals">{"".join(parts)}</dl>'
 
@@ -199,28 +206,28 @@ _MAX_TIMELINE_POINTS: Final = 300
 
 
 def _timeline(program: ProgramDescription) -> str:
-    """Live memory from line to line, as a curve: for many lines the most of several."""
-    held = [(line.number, line.during) for line in program.lines() if not line.bodies]
-    if len(held) < 2:
+    """Draws live memory by equation as a curve; for many equations, the maximum over groups of adjacent ones."""
+    sizes = [(line.number, line.during) for line in program.lines() if not line.bodies]
+    if len(sizes) < 2:
         return ""
-    each = -(-len(held) // _MAX_TIMELINE_POINTS)
-    columns = [max(held[k : k + each], key=lambda at: at[1]) for k in range(0, len(held), each)]
-    most = max([size for _, size in held])
-    lowest = min([program.argument_bytes + program.constant_bytes, *[size for _, size in held]])
-    points = "".join([f"V{40 - 38 * size / (most or 1):.1f}h1" for _, size in columns])
-    level = f"{40 - 38 * lowest / (most or 1):.1f}"
-    top = next(i for i, (_, size) in enumerate(columns) if size == most)
+    group_size = -(-len(sizes) // _MAX_TIMELINE_POINTS)
+    columns = [max(sizes[k : k + group_size], key=lambda at: at[1]) for k in range(0, len(sizes), group_size)]
+    peak = max([size for _, size in sizes])
+    lowest = min([program.argument_bytes + program.constant_bytes, *[size for _, size in sizes]])
+    points = "".join([f"V{40 - 38 * size / (peak or 1):.1f}h1" for _, size in columns])
+    level = f"{40 - 38 * lowest / (peak or 1):.1f}"
+    top = next(i for i, (_, size) in enumerate(columns) if size == peak)
     lines = ",".join([str(number) for number, _ in columns])
     return (
         f'<svg class="time" viewBox="0 0 {len(columns)} 40" preserveAspectRatio="none" data-lines="{lines}" role="img" '
-        f'aria-label="live memory from line to line, {format_si(most, "B")} at most">'
-        f"<title>live memory from line to line, {format_si(most, 'B')} at most; click to go there</title>"
+        f'aria-label="live memory by equation, peak {format_si(peak, "B")}">'
+        f"<title>live memory by equation, peak {format_si(peak, 'B')}; click to go there</title>"
         f'<path d="M0,40{points}V40z"/><path class="base" d="M0,{level}H{len(columns)}"/>'
         f'<path class="top" d="M{top + 0.5},0V40"/></svg>'
     )
 
 
-# ------------------------------------------------------------------ what the script needs
+# ------------------------------------------------------------------ data for the script
 
 
 def _script_data(i: int, stage: ProgramStage, sources: SourceFiles) -> dict[str, Json]:
@@ -256,15 +263,15 @@ def _graphs(
 ) -> None:
     graphs[key] = _graph(layout_graph(body), types)
     for line in body.lines:
-        shown = []
+        body_keys = []
         for i, inner in enumerate(line.bodies):
             if inner.same_as is None:
-                inside = f"{line.number}.{i}"
+                key_of_body = f"{line.number}.{i}"
                 times = "" if inner.runs in (1, None) else f" ×{inner.runs}"
-                shown.append([inside, inner.label + times])
-                _graphs(inner, inside, graphs, bodies, types)
-        if shown:
-            bodies[str(line.number)] = shown
+                body_keys.append([key_of_body, inner.label + times])
+                _graphs(inner, key_of_body, graphs, bodies, types)
+        if body_keys:
+            bodies[str(line.number)] = body_keys
 
 
 def _graph(graph: ProgramGraph, types: dict[str, int]) -> Json:

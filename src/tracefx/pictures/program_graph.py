@@ -1,7 +1,7 @@
-"""A body as a graph: a node for each equation, input and output, an edge for each variable, all in their places.
+"""Graphs of bodies with layout: a node for each equation, input and output, an edge for each variable.
 
-Equations with bodies are closed here. Where one is opened the page makes room: its band grows, what is beside it in
-the band moves aside and all below moves down, so that nothing comes to overlap.
+Equations with bodies are closed in this layout. Where one is opened, the page's script makes room: it enlarges the
+layer, and moves neighbours in the layer aside and everything below down, so that nothing overlaps.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from tracefx.pictures.layered_layout import assign_coordinates, assign_layers, o
 NodeRole: TypeAlias = Literal["equation", "input", "output", "reference", "bend"]
 
 CHARACTER_WIDTH: Final = 7.3
-"""The width of a character of a label, in pixels; the style sheet sets its font's size to fit."""
+"""The width of a label's character in pixels; the font size in the style sheet matches it."""
 SMALL_CHARACTER_WIDTH: Final = 6.1
 NODE_HEIGHTS: Final[dict[NodeRole, int]] = {"equation": 26, "input": 22, "output": 22, "reference": 18, "bend": 18}
 LAYER_GAP: Final = 44
 NODE_GAP: Final = 22.0
 _MAX_LABEL_LENGTH: Final = 26
-"""The most characters of a label."""
+"""The maximal number of characters of a label."""
 _MAX_TYPED_RESULTS: Final = 6
-"""A node of more results has no types written below it."""
+"""Nodes with more results have no types below them."""
 _MAX_EDGE_SPANS: Final[tuple[int, ...]] = (30, 20, 12, 8, 5, 3, 2, 1)
-"""Over how many bands an edge may go, the first that leaves few enough bends."""
+"""The maximal number of layers that an edge spans: the first of these with few enough bends."""
 
 
 @final
 @frozen
 class GraphNode:
-    """`x` is the middle. `results` are the variables that begin here, `line` is the number of an equation."""
+    """A node. `x` is its center, `results` are the variables it defines, `line` is the number of its equation."""
 
     role: NodeRole
     layer: int
@@ -49,14 +49,14 @@ class GraphNode:
         return NODE_HEIGHTS[self.role]
 
     def port(self, index: int) -> float:
-        """Where the edge of a result begins."""
+        """Returns the x coordinate where the edge of a result starts."""
         return self.x + self.width * ((index + 0.5) / len(self.results) - 0.5)
 
 
 @final
 @frozen
 class EdgeTarget:
-    """A node that an edge ends at, as which of how many operands."""
+    """The end of an edge: a node, the index of the operand, and the number of operands."""
 
     node: int
     operand: int
@@ -66,9 +66,9 @@ class EdgeTarget:
 @final
 @frozen
 class GraphEdge:
-    """A variable: from a node's result through bends, one for each band, to all that read it.
+    """A variable: an edge from a result of a node to all its readers, with one bend in each layer between.
 
-    A reader is reached from the last bend above it, or from the node itself.
+    It branches to a reader from the last bend above it, or from the node itself.
     """
 
     variable: VariableDescription
@@ -81,7 +81,7 @@ class GraphEdge:
 @final
 @frozen(eq=False)
 class ProgramGraph:
-    """Nodes and edges; bends are nodes, too. `tops` are the upper ends of the bands while all nodes are closed."""
+    """Nodes (bends included) and edges. `tops` are the y coordinates of the layers while all nodes are closed."""
 
     nodes: tuple[GraphNode, ...]
     edges: tuple[GraphEdge, ...]
@@ -92,12 +92,12 @@ class ProgramGraph:
 
     @property
     def tops(self) -> tuple[float, ...]:
-        return tuple([band * (NODE_HEIGHTS["equation"] + LAYER_GAP) for band in range(self.layer_count)])
+        return tuple([layer * (NODE_HEIGHTS["equation"] + LAYER_GAP) for layer in range(self.layer_count)])
 
 
 @final
 class _GraphBuilder:
-    """Nodes and what they read, before they have places."""
+    """A graph without layout: nodes with their operands and results."""
 
     def __init__(self) -> None:
         self.roles: list[NodeRole] = []
@@ -107,7 +107,7 @@ class _GraphBuilder:
         self.operands: list[list[VariableDescription]] = []
         self.counts: list[int] = []
         self.producers: dict[str, tuple[int, int]] = {}
-        """By a variable's key: its node, and the which of its results it is."""
+        """Maps a variable's key to the node that defines it and the index of the result."""
 
     def add(
         self,
@@ -133,27 +133,27 @@ class _GraphBuilder:
             return 6.0
         if role == "reference":
             return round(len(self.labels[node]) * SMALL_CHARACTER_WIDTH + 12, 1)
-        own = len(self.labels[node]) * CHARACTER_WIDTH + 22
+        label_width = len(self.labels[node]) * CHARACTER_WIDTH + 22
         results = self.results[node]
         if len(results) > _MAX_TYPED_RESULTS:
-            return round(max(own, 10.0 * len(results)), 1)
-        return round(max([own, *[len(results) * (port_width(v) + 6) for v in results]]), 1)
+            return round(max(label_width, 10.0 * len(results)), 1)
+        return round(max([label_width, *[len(results) * (port_width(v) + 6) for v in results]]), 1)
 
 
 def port_width(v: VariableDescription) -> float:
-    """The width of a type below a node."""
+    """Returns the width of a type's text below a node."""
     return len(str(v.aval)) * SMALL_CHARACTER_WIDTH
 
 
 def layout_graph(body: BodyDescription) -> ProgramGraph:
-    """The graph of a body, laid out.
+    """Builds the graph of a body and lays it out.
 
-    An edge that would be long ends in a reference instead: a small node with the variable's name, above its reader.
+    Edges that would be too long end in a reference instead: a small node with the variable's name, above its reader.
 
     >>> import tracefx as fx
-    >>> from tracefx.pictures.descriptions import describe
+    >>> from tracefx.pictures.descriptions import describe_program
     >>> program = fx.make_jaxpr(lambda x, y: fx.numpy.sin(x) * y)(1.0, 2.0)
-    >>> [(node.role, node.label, node.band) for node in layout_graph(describe(program).body).nodes]
+    >>> [(node.role, node.label, node.layer) for node in layout_graph(describe_program(program).body).nodes]
     [('input', 'a', 0), ('input', 'b', 1), ('equation', 'sin', 1), ('equation', 'mul', 2), ('output', 'out', 3)]
     """
     draft = _GraphBuilder()
@@ -166,57 +166,59 @@ def layout_graph(body: BodyDescription) -> ProgramGraph:
         if isinstance(x, VariableDescription):
             draft.add("output", "out" if len(body.outs) == 1 else f"out {i}", None, (x,), ())
     reads = _reads(draft)
-    bands = assign_layers(len(draft.roles), [(a, b) for a, b, _, _ in reads], [role == "input" for role in draft.roles])
-    reads = _insert_references(draft, bands, reads)
-    return _assemble_graph(draft, bands, reads)
+    layers = assign_layers(
+        len(draft.roles), [(a, b) for a, b, _, _ in reads], [role == "input" for role in draft.roles]
+    )
+    reads = _insert_references(draft, layers, reads)
+    return _assemble_graph(draft, layers, reads)
 
 
 _Read: TypeAlias = tuple[int, int, int, int]
-"""A node, one that reads it, as which of its operands, and which of the results."""
+"""An edge to a reader: the defining node, the reader, the index of the operand, and the index of the result."""
 
 
 def _label(op: str, operands: Sequence[VariableDescription | ConstantDescription]) -> str:
-    """The operation, with the number that it takes, if it takes one."""
+    """Returns the operation's name, with its literal operand if it has exactly one short one."""
     numbers = [x.text for x in operands if isinstance(x, ConstantDescription)]
     return f"{op} {numbers[0]}" if len(numbers) == 1 and len(numbers[0]) <= 8 else op
 
 
 def _reads(draft: _GraphBuilder) -> list[_Read]:
-    found = []
+    reads = []
     for reader, operands in enumerate(draft.operands):
         for i, v in enumerate(operands):
             node, port = draft.producers[v.key]
-            found.append((node, reader, i, port))
-    return found
+            reads.append((node, reader, i, port))
+    return reads
 
 
-def _insert_references(draft: _GraphBuilder, bands: list[int], reads: Sequence[_Read]) -> list[_Read]:
-    """Put references where edges would be long, so that there are few enough bends."""
+def _insert_references(draft: _GraphBuilder, layers: list[int], reads: Sequence[_Read]) -> list[_Read]:
+    """Replaces long edges by references, so that the number of bends stays bounded."""
     spans: dict[tuple[int, int], list[int]] = {}
     for node, reader, _, port in reads:
-        spans.setdefault((node, port), []).append(bands[reader] - bands[node])
+        spans.setdefault((node, port), []).append(layers[reader] - layers[node])
 
-    def bends(farthest: int) -> int:
-        return sum([max([s for s in each if s <= farthest], default=1) - 1 for each in spans.values()])
+    def bends(max_span: int) -> int:
+        return sum([max([s for s in each if s <= max_span], default=1) - 1 for each in spans.values()])
 
-    enough = 200 + 3 * len(draft.roles)
-    farthest = next((far for far in _MAX_EDGE_SPANS if bends(far) <= enough), 1)
-    kept = []
+    max_bends = 200 + 3 * len(draft.roles)
+    max_span = next((span for span in _MAX_EDGE_SPANS if bends(span) <= max_bends), 1)
+    edges = []
     references: dict[tuple[str, int], int] = {}
     for node, reader, i, port in reads:
-        if bands[reader] - bands[node] <= farthest:
-            kept.append((node, reader, i, port))
+        if layers[reader] - layers[node] <= max_span:
+            edges.append((node, reader, i, port))
             continue
         v = draft.results[node][port]
         reference = references.get((v.key, reader))
         if reference is None:
             reference = references[v.key, reader] = draft.add("reference", v.note or v.name, None, (), (v,))
-            bands.append(bands[reader] - 1)
-        kept.append((reference, reader, i, 0))
-    return kept
+            layers.append(layers[reader] - 1)
+        edges.append((reference, reader, i, 0))
+    return edges
 
 
-def _assemble_graph(draft: _GraphBuilder, bands: list[int], reads: Sequence[_Read]) -> ProgramGraph:
+def _assemble_graph(draft: _GraphBuilder, layers: list[int], reads: Sequence[_Read]) -> ProgramGraph:
     by_source: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for node, reader, i, port in reads:
         by_source.setdefault((node, port), []).append((reader, i))
@@ -225,24 +227,24 @@ def _assemble_graph(draft: _GraphBuilder, bands: list[int], reads: Sequence[_Rea
     chains: dict[tuple[int, int], tuple[int, ...]] = {}
     for (node, port), readers in by_source.items():
         chain = [node]
-        for band in range(bands[node] + 1, max([bands[r] for r, _ in readers])):
+        for layer in range(layers[node] + 1, max([layers[r] for r, _ in readers])):
             chain.append(draft.add("bend", "", None, (), ()))
-            bands.append(band)
-        begins = (port + 0.5) / len(draft.results[node]) - 0.5
+            layers.append(layer)
+        start = (port + 0.5) / len(draft.results[node]) - 0.5
         for above, below in pairwise(chain):
             steps.append((above, below))
-            ends.append((begins if above == node else 0.0, 0.0))
+            ends.append((start if above == node else 0.0, 0.0))
         for reader, i in readers:
-            above = chain[bands[reader] - 1 - bands[node]]
+            above = chain[layers[reader] - 1 - layers[node]]
             steps.append((above, reader))
-            ends.append((begins if above == node else 0.0, (i + 1) / (len(draft.operands[reader]) + 1) - 0.5))
+            ends.append((start if above == node else 0.0, (i + 1) / (len(draft.operands[reader]) + 1) - 0.5))
         chains[node, port] = tuple(chain[1:])
     widths = [draft.width(n) for n in range(len(draft.roles))]
-    rows = order_layers(bands, steps, ends)
+    rows = order_layers(layers, steps, ends)
     xs = assign_coordinates(rows, widths, NODE_GAP, steps, [role == "bend" for role in draft.roles])
     nodes = tuple(
         [
-            GraphNode(draft.roles[n], bands[n], xs[n], widths[n], draft.labels[n], draft.lines[n], draft.results[n])
+            GraphNode(draft.roles[n], layers[n], xs[n], widths[n], draft.labels[n], draft.lines[n], draft.results[n])
             for n in range(len(draft.roles))
         ]
     )

@@ -1,4 +1,4 @@
-"""The parts of the user's files that a program comes from."""
+"""Excerpts of the user's source files that a program comes from."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from attrs import frozen
 from tracefx.core.source_location import SourceLocation
 
 CONTEXT_LINES: Final = 2
-"""Lines shown around a line whose function is not found."""
+"""How many lines to show around a line outside of any function."""
 MAX_FUNCTION_LINES: Final = 150
-"""A function of more lines is shown around the lines that the program comes from."""
+"""Longer functions are shown only around the lines that the program comes from."""
 
 LineSpan: TypeAlias = tuple[int, int]
-"""The first line and the last."""
+"""The first and the last line, inclusive."""
 
 
 @final
 @frozen
 class SourceLine:
-    """A line of a file; `index` is its number among those that the program comes from, if it is one of them."""
+    """A line of a file; `index` is its index among the lines that the program comes from, or None."""
 
     number: int
     text: str
@@ -34,7 +34,7 @@ class SourceLine:
 @final
 @frozen
 class Excerpt:
-    """Lines that follow each other in a file."""
+    """Consecutive lines of a file."""
 
     title: str
     lines: tuple[SourceLine, ...]
@@ -43,7 +43,7 @@ class Excerpt:
 @final
 @frozen
 class SourceFile:
-    """A file, or what stands for one: what to call it, and its parts. It has none if its text is not to be found."""
+    """A source file: its display name and its excerpts, which are empty if its text is not found."""
 
     title: str
     excerpts: tuple[Excerpt, ...]
@@ -52,81 +52,83 @@ class SourceFile:
 @final
 @frozen
 class SourceFiles:
-    """All files that a program comes from, and the numbers of its lines: by file and line."""
+    """The files that a program comes from; `index` numbers the lines by file and line number."""
 
     files: tuple[SourceFile, ...]
     index: Mapping[tuple[str, int], int]
 
-    def index_of(self, place: SourceLocation | None) -> int | None:
-        """The number of a place, if it is known."""
-        return None if place is None else self.index.get((place.file, place.line))
+    def index_of(self, location: SourceLocation | None) -> int | None:
+        """Returns the index of a location's line, or None."""
+        return None if location is None else self.index.get((location.file, location.line))
 
 
-def collect_sources(places: Iterable[SourceLocation | None]) -> SourceFiles:
-    """The parts of files around these places, in their order: whole functions where they are short.
+def collect_sources(locations: Iterable[SourceLocation | None]) -> SourceFiles:
+    """Collects excerpts of files around source locations: whole functions if they are short.
 
     >>> from tracefx.core.source_location import SourceLocation
-    >>> found = collect_sources([SourceLocation("<nowhere>", 3, "f"), None])
-    >>> found.files[0].title, found.files[0].excerpts, found.of(SourceLocation("<nowhere>", 3, "g"))
+    >>> sources = collect_sources([SourceLocation("<nowhere>", 3, "f"), None])
+    >>> sources.files[0].title, sources.files[0].excerpts, sources.index_of(SourceLocation("<nowhere>", 3, "g"))
     ('<nowhere>', (), 0)
     """
     index: dict[tuple[str, int], int] = {}
     by_file: dict[str, set[int]] = {}
-    for place in places:
-        if place is not None:
-            index.setdefault((place.file, place.line), len(index))
-            by_file.setdefault(place.file, set()).add(place.line)
+    for location in locations:
+        if location is not None:
+            index.setdefault((location.file, location.line), len(index))
+            by_file.setdefault(location.file, set()).add(location.line)
     return SourceFiles(tuple([_source(file, lines, index) for file, lines in by_file.items()]), index)
 
 
 def _source(file: str, lines: set[int], index: Mapping[tuple[str, int], int]) -> SourceFile:
     text = linecache.getlines(file)
-    wanted = sorted(n for n in lines if 0 < n <= len(text))
+    line_numbers = sorted(n for n in lines if 0 < n <= len(text))
     excerpts = []
-    for title, (first, last) in _spans("".join(text), wanted, len(text)):
-        shown = [SourceLine(n, text[n - 1].rstrip("\n"), index.get((file, n))) for n in range(first, last + 1)]
-        excerpts.append(Excerpt(title, tuple(shown)))
+    for title, (first, last) in _spans("".join(text), line_numbers, len(text)):
+        source_lines = [SourceLine(n, text[n - 1].rstrip("\n"), index.get((file, n))) for n in range(first, last + 1)]
+        excerpts.append(Excerpt(title, tuple(source_lines)))
     return SourceFile(display_path(file), tuple(excerpts))
 
 
 def display_path(file: str) -> str:
-    """A file as seen from the current directory, or its last two names: a page is for others, too."""
+    """Returns a path relative to the current directory, or its last two components: pages may be published."""
     if file.startswith("<"):
         return file
-    below = os.path.join(os.getcwd(), "")
-    if file.startswith(below):
-        return file.removeprefix(below)
+    directory = os.path.join(os.getcwd(), "")
+    if file.startswith(directory):
+        return file.removeprefix(directory)
     return os.path.join(*file.split(os.sep)[-2:])
 
 
-def _spans(text: str, wanted: Sequence[int], count: int) -> list[tuple[str, LineSpan]]:
-    """What to show of a file, with the names of functions, without overlaps."""
+def _spans(text: str, line_numbers: Sequence[int], count: int) -> list[tuple[str, LineSpan]]:
+    """Returns the spans of a file to show, with names of functions, without overlaps."""
     try:
         functions = _functions(ast.parse(text))
-    except (SyntaxError, ValueError):  # a cell of a notebook may hold what is no Python
+    except (SyntaxError, ValueError):  # notebook cells may contain other than Python
         functions = []
-    found: dict[LineSpan, str] = {}
-    for n in wanted:
-        around = [(name, span) for name, span in functions if span[0] <= n <= span[1]]
-        whole = next(((name, span) for name, span in around if span[1] - span[0] < MAX_FUNCTION_LINES), None)
-        if whole is not None:
-            found[whole[1]] = whole[0]
+    spans: dict[LineSpan, str] = {}
+    for n in line_numbers:
+        enclosing = [(name, span) for name, span in functions if span[0] <= n <= span[1]]
+        short_function = next(
+            ((name, span) for name, span in enclosing if span[1] - span[0] < MAX_FUNCTION_LINES), None
+        )
+        if short_function is not None:
+            spans[short_function[1]] = short_function[0]
         else:
-            name = around[-1][0] if around else ""
-            found[max(n - CONTEXT_LINES, 1), min(n + CONTEXT_LINES, count)] = name
+            name = enclosing[-1][0] if enclosing else ""
+            spans[max(n - CONTEXT_LINES, 1), min(n + CONTEXT_LINES, count)] = name
     joined: list[tuple[str, LineSpan]] = []
-    for (first, last), name in sorted((span, name) for span, name in found.items()):
+    for (first, last), name in sorted((span, name) for span, name in spans.items()):
         if joined and first <= joined[-1][1][1] + 1:
-            before, (start, end) = joined[-1]
-            joined[-1] = before or name, (start, max(end, last))
+            previous_name, (start, end) = joined[-1]
+            joined[-1] = previous_name or name, (start, max(end, last))
         else:
             joined.append((name, (first, last)))
     return joined
 
 
 def _functions(module: ast.Module) -> list[tuple[str, LineSpan]]:
-    """The functions of a module, outermost first, and statements outside of any."""
-    found: list[tuple[str, LineSpan]] = []
+    """Returns the functions of a module, outermost first, and module-level statements."""
+    spans: list[tuple[str, LineSpan]] = []
 
     def visit(node: ast.AST, path: str) -> None:
         for child in ast.iter_child_nodes(node):
@@ -135,10 +137,10 @@ def _functions(module: ast.Module) -> list[tuple[str, LineSpan]]:
                 name = f"{path}.{child.name}" if path else child.name
             if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 first = min([child.lineno, *[d.lineno for d in child.decorator_list]])
-                found.append((name, (first, child.end_lineno or first)))
+                spans.append((name, (first, child.end_lineno or first)))
             elif isinstance(child, ast.stmt) and not isinstance(child, ast.ClassDef) and not path:
-                found.append(("", (child.lineno, child.end_lineno or child.lineno)))
+                spans.append(("", (child.lineno, child.end_lineno or child.lineno)))
             visit(child, name)
 
     visit(module, "")
-    return found
+    return spans

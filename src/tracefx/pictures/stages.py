@@ -1,4 +1,4 @@
-"""What becomes of a function: its program, the program of its gradient, the same simplified, StableHLO, XLA's own."""
+"""The stages of a program that a page shows: jaxpr, gradient, simplified jaxpr, StableHLO, compiled HLO."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STAGE_NAMES: Final = ("program", "grad", "simplified", "stablehlo", "compiled")
 @final
 @frozen(eq=False)
 class ProgramStage:
-    """One step: a program described, or a text."""
+    """One stage: a described program, or a text."""
 
     title: str
     about: str
@@ -39,7 +39,7 @@ class ProgramStage:
 @final
 @frozen(eq=False)
 class _StageInput:
-    """What the next step starts from: a program, what is lowered, and the function that it is of, if there is one."""
+    """The input of the next stage: a program, how to lower it, and the function that it comes from, if known."""
 
     program: Jaxpr | ClosedJaxpr
     name: str
@@ -51,24 +51,26 @@ class _StageInput:
 def build_stages(
     subject: object, args: Sequence[Any], kwargs: Mapping[str, Any], steps: Sequence[StageSpec]
 ) -> tuple[str, tuple[ProgramStage, ...]]:
-    """What to call the program, and its steps."""
+    """Returns the name of the program and its stages."""
     start = _subject(subject, args, kwargs)
     chosen = [step for each in steps for step in (_available_stages(start, args) if each == "all" else [each])]
     return start.name, tuple(_stages(start, args, kwargs, chosen))
 
 
 def _available_stages(subject: _StageInput, args: Sequence[Any]) -> Sequence[StageSpec]:
-    """All steps; that of the gradient if there is one, which takes a function of real numbers to one."""
-    result = subject.program.out_avals
+    """Returns all stages; the gradient only for a function of real arguments with a real scalar result."""
+    out_avals = subject.program.out_avals
     real = all(is_differentiable(aval.dtype) for aval in flatten_avals(args[:1], "show: arguments")[0])
-    has_gradient = subject.function is not None and args and real and len(result) == 1 and not result[0].shape
+    has_gradient = subject.function is not None and args and real and len(out_avals) == 1 and not out_avals[0].shape
     return (
-        STAGE_NAMES if has_gradient and is_differentiable(result[0].dtype) else [s for s in STAGE_NAMES if s != "grad"]
+        STAGE_NAMES
+        if has_gradient and is_differentiable(out_avals[0].dtype)
+        else [s for s in STAGE_NAMES if s != "grad"]
     )
 
 
 def is_differentiable(dtype: DType) -> bool:
-    """Whether gradients are of numbers of this dtype."""
+    """Whether gradients exist for values of this dtype: real floats."""
     return is_inexact(dtype) and not is_complex(dtype)
 
 
@@ -77,24 +79,24 @@ def _stages(
 ) -> Iterator[ProgramStage]:
     for step in steps:
         if step == "program":
-            yield ProgramStage(subject.name, "as it is traced", describe_program(subject.program, subject.names))
+            yield ProgramStage(subject.name, "as traced", describe_program(subject.program, subject.names))
         elif step == "simplified":
             subject = evolve(subject, program=_optimized(subject.program))
             about = "after tracefx.rewriting.optimize"
             yield ProgramStage("simplified", about, describe_program(subject.program, subject.names))
         elif step == "stablehlo":
             text = subject.lower().text(True)
-            yield ProgramStage("StableHLO", "what XLA is given", None, stablehlo_lines(text))
+            yield ProgramStage("StableHLO", "input of XLA", None, stablehlo_lines(text))
         elif step == "compiled":
             text = subject.lower().compile({}).text()
-            yield ProgramStage("compiled", "what XLA makes of it", None, hlo_lines(text))
+            yield ProgramStage("compiled", "output of XLA", None, hlo_lines(text))
         elif step == "grad" or callable(step):
             transform = grad if step == "grad" else step
             assert callable(transform)
             if subject.function is None:
                 raise TypeError(
                     f"show: the step {_stage_title(step)!r} transforms functions, but what is shown is a program; "
-                    "give the function, and arguments for it"
+                    "pass the function and its arguments"
                 )
             subject = _of_function(transform(subject.function), args, kwargs)
             title = _stage_title(step)
@@ -105,7 +107,7 @@ def _stages(
 
 
 def _optimized(program: Jaxpr | ClosedJaxpr) -> Jaxpr | ClosedJaxpr:
-    if isinstance(program, ClosedJaxpr):  # for type checkers each is its own case
+    if isinstance(program, ClosedJaxpr):  # two cases for type checkers
         return optimize(program)
     return optimize(program)
 
@@ -113,14 +115,14 @@ def _optimized(program: Jaxpr | ClosedJaxpr) -> Jaxpr | ClosedJaxpr:
 def _stage_title(step: StageSpec) -> str:
     if isinstance(step, str):
         return step
-    of = step.func if isinstance(step, functools.partial) else step
-    return getattr(of, "__name__", None) or getattr(of, "title", None) or type(of).__name__
+    function = step.func if isinstance(step, functools.partial) else step
+    return getattr(function, "__name__", None) or getattr(function, "title", None) or type(function).__name__
 
 
 def _subject(subject: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _StageInput:
     if isinstance(subject, Jaxpr | ClosedJaxpr | TracedCall):
         if args or kwargs:
-            raise TypeError(f"show: a program takes no arguments, got {len(args) + len(kwargs)} beside it")
+            raise TypeError(f"show: a program takes no arguments, got {len(args) + len(kwargs)} in addition")
         return _of_program(subject.jaxpr if isinstance(subject, TracedCall) else subject, subject)
     if not callable(subject):
         raise TypeError(
@@ -130,9 +132,9 @@ def _subject(subject: object, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     return _of_function(subject, args, kwargs)
 
 
-def _of_program(program: Jaxpr | ClosedJaxpr, given: object) -> _StageInput:
+def _of_program(program: Jaxpr | ClosedJaxpr, subject: object) -> _StageInput:
     jaxpr = program.jaxpr if isinstance(program, ClosedJaxpr) else program
-    name = given.trace.name if isinstance(given, TracedCall) else "program"
+    name = subject.trace.name if isinstance(subject, TracedCall) else "program"
     return _StageInput(program, name, (), lambda: BACKEND.value.lower(jaxpr.closed(), name, (), False), None)
 
 
@@ -140,17 +142,17 @@ def _of_function(fun: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[s
     require_callable("show", fun)
     jitted: Any = fun if isinstance(fun, Jitted | BoundJitted) else jit(fun)
     call: TracedCall[..., Any] = jitted.trace(*args, **kwargs)
-    made = call.trace
+    traced = call.trace
     leaf_args, leaf_kwargs = call.in_tree.unflatten(range(call.in_tree.num_leaves))
     names: Sequence[str] = ()
-    if len(leaf_args) == len(args):  # none is static
+    if len(leaf_args) == len(args):  # no argument is static
         phrases = argument_names(fun, fun_name(fun), leaf_args, leaf_kwargs, range(len(args)))
         names = [_argument_in_quotes(phrase) for phrase in phrases]
-    lower = functools.partial(BACKEND.value.lower, made.jaxpr, made.name, call.donated, call.keep_unused)
-    return _StageInput(call.jaxpr, made.name, tuple(names), lower, fun)
+    lower = functools.partial(BACKEND.value.lower, traced.jaxpr, traced.name, call.donated, call.keep_unused)
+    return _StageInput(call.jaxpr, traced.name, tuple(names), lower, fun)
 
 
 def _argument_in_quotes(phrase: str) -> str:
-    """What an argument is called: messages have it between quotes."""
+    """Extracts the argument's name, which messages put between backquotes."""
     match = re.search(r"`(.*)`", phrase)
     return "" if match is None else match[1]

@@ -1,4 +1,4 @@
-"""Lines of Python and of XLA's languages as HTML, each word in an element that says what it is."""
+"""Syntax highlighting of Python, StableHLO and HLO: lines as HTML, with an element for each kind of token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TOKENIZE_ERRORS: Final = (tokenize.TokenError, SyntaxError)
 
 
 def highlight_python(lines: Sequence[str]) -> list[str]:
-    """The lines with keywords in `<b>`, strings in `<q>`, comments in `<em>` and numbers in `<i>`.
+    """Marks up keywords with `<b>`, strings with `<q>`, comments with `<em>` and numbers with `<i>`.
 
     >>> highlight_python(["def f(x):  # <sine>", "    return sin(x) * 2"])
     ['<b>def</b> f(x):  <em># &lt;sine&gt;</em>', '    <b>return</b> sin(x) * <i>2</i>']
@@ -29,7 +29,7 @@ def highlight_python(lines: Sequence[str]) -> list[str]:
                 for n in range(first, min(last, len(lines)) + 1):
                     a, b = start if n == first else 0, end if n == last else len(lines[n - 1])
                     marks[n - 1].append((a, b, element))
-    except _TOKENIZE_ERRORS:  # a part of a file need be no program; what was read has its colours
+    except _TOKENIZE_ERRORS:  # excerpts may be incomplete; the tokens before the error are highlighted
         pass
     return [_marked(line, mark) for line, mark in zip(lines, marks, strict=True)]
 
@@ -37,7 +37,7 @@ def highlight_python(lines: Sequence[str]) -> list[str]:
 _STRING_TOKENS: Final = frozenset(
     {"STRING", *[f"{kind}STRING_{part}" for kind in "FT" for part in ("START", "MIDDLE", "END")]}
 )
-"""Names of the tokens of strings: f-strings are several tokens from Python 3.12 on, t-strings from 3.14 on."""
+"""Token names of strings: f-strings are several tokens since Python 3.12, t-strings since 3.14."""
 
 
 def _element(token: tokenize.TokenInfo) -> str:
@@ -50,7 +50,7 @@ def _element(token: tokenize.TokenInfo) -> str:
 
 
 def _joined(marks: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
-    """Marks in which adjacent ones of the same element, as the tokens of an f-string, are one."""
+    """Merges adjacent marks of the same element, such as the tokens of an f-string."""
     joined: list[tuple[int, int, str]] = []
     for start, end, element in marks:
         if joined and joined[-1][1:] == (start, element):
@@ -76,14 +76,14 @@ _FUNCTION_START: Final = re.compile(r"^\s*func\.func\b|^(?:ENTRY )?%?[\w.\-]+ .*
 
 @final
 class CompilerTextHighlighter:
-    """Colours lines of StableHLO or HLO, one after the other; names are known within their function."""
+    """Highlights lines of StableHLO or HLO in order; names are scoped to their function."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._function = 0
 
     def line(self, text: str) -> str:
-        """One line, with names in `<b>`, types in `<i>` and operations in `<u>`.
+        """Marks up names with `<b>`, types with `<i>` and operations with `<u>` in one line.
 
         >>> CompilerTextHighlighter("2").line("%0 = stablehlo.sine %arg0 : tensor<f32>")
         '<b data-v="2.0.0">%0</b> = <u>stablehlo.sine</u> <b data-v="2.0.arg0">%arg0</b> : <i>tensor&lt;f32&gt;</i>'

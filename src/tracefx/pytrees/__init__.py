@@ -1,1 +1,1 @@
-"""Pytrees: containers of arrays, flattened, mapped over, compared and described."""
+"""Pytrees: nested containers of arrays, which are flattened, mapped over, compared and described."""

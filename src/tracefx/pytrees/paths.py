@@ -1,6 +1,6 @@
-"""The keys that lead from the root of a tree to its subtrees.
+"""Key paths: the keys that lead from the root of a pytree to a subtree.
 
-jaxlib has classes for them too; these here exist without it, and its own never leave `tree_nodes`.
+jaxlib has classes of its own for keys. These exist so that jaxlib need not be loaded; `registry` converts to them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing_extensions import override
 
 @frozen
 class SequenceKey:
-    """Where a child stands in a list or tuple."""
+    """The index of a child of a list or tuple."""
 
     idx: int
 
@@ -36,7 +36,7 @@ class DictKey:
 
 @frozen
 class GetAttrKey:
-    """The attribute, or named tuple field, that holds a child."""
+    """The attribute or named tuple field that holds a child."""
 
     name: str
 
@@ -57,13 +57,16 @@ class FlattenedIndexKey:
 
 
 KeyPath: TypeAlias = tuple[object, ...]
-"""The way from the root of a tree to one of its subtrees; its members are the four classes above, or a user's own."""
+"""The keys from the root of a pytree to a subtree: instances of the four classes above, or of a user's own."""
 
 
 def keystr(path: Iterable[object], *, simple: bool = False, separator: str = "") -> str:
-    """The text of a path.
+    """Returns a key path as text.
 
-    With `simple`, only the indices, keys and names themselves, which then want a `separator`.
+    Args:
+        path: The keys.
+        simple: Whether to use only the bare indices, keys and names.
+        separator: The text between keys.
 
     >>> path = (DictKey("w"), SequenceKey(0), GetAttrKey("x"))
     >>> keystr(path), keystr(path, simple=True, separator="/")

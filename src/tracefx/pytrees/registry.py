@@ -1,11 +1,11 @@
-"""Which types are nodes of trees, and the C++ module of jaxlib that takes trees apart.
+"""The registry of pytree node types, and jaxlib's C++ pytree module that flattens and unflattens.
 
-tracefx has a registry of its own. jaxlib's default registry belongs to jax, which registers types there when it is
-imported and fails if they are there already: it is read here, never written. A type that some library registered
-there (through `jax.tree_util`) is adopted the first time one of its instances turns up as a leaf: it gets an entry
-here that asks jaxlib's default registry for its children.
+tracefx has its own registry. jaxlib's default registry belongs to jax, which registers types there at import and fails
+if they are registered already; so tracefx only reads it. A type that another library registered there (through
+`jax.tree_util`) is adopted the first time that an instance is found as a leaf: it is registered here with functions
+that call jaxlib's default registry.
 
-Which types are nodes is, by its nature, known to the whole process. `NODE_REGISTRY` holds it; nothing else is mutable.
+The node types are inherently process-wide state. `NODE_REGISTRY` holds them; nothing else is mutable.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from tracefx.pytrees.paths import DictKey, FlattenedIndexKey, GetAttrKey, KeyPat
 
 TreeDefReducer: TypeAlias = Callable[["TreeDef"], "str | tuple[Any, ...]"]
 PyTree: TypeAlias = object
-"""Any value: a container that is a node with trees inside, or else a leaf."""
+"""Any value: a node (a container whose children are pytrees) or a leaf."""
 
 IsLeaf: TypeAlias = Callable[[Any], bool]
-"""Says of a subtree that it is a leaf, whatever its type. (Its argument is `Any`, so that `def f(x: Array)` fits.)"""
+"""A predicate that makes a subtree a leaf. (The argument is `Any`, so that `def f(x: Array)` type-checks.)"""
 
 
 class TreeDef(Protocol):
-    """The structure of a tree without its leaves: hashable, compared by value, printed like the tree with `*` leaves.
+    """The structure of a pytree without its leaves: hashable, compared by value, printed with `*` for leaves.
 
-    The objects are jaxlib's own, because every call of a jitted function flattens and compares. They pickle as what
-    `describe` makes of them.
+    Instances are jaxlib's own, since every call of a jitted function flattens its arguments and compares structures.
+    They are pickled as their `TreeDescription`.
     """
 
     @property
     def num_leaves(self) -> int: ...
     @property
     def num_nodes(self) -> int: ...
-    # A rebuilt tree has the type its structure says when it runs; no annotation can.
+    # The type of a rebuilt tree is known only at run time.
     def unflatten(self, leaves: Iterable[object], /) -> Any: ...
     def flatten_up_to(self, tree: PyTree, /) -> list[object]: ...
     def children(self) -> list[Self]: ...
@@ -49,6 +49,8 @@ class TreeDef(Protocol):
 
 
 class Registry(Protocol):
+    """The methods of jaxlib's `PyTreeRegistry` that are used here."""
+
     def flatten(self, tree: PyTree, is_leaf: IsLeaf | None, /) -> tuple[list[object], TreeDef]: ...
     def flatten_with_path(
         self, tree: PyTree, is_leaf: Callable[[KeyPath, Any], bool] | None, /
@@ -101,27 +103,29 @@ class _PytreeModule(Protocol):
 @final
 @frozen(eq=False)
 class JaxlibPytree:
-    """jaxlib's pytree module with the registries used here."""
+    """jaxlib's pytree module, with the registries that tracefx uses."""
 
     registry: Registry
     none_is_leaf: Registry
-    default: Registry  # jax's: read only
+    default: Registry  # jax's, which is only read
     treedefs: _TreeDefType
     treedef_class: type
     key_converters: Mapping[type, Callable[[Any], object]]
 
     def make_treedef(self, data: tuple[type, object] | None, children: Iterable[TreeDef]) -> TreeDef:
+        """Returns the structure with this node data and these children; a leaf if `data` is `None`."""
         return self.treedefs.from_node_data_and_children(self.registry, data, children)
 
     def flattened_here(self, treedef: TreeDef) -> bool:
-        """Whether the structure is of a tree flattened here, and not by jax."""
+        """Whether the structure belongs to a registry of tracefx, rather than to jax's."""
         return cast(_HasState, treedef).__getstate__()[0] in (self.registry, self.none_is_leaf)
 
     def is_treedef(self, value: object) -> TypeIs[TreeDef]:
+        """Whether a value is a structure of jaxlib's class."""
         return isinstance(value, self.treedef_class)
 
     def convert_path(self, path: Iterable[object]) -> KeyPath:
-        """The path with jaxlib's keys, whose classes exist only once jaxlib is loaded, replaced by the ones above."""
+        """Converts a path of jaxlib's keys to tracefx's key classes."""
         return tuple([self.key_converters.get(type(key), _identity)(key) for key in path])
 
 
@@ -130,8 +134,8 @@ def _identity(key: object) -> object:
 
 
 def _load() -> JaxlibPytree:
-    # Not imported at the top: loading jaxlib takes longer than the whole of `import tracefx`, and programs that only
-    # compute eagerly never need it.
+    """Loads jaxlib's pytree module and makes the registries."""
+    # A lazy import: loading jaxlib takes longer than all of `import tracefx`, and purely eager programs do not need it.
     module = cast(_PytreeModule, import_jaxlib("jaxlib._jax.pytree"))
     return JaxlibPytree(
         registry=module.PyTreeRegistry(),
@@ -150,7 +154,7 @@ def _load() -> JaxlibPytree:
 
 @final
 class NodeRegistry:
-    """The types that are nodes besides the built-in containers, and jaxlib once it is loaded."""
+    """The registered node types besides the built-in containers, and jaxlib's module once it is loaded."""
 
     __slots__ = ("_adopted", "_installers", "_lock", "_reduce", "native")
 
@@ -162,7 +166,7 @@ class NodeRegistry:
         self._adopted: set[type] = set()
 
     def load(self) -> JaxlibPytree:
-        """jaxlib with all that is registered. (Hot paths look at `native` first.)"""
+        """Returns jaxlib's module with all node types registered. (Hot paths read `native` first.)"""
         if self.native is not None:
             return self.native
         with self._lock:
@@ -178,47 +182,59 @@ class NodeRegistry:
             return native
 
     def set_reducer(self, reduce: TreeDefReducer) -> None:
-        """How structures are pickled, which jaxlib leaves to its users: said once, before jaxlib is loaded."""
+        """Sets the pickle reducer of structures. Called once, before jaxlib is loaded, which has none."""
         self._reduce = reduce
 
     def add(self, nodetype: type, install: Callable[[Registry], object]) -> None:
-        """Makes a type a node, now or when jaxlib is loaded."""
+        """Registers a node type, now or when jaxlib is loaded.
+
+        Raises TypeError if it is not a class, ValueError if it is already registered.
+        """
         if not isinstance(nodetype, type):
             raise TypeError(f"only a class can be registered as a pytree node, not {nodetype!r}")
         with self._lock:
             if nodetype in _BUILT_IN or nodetype in self._installers:
                 raise ValueError(f"{type_name(nodetype)} is a pytree node already; a type can be registered once")
             if self.native is not None:
-                # In this order, because whoever finds a type in `registry` relies on it being in both.
+                # In this order: a thread that finds a type in `registry` relies on it being in both.
                 install(self.native.none_is_leaf)
                 install(self.native.registry)
             self._installers[nodetype] = install
 
     def is_registered(self, nodetype: type) -> bool:
+        """Whether a type is registered or adopted."""
         return nodetype in self._installers
 
     def types_named(self, name: str) -> list[type]:
-        """The registered types that `type_name` calls so."""
+        """Returns the registered types with this `type_name`."""
         return [nodetype for nodetype in list(self._installers) if type_name(nodetype) == name]
 
     def adopt(self, types: Iterable[type]) -> set[type]:
-        """Those of the types, all met as leaves, that jaxlib's default registry calls nodes; from now on they are."""
+        """Registers those of the types that are nodes in jaxlib's default registry.
+
+        Args:
+            types: The types of leaves.
+
+        Returns:
+            The adopted ones among them, also those that were adopted before.
+        """
         native = self.load()
-        found = set()
+        adopted = set()
         for leaf_type in types:
             if native.default.is_node(leaf_type):
                 if not native.registry.is_node(leaf_type):
                     with self._lock:
                         if leaf_type not in self._installers:
-                            # First, since a thread that finds the type registered looks here without the lock.
+                            # Before `add`: a thread that finds the type registered reads `_adopted` without the lock.
                             self._adopted.add(leaf_type)
                             self.add(leaf_type, _adoption(native, leaf_type))
                 if leaf_type in self._adopted:
-                    found.add(leaf_type)
-        return found
+                    adopted.add(leaf_type)
+        return adopted
 
 
 def _adoption(native: JaxlibPytree, nodetype: type) -> Callable[[Registry], object]:
+    """Returns a function that registers a type of jaxlib's default registry in another registry."""
     default = native.default
     (_, leaf) = default.flatten(0, None)
 
@@ -239,9 +255,9 @@ NODE_REGISTRY: Final = NodeRegistry()
 
 
 def children_with_keys(tree: PyTree) -> list[tuple[object, object]]:
-    """The children of a value with their keys; none for a leaf."""
+    """Returns the children of a node with their keys; the empty list for a leaf."""
     if isinstance(tree, tuple) and (names := namedtuple_fields(type(tree))) is not None:
-        # jaxlib 0.10.2 gives every field of a named tuple the first one's name.
+        # A bug of jaxlib 0.10.2: all fields of a named tuple get the name of the first.
         return list(zip(map(GetAttrKey, names), tree, strict=True))
     native = NODE_REGISTRY.load()
     level = native.registry.flatten_one_level_with_keys(tree)
@@ -252,11 +268,12 @@ def children_with_keys(tree: PyTree) -> list[tuple[object, object]]:
 
 
 def namedtuple_fields(cls: type) -> tuple[str, ...] | None:
-    """The fields of a named tuple that is a node as such, not because someone registered it."""
+    """Returns the fields of a named tuple type, unless the type is registered explicitly; `None` for other types."""
     if cls is not tuple and issubclass(cls, tuple) and not NODE_REGISTRY.is_registered(cls):
         return getattr(cls, "_fields", None)
     return None
 
 
 def type_name(cls: type) -> str:
+    """Returns the qualified name of a class, without the module for built-in ones."""
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"

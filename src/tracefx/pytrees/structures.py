@@ -1,4 +1,4 @@
-"""Structures of trees: described as plain values, compared, and shown where they differ."""
+"""Pytree structures as plain values: description, comparison, and messages about differences."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ _NODE_KINDS: Final[Mapping[type, NodeKind]] = {type(None): "none", tuple: "tuple
 
 @frozen
 class TreeDescription:
-    """A structure as a value of plain Python: it pickles, and needs no jaxlib to be compared or read.
+    """A pytree structure as a plain Python value, which can be pickled, compared and read without jaxlib.
 
-    `metadata` is a dict's keys, or what a registered type's flattening gave beside the children.
+    Args:
+        kind: The kind of the node.
+        type: The type of the node; `None` for a leaf.
+        metadata: The keys of a dict, or the metadata that a registered type's flatten function returned.
+        children: The descriptions of the children.
     """
 
     kind: NodeKind
@@ -27,7 +31,10 @@ class TreeDescription:
     children: tuple[TreeDescription, ...] = field(default=(), repr=lambda c: f"<{len(c)}>" if len(c) > 8 else repr(c))
 
     def build(self) -> TreeDef:
-        """The structure described. Raises TypeError if a type in it is not registered in this process.
+        """Returns the structure.
+
+        Raises:
+            TypeError: If a type is not registered as a node in this process.
 
         >>> from tracefx.pytrees.trees import structure
         >>> describe(structure((1, [2]))).build()
@@ -48,9 +55,9 @@ class TreeDescription:
 
 
 def treedef_text(tree: TreeDescription) -> str | None:
-    """The structure as Python writes it, with `*` for leaves; `None` if more is in it than that can say.
+    """Returns the structure in Python notation, with `*` for leaves.
 
-    That is classes, and keys of dicts other than strings and numbers.
+    Returns `None` for a structure with classes, or with dict keys other than strings and numbers.
     """
     if tree.kind == "leaf" or tree.kind == "none":
         return "*" if tree.kind == "leaf" else "None"
@@ -72,7 +79,7 @@ _LEAF: Final = TreeDescription("leaf")
 
 
 def describe(treedef: TreeDef) -> TreeDescription:
-    """The structure as a value that pickles.
+    """Returns the description of a structure.
 
     >>> from tracefx.pytrees.trees import structure
     >>> describe(structure({"x": None}))
@@ -90,7 +97,7 @@ def describe(treedef: TreeDef) -> TreeDescription:
 
 
 def _reduce(treedef: TreeDef) -> str | tuple[Any, ...]:
-    """Pickles structures of trees flattened here by their description, and jax's as they would be without us."""
+    """Pickles structures by their description; those of jax as they would be without tracefx."""
     return (
         (TreeDescription.build, (describe(treedef),))
         if NODE_REGISTRY.load().flattened_here(treedef)
@@ -103,14 +110,14 @@ NODE_REGISTRY.set_reducer(_reduce)
 
 @frozen(eq=False)
 class Difference:
-    """The first place where two structures differ, and the two substructures there."""
+    """The first position at which two structures differ, and both substructures there."""
 
     path: KeyPath
     expected: TreeDef
     got: TreeDef
 
     def show(self, expected: str, got: str) -> str:
-        """Two or three lines for an error message, in which the two trees are called by these names."""
+        """Returns two or three lines for an error message, in which the two trees have these names."""
         return (
             f"  there {expected} has {_show_node(self.expected)}\n"
             f"  and {got} has {_show_node(self.got)}{self._show_keys(expected, got)}"
@@ -128,7 +135,10 @@ class Difference:
 
 
 def first_difference(expected: TreeDef, got: TreeDef, *, prefix: bool = False) -> Difference | None:
-    """Where two structures first differ; with `prefix`, where `expected` first fails to be a prefix of `got`."""
+    """Returns the first difference of two structures; `None` if there is none.
+
+    With `prefix`, returns the first position where `expected` is not a prefix of `got`.
+    """
     return _first_difference(expected, got, prefix, ())
 
 
@@ -147,7 +157,7 @@ def _first_difference(expected: TreeDef, got: TreeDef, prefix: bool, path: KeyPa
 
 
 def _child_keys(treedef: TreeDef) -> KeyPath:
-    """The keys of a node's children, as far as a structure tells."""
+    """Returns the keys of a node's children, as far as the structure determines them."""
     data, n = treedef.node_data(), len(treedef.children())
     if data is None or n == 0:
         return ()
@@ -160,7 +170,7 @@ def _child_keys(treedef: TreeDef) -> KeyPath:
         return tuple(map(GetAttrKey, names))
     native = NODE_REGISTRY.load()
     try:
-        # Only a value can be asked for its keys. Its class may refuse placeholders, in whatever way.
+        # Keys can be computed only from an instance. Its class may reject placeholder children with any exception.
         value = native.make_treedef(data, [native.make_treedef(None, ())] * n).unflatten([object()] * n)
         keys = [key for key, _ in children_with_keys(value)]
     except Exception:
@@ -169,6 +179,7 @@ def _child_keys(treedef: TreeDef) -> KeyPath:
 
 
 def _show_node(treedef: TreeDef) -> str:
+    """Describes a node for messages."""
     data, n = treedef.node_data(), len(treedef.children())
     if data is None:
         return "a leaf"
@@ -189,9 +200,14 @@ def _show_node(treedef: TreeDef) -> str:
 def require_same_structure(
     what: str, expected: TreeDef, got: TreeDef, expected_name: str = "the expected structure", got_name: str = "it"
 ) -> None:
-    """Raises TypeError, with both structures and the first place where they differ, unless they are equal.
+    """Raises TypeError, with both structures and their first difference, unless they are equal.
 
-    `what` says in whose name the complaint is, as in "the carry of scan".
+    Args:
+        what: The subject of the message, e.g. "the carry of scan".
+        expected: The expected structure.
+        got: The actual structure.
+        expected_name: The name of the expected structure in the message.
+        got_name: The name of the actual structure in the message.
 
     >>> from tracefx.pytrees.trees import structure
     >>> require_same_structure("the carry", structure((1, [2])), structure((1, [2, 3])))
@@ -215,6 +231,7 @@ def _path_text(path: KeyPath) -> str:
 
 
 def prefix_error(what: str, prefix: TreeDef, of: str, full: TreeDef) -> ValueError:
+    """Returns the error for a tree that is not a prefix of another one."""
     difference = first_difference(prefix, full, prefix=True)
     where = (
         ""

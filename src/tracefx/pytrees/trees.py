@@ -1,6 +1,6 @@
-"""Trees of containers with arrays at the leaves: flattened, rebuilt, mapped over, and registered types of nodes.
+"""Pytrees: flattening, unflattening, mapping, prefixes, and the registration of node types.
 
-`tree_nodes` says how this stands to jaxlib, whose C++ does the work, and to the types that jax knows.
+The work is done by jaxlib's C++ pytree module; `registry` describes how it and jax's node types are used.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 A = TypeVar("A")
 C = TypeVar("C", bound=type)
 
-# --- registering ------------------------------------------------------------------------------------------------------
+# --- registration -----------------------------------------------------------------------------------------------------
 
 
 def register_pytree_node(
@@ -47,14 +47,18 @@ def register_pytree_node(
     unflatten_func: Callable[[A, tuple[Any, ...]], T],
     flatten_with_keys_func: Callable[[T], tuple[Iterable[tuple[object, object]], A]] | None = None,
 ) -> None:
-    """Makes instances of a type nodes of trees.
+    """Registers a class as a pytree node. Types that are registered through `jax.tree_util` need no registration here.
 
-    `flatten_func(value)` gives the children and the rest (metadata: hashable, compared with `==`);
-    `unflatten_func(metadata, children)` puts a value together again, and must bear children of any kind.
-    `flatten_with_keys_func` gives `(key, child)` pairs instead of children. Types registered through `jax.tree_util`
-    need none of this.
+    Args:
+        nodetype: The class.
+        flatten_func: Returns the children of an instance and its metadata, which must be hashable and comparable by
+            `==`.
+        unflatten_func: Builds an instance from metadata and children. It must accept children of any type.
+        flatten_with_keys_func: Like `flatten_func`, but returns `(key, child)` pairs. `None` for positions as keys.
 
-    Raises ValueError if the type is a node already.
+    Raises:
+        TypeError: If `nodetype` is not a class.
+        ValueError: If it is already a node type.
 
     >>> class Pair:
     ...     def __init__(self, a, b):
@@ -75,9 +79,14 @@ def register_pytree_with_keys(
     unflatten_func: Callable[[A, tuple[Any, ...]], T],
     flatten_func: Callable[[T], tuple[Iterable[object], A]] | None = None,
 ) -> None:
-    """Makes instances of a type nodes whose children have keys of their own in paths.
+    """Registers a class as a pytree node whose children have their own keys in key paths.
 
-    `flatten_func`, if given, must give the same children without the keys, and is what flattening without paths uses.
+    Args:
+        nodetype: The class.
+        flatten_with_keys: Returns the `(key, child)` pairs of an instance and its metadata.
+        unflatten_func: Builds an instance from metadata and children.
+        flatten_func: Returns the same children without keys, and the metadata: a faster variant for flattening without
+            paths. By default `flatten_with_keys` is used.
 
     >>> class Box:
     ...     def __init__(self, inside):
@@ -95,7 +104,13 @@ def register_pytree_with_keys(
 
 
 def register_pytree_node_class(cls: C) -> C:
-    """Class decorator: the class says itself how it flattens, by `tree_flatten` and the class method `tree_unflatten`.
+    """Class decorator that registers a node type by its `tree_flatten` and class method `tree_unflatten`.
+
+    Args:
+        cls: The class.
+
+    Returns:
+        The class itself.
 
     >>> @register_pytree_node_class
     ... class Pair:
@@ -109,16 +124,19 @@ def register_pytree_node_class(cls: C) -> C:
     >>> map(lambda x: x + 1, Pair(1, 2)).b
     3
     """
-    register_pytree_node(cls, operator.methodcaller("tree_flatten"), cls.tree_unflatten)  # type: ignore[attr-defined]  # asked for above
+    register_pytree_node(cls, operator.methodcaller("tree_flatten"), cls.tree_unflatten)  # type: ignore[attr-defined]  # required by the docstring
     return cls
 
 
 def register_pytree_with_keys_class(cls: C) -> C:
-    """Class decorator as `register_pytree_node_class`, for classes with `tree_flatten_with_keys`."""
+    """Class decorator that registers a node type by its `tree_flatten_with_keys` and class method `tree_unflatten`.
+
+    A method `tree_flatten`, if there is one, is used for flattening without paths.
+    """
     register_pytree_with_keys(
         cls,
         operator.methodcaller("tree_flatten_with_keys"),
-        cls.tree_unflatten,  # type: ignore[attr-defined]  # asked for above
+        cls.tree_unflatten,  # type: ignore[attr-defined]  # required by the docstring
         operator.methodcaller("tree_flatten") if hasattr(cls, "tree_flatten") else None,
     )
     return cls
@@ -144,11 +162,24 @@ def register_dataclass(
     meta_fields: Sequence[str] | None = None,
     drop_fields: Sequence[str] = (),
 ) -> C | Callable[[C], C]:
-    """Makes a dataclass (of the standard library or attrs) a node: `data_fields` are children, `meta_fields` metadata.
+    """Registers a dataclass, of the standard library or attrs, as a pytree node. Usable as a decorator.
 
-    Without the two, a field is a child unless its metadata says `static=True` (`tracefx.tree.static`). Fields that
-    `__init__` fills and neither list names must stand in `drop_fields`. Also for other classes, if both lists are
-    given and the class can be called with those fields as keywords. Usable as a decorator, with or without arguments.
+    Other classes can be registered too if both lists are given and the class can be called with these fields as
+    keywords.
+
+    Args:
+        nodetype: The class; `None` when called with only keywords as a decorator.
+        data_fields: The fields that are children. By default all fields that are not marked as `static=True` in their
+            metadata (`tracefx.tree.static`).
+        meta_fields: The fields that are metadata. By default those that are marked as static.
+        drop_fields: Fields with defaults that are neither; they are lost in flattening.
+
+    Returns:
+        The class, or a decorator.
+
+    Raises:
+        TypeError: If only one of the lists is given, or none for a class that is not a dataclass.
+        ValueError: If a field is in both lists, unknown, or in no list.
 
     >>> @register_dataclass
     ... @dataclasses.dataclass
@@ -193,7 +224,7 @@ def register_dataclass(
 
 
 def _init_fields(cls: type) -> dict[str, bool] | None:
-    """The fields that `__init__` takes, and whether each is static; None for what is no dataclass."""
+    """Returns the fields that `__init__` accepts, and whether each is static; `None` for non-dataclasses."""
     if dataclasses.is_dataclass(cls):
         return {f.name: bool(f.metadata.get("static", False)) for f in dataclasses.fields(cls) if f.init}
     if attrs.has(cls):
@@ -207,7 +238,7 @@ def _init_fields(cls: type) -> dict[str, bool] | None:
 
 
 def register_static(cls: type[T]) -> type[T]:
-    """Class decorator: instances, which must be hashable, are nodes without leaves, and part of the structure.
+    """Class decorator: hashable instances become nodes without leaves, which are part of the structure.
 
     >>> @register_static
     ... class Mode(str): pass
@@ -227,10 +258,11 @@ def _static_itself(value: T, children: tuple[Any, ...]) -> T:
 
 
 class UnsortableKeysError(ValueError, TypeError):
-    """A dict has keys that cannot be compared with each other, so its leaves have no order."""
+    """Raised for a dict whose keys cannot be compared with each other, so that its leaves have no order."""
 
     @classmethod
     def at(cls, tree: Mapping[Any, object], path: KeyPath = ()) -> Self:
+        """Returns the error for a dict at a path."""
         place = f" at {keystr(path)}" if path else ""
         return cls(
             f"the keys of the {type(tree).__name__}{place} cannot be sorted: {list(tree)}. Leaves come in the order of"
@@ -262,7 +294,7 @@ register_pytree_with_keys(
 
 @frozen
 class _OpaquePartial(Generic[T]):
-    """Keeps `functools.partial` from merging a partial function with the arguments it already holds."""
+    """Wraps a partial function, so that `functools.partial` does not merge its arguments into an outer one."""
 
     call: functools.partial[T]
 
@@ -271,7 +303,7 @@ class _OpaquePartial(Generic[T]):
 
 
 class Partial(functools.partial[T]):
-    """A `functools.partial` that is a tree: its arguments are children, its function is metadata.
+    """A `functools.partial` that is a pytree node: its arguments are children, its function is metadata.
 
     >>> leaves(Partial(max, 1, default=2))
     [1, 2]
@@ -280,8 +312,8 @@ class Partial(functools.partial[T]):
     __slots__ = ()
 
     def __new__(cls, func: Callable[..., T], /, *args: object, **kwargs: object) -> Self:
-        whole: Callable[..., T] = _OpaquePartial(func) if isinstance(func, functools.partial) else func
-        return super().__new__(cls, whole, *args, **kwargs)
+        wrapped: Callable[..., T] = _OpaquePartial(func) if isinstance(func, functools.partial) else func
+        return super().__new__(cls, wrapped, *args, **kwargs)
 
 
 register_pytree_node(
@@ -293,7 +325,7 @@ register_pytree_node(
 
 # --- flattening -------------------------------------------------------------------------------------------------------
 
-# Types that are certainly leaves, so that finding them costs one look into a set.
+# Types that are always leaves: recognizing them costs one set lookup.
 _LEAF_TYPES: Final = frozenset(
     {bool, int, float, complex, str, bytes, object, np.ndarray, np.float32, np.int32, np.float64, type(None)}
 )
@@ -302,9 +334,13 @@ _LEAF_TYPES: Final = frozenset(
 def flatten_with_known_types(
     tree: PyTree, known: frozenset[type], is_leaf: IsLeaf | None = None, *, none_is_leaf: bool = False
 ) -> tuple[list[object], TreeDef]:
-    """`flatten` for callers who know the types of nearly all their leaves: those cost one look into `known` each.
+    """Flattens a tree; a fast path for callers that know the types of almost all their leaves.
 
-    `known` must not contain a type that anybody registers as a node. With `none_is_leaf`, None is a leaf.
+    Args:
+        tree: The tree.
+        known: Types that are never registered as nodes. Leaves of other types are checked for adoption.
+        is_leaf: A predicate that makes subtrees leaves.
+        none_is_leaf: Whether None is a leaf rather than a node without leaves.
     """
     native = NODE_REGISTRY.native or NODE_REGISTRY.load()
     registry = native.none_is_leaf if none_is_leaf else native.registry
@@ -312,10 +348,10 @@ def flatten_with_known_types(
         flat, treedef = registry.flatten(tree, is_leaf)
         if known.issuperset(builtins.map(type, flat)):
             return flat, treedef
-        # What has been adopted may have more to adopt inside; what `is_leaf` keeps whole stays among the leaves.
+        # Adopted nodes may contain more types to adopt; nodes that `is_leaf` makes leaves are found again each time.
         seen: set[type] = set()
-        while (found := NODE_REGISTRY.adopt({*builtins.map(type, flat)} - known)) - seen:
-            seen |= found
+        while (adopted := NODE_REGISTRY.adopt({*builtins.map(type, flat)} - known)) - seen:
+            seen |= adopted
             flat, treedef = registry.flatten(tree, is_leaf)
     except ValueError as error:
         raise _explain_flatten_error(error, tree, is_leaf) from error.__cause__
@@ -323,7 +359,7 @@ def flatten_with_known_types(
 
 
 def _explain_flatten_error(error: ValueError, tree: PyTree, is_leaf: IsLeaf | None) -> ValueError:
-    """The error, or a better one if it is that the keys of a dict cannot be sorted."""
+    """Returns a better error if the keys of a dict cannot be sorted; else `error`."""
     if isinstance(error, UnsortableKeysError) or "sorting pytree dictionary keys" in str(error):
         for path, subtree in _iter_dicts(tree, is_leaf, ()):
             try:
@@ -340,19 +376,27 @@ def _iter_dicts(tree: PyTree, is_leaf: IsLeaf | None, path: KeyPath) -> Iterator
         yield path, cast(dict[Any, object], tree)
     try:
         children = children_with_keys(tree)
-    except ValueError:  # a dict that has been yielded
+    except ValueError:  # the dict that was just yielded
         return
     for key, child in children:
         yield from _iter_dicts(child, is_leaf, (*path, key))
 
 
 def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:
-    """The leaves of a tree, from left to right, and its structure.
+    """Flattens a pytree to the list of its leaves and its structure.
 
-    Tuples, lists, dicts (in the order of their sorted keys), OrderedDicts, defaultdicts, named tuples and registered
-    types are nodes; None is a node without leaves; all else is a leaf. `is_leaf(subtree)` may make leaves of nodes.
+    Nodes are tuples, lists, dicts (in the order of their sorted keys), OrderedDicts, defaultdicts, named tuples and
+    instances of registered types. None is a node without leaves. Everything else is a leaf.
 
-    Raises UnsortableKeysError (a ValueError) for a dict whose keys cannot be sorted.
+    Args:
+        tree: The tree.
+        is_leaf: A predicate that makes a subtree a leaf.
+
+    Returns:
+        The leaves from left to right, and the structure.
+
+    Raises:
+        UnsortableKeysError: If the keys of a dict cannot be sorted. It is a ValueError and a TypeError.
 
     >>> flatten({"b": [1, None], "a": (2, 3)})
     ([2, 3, 1], PyTreeDef({'a': (*, *), 'b': [*, None]}))
@@ -361,7 +405,7 @@ def flatten(tree: PyTree, is_leaf: IsLeaf | None = None) -> tuple[list[Any], Tre
 
 
 def leaves(tree: PyTree, is_leaf: IsLeaf | None = None) -> list[Any]:
-    """The leaves of a tree.
+    """Returns the leaves of a pytree from left to right.
 
     >>> leaves([1, {"x": (2, None)}])
     [1, 2]
@@ -370,7 +414,7 @@ def leaves(tree: PyTree, is_leaf: IsLeaf | None = None) -> list[Any]:
 
 
 def structure(tree: PyTree, is_leaf: IsLeaf | None = None) -> TreeDef:
-    """The structure of a tree.
+    """Returns the structure of a pytree.
 
     >>> structure([1, {"x": (2, None)}])
     PyTreeDef([*, {'x': (*, None)}])
@@ -380,7 +424,7 @@ def structure(tree: PyTree, is_leaf: IsLeaf | None = None) -> TreeDef:
 
 @functools.cache
 def leaf() -> TreeDef:
-    """The structure of a leaf alone.
+    """Returns the structure of a single leaf.
 
     >>> leaf() == structure(0)
     True
@@ -389,7 +433,7 @@ def leaf() -> TreeDef:
 
 
 def unflatten(treedef: TreeDef, leaves: Iterable[object]) -> Any:
-    """The tree of a structure with these leaves. Raises ValueError if they are too many or too few.
+    """Builds the pytree with this structure and these leaves. Raises ValueError for a wrong number of leaves.
 
     >>> unflatten(structure({"a": 0, "b": [0, 0]}), "xyz")
     {'a': 'x', 'b': ['y', 'z']}
@@ -400,7 +444,12 @@ def unflatten(treedef: TreeDef, leaves: Iterable[object]) -> Any:
 def flatten_with_path(
     tree: PyTree, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> tuple[list[tuple[KeyPath, Any]], TreeDef]:
-    """As `flatten`, with each leaf's path before it. With `is_leaf_takes_path`, `is_leaf(path, subtree)` is asked.
+    """Flattens a pytree to pairs of key paths and leaves, and its structure.
+
+    Args:
+        tree: The tree.
+        is_leaf: A predicate that makes a subtree a leaf.
+        is_leaf_takes_path: Whether it is called as `is_leaf(path, subtree)`.
 
     >>> [(keystr(path), leaf) for path, leaf in flatten_with_path({"a": [1, 2]})[0]]
     [("['a'][0]", 1), ("['a'][1]", 2)]
@@ -408,16 +457,16 @@ def flatten_with_path(
     native = NODE_REGISTRY.native or NODE_REGISTRY.load()
     predicate: Callable[[KeyPath, Any], bool] | None = None
     if is_leaf is not None:
-        asked = is_leaf
+        user_is_leaf = is_leaf
         if is_leaf_takes_path:
-            predicate = lambda path, x: asked(native.convert_path(path), x)  # noqa: E731  # one of two short forms
+            predicate = lambda path, x: user_is_leaf(native.convert_path(path), x)  # noqa: E731
         else:
-            predicate = lambda _, x: asked(x)  # noqa: E731
+            predicate = lambda _, x: user_is_leaf(x)  # noqa: E731
     try:
         flat, treedef = native.registry.flatten_with_path(tree, predicate)
         seen: set[type] = set()
-        while (found := NODE_REGISTRY.adopt({type(leaf) for _, leaf in flat} - _LEAF_TYPES)) - seen:
-            seen |= found
+        while (adopted := NODE_REGISTRY.adopt({type(leaf) for _, leaf in flat} - _LEAF_TYPES)) - seen:
+            seen |= adopted
             flat, treedef = native.registry.flatten_with_path(tree, predicate)
     except ValueError as error:
         raise _explain_flatten_error(error, tree, None if is_leaf_takes_path else is_leaf) from error.__cause__
@@ -425,7 +474,7 @@ def flatten_with_path(
 
 
 def all_leaves(iterable: Iterable[object], is_leaf: IsLeaf | None = None) -> bool:
-    """Whether all the items are leaves.
+    """Whether all items are leaves.
 
     >>> all_leaves([1, 2.0]), all_leaves([1, (2,)]), all_leaves([None])
     (True, False, False)
@@ -436,9 +485,19 @@ def all_leaves(iterable: Iterable[object], is_leaf: IsLeaf | None = None) -> boo
 
 
 def map(f: Callable[..., object], tree: PyTree, *rest: PyTree, is_leaf: IsLeaf | None = None) -> Any:
-    """The tree with `f(leaf, *of_the_rest)` in the place of every leaf.
+    """Applies a function to corresponding leaves of one or more pytrees.
 
-    Each of `rest` must have the structure of `tree`, or whole subtrees where `tree` has leaves; else ValueError.
+    Args:
+        f: The function, called with one leaf of each tree.
+        tree: The tree that determines the structure of the result.
+        rest: Trees with the same structure, or with subtrees where `tree` has leaves.
+        is_leaf: A predicate that makes subtrees of `tree` leaves.
+
+    Returns:
+        A tree with the structure of `tree`.
+
+    Raises:
+        ValueError: If the structure of a tree in `rest` does not match.
 
     >>> map(lambda x, y: x * y, {"a": 2, "b": (3, None)}, {"a": 10, "b": (100, None)})
     {'a': 20, 'b': (300, None)}
@@ -449,7 +508,7 @@ def map(f: Callable[..., object], tree: PyTree, *rest: PyTree, is_leaf: IsLeaf |
 
 
 def flatten_up_to(treedef: TreeDef, tree: PyTree, what: str = "the tree") -> list[object]:
-    """The subtrees of `tree` that stand where `treedef` has leaves. Raises ValueError if it has no such structure."""
+    """Returns the subtrees of `tree` at the leaves of `treedef`. Raises ValueError unless `treedef` is a prefix."""
     try:
         return treedef.flatten_up_to(tree)
     except ValueError as error:
@@ -460,35 +519,46 @@ def flatten_up_to(treedef: TreeDef, tree: PyTree, what: str = "the tree") -> lis
 
 
 @final
-class _Missing:
-    pass
+class Missing:
+    """The type of a default value that differs from None."""
 
 
-_MISSING: Final = _Missing()
+MISSING: Final = Missing()
 
 
 def reduce(
     function: Callable[[T, Any], T],
     tree: PyTree,
-    initializer: T | _Missing = _MISSING,
+    initializer: T | Missing = MISSING,
     is_leaf: IsLeaf | None = None,
 ) -> T:
-    """`functools.reduce` over the leaves of a tree.
+    """Combines the leaves of a pytree from left to right, like `functools.reduce`.
+
+    Args:
+        function: Combines the accumulated value with a leaf.
+        tree: The tree.
+        initializer: The initial value; by default the first leaf.
+        is_leaf: A predicate that makes a subtree a leaf.
 
     >>> reduce(lambda x, y: x + y, {"a": 1, "b": [2, 3]})
     6
     """
     flat = cast(list[T], leaves(tree, is_leaf))
-    if isinstance(initializer, _Missing):
+    if isinstance(initializer, Missing):
         return functools.reduce(function, flat)
     return functools.reduce(function, flat, initializer)
 
 
 def transpose(outer_treedef: TreeDef, inner_treedef: TreeDef | None, pytree_to_transpose: PyTree) -> Any:
-    """Turns a tree of structure outer over inner into one of inner over outer.
+    """Turns a tree of trees inside out: from structure outer-of-inner to inner-of-outer.
 
-    Without `inner_treedef`, the first subtree's structure is taken. Raises TypeError if the leaves are too many or
-    too few for that.
+    Args:
+        outer_treedef: The outer structure of the argument.
+        inner_treedef: The inner one; by default that of the first subtree.
+        pytree_to_transpose: The tree.
+
+    Raises:
+        TypeError: If the number of leaves does not match.
 
     >>> transpose(structure([0, 0]), structure({"a": 0, "b": 0}), [{"a": 1, "b": 2}, {"a": 3, "b": 4}])
     {'a': [1, 3], 'b': [2, 4]}
@@ -499,7 +569,7 @@ def transpose(outer_treedef: TreeDef, inner_treedef: TreeDef | None, pytree_to_t
     outer, inner = outer_treedef.num_leaves, inner_treedef.num_leaves
     if len(flat) != outer * inner:
         raise TypeError(
-            f"transpose wants a tree of the structure\n  {outer_treedef.compose(inner_treedef)}\nbut got\n  {treedef}"
+            f"transpose takes a tree of the structure\n  {outer_treedef.compose(inner_treedef)}\nbut got\n  {treedef}"
         )
     columns = [flat[i::inner] for i in range(inner)]
     return inner_treedef.unflatten([outer_treedef.unflatten(column) for column in columns])
@@ -517,10 +587,18 @@ def broadcast_prefix(
     what: str = "the prefix",
     of: str = "the full tree",
 ) -> list[object]:
-    """One entry for every leaf of a tree, from a tree that may have a leaf where the full one has a subtree.
+    """Returns one entry per leaf of a full tree, from a prefix: a tree that may have leaves in place of subtrees.
 
-    With `none_is_leaf`, None in `prefix` is an entry as any other, as for `in_axes`; else it stands for a subtree
-    without leaves. Raises ValueError, in the name of `what`, if the structures don't fit.
+    Args:
+        prefix: The prefix, e.g. `in_axes`.
+        tree_or_treedef: The full tree, or its structure.
+        is_leaf: A predicate that makes subtrees of `prefix` leaves.
+        none_is_leaf: Whether None in `prefix` is an entry, rather than a node without leaves.
+        what: The name of the prefix in errors.
+        of: The name of the full tree in errors.
+
+    Raises:
+        ValueError: If `prefix` is not a prefix of the full tree.
 
     >>> broadcast_prefix((0, None), (1, {"a": 2, "b": 3}), none_is_leaf=True)
     [0, None, None]
@@ -537,10 +615,10 @@ def broadcast_prefix(
     full = tree_or_treedef if NODE_REGISTRY.load().is_treedef(tree_or_treedef) else structure(tree_or_treedef)
     if treedef == full:
         return entries
-    spread: list[object] = []
-    if not _broadcast(iter(entries), treedef, full, spread):
+    broadcast: list[object] = []
+    if not _broadcast(iter(entries), treedef, full, broadcast):
         raise prefix_error(what, treedef, of, full)
-    return spread
+    return broadcast
 
 
 def _broadcast(entries: Iterator[object], prefix: TreeDef, full: TreeDef, out: list[object]) -> bool:

@@ -1,6 +1,7 @@
-"""Random numbers from keys, as in `jax.random`: the same key gives the same numbers, here and there.
+"""Random numbers from explicit keys, as in `jax.random`: the same key gives the same numbers in both libraries.
 
-A key is split before it is used, and used once:
+Split a key before use, and use each key once. Functions that take a key raise TypeError for anything else, and
+ValueError for an array of keys, over which `vmap` maps.
 
 >>> from tracefx import random
 >>> key = random.key(42)

@@ -1,4 +1,4 @@
-"""What all distributions ask of their arguments."""
+"""Argument checks that all distributions share."""
 
 from __future__ import annotations
 
@@ -17,34 +17,46 @@ from tracefx.ops.structural import convert_element_type
 
 
 def float_dtype(name: str, dtype: DTypeLike | None, *, complex_too: bool = False) -> DType:
-    """The dtype of numbers that function `name` draws: float32, or float64 if that is the default, if none is given."""
-    found = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
-    if not (dtypes.is_float(found) or (complex_too and dtypes.is_complex(found))):
-        kinds = "a float or complex dtype" if complex_too else "a float dtype"
-        raise ValueError(f"{name}: dtype must be {kinds}, got {dtypes.name(found)}")
-    return found
+    """Returns the float dtype that the function `name` draws: the default float dtype if `dtype` is None.
+
+    Raises:
+        ValueError: if `dtype` is not a float dtype (or complex, with `complex_too`).
+    """
+    canonical = dtypes.default_float() if dtype is None else dtypes.as_dtype(dtype)
+    if not (dtypes.is_float(canonical) or (complex_too and dtypes.is_complex(canonical))):
+        expected = "a float or complex dtype" if complex_too else "a float dtype"
+        raise ValueError(f"{name}: dtype must be {expected}, got {dtypes.name(canonical)}")
+    return canonical
 
 
 def int_dtype(name: str, dtype: DTypeLike | None) -> DType:
-    """The dtype of integers that function `name` draws: int32, or int64 if that is the default, if none is given."""
-    found = dtypes.default_int() if dtype is None else dtypes.as_dtype(dtype)
-    if not dtypes.is_integer(found):
-        raise TypeError(f"{name}: dtype must be an integer dtype, got {dtypes.name(found)}")
-    return found
+    """Returns the integer dtype that the function `name` draws: the default integer dtype if `dtype` is None.
+
+    Raises:
+        TypeError: if `dtype` is not an integer dtype.
+    """
+    canonical = dtypes.default_int() if dtype is None else dtypes.as_dtype(dtype)
+    if not dtypes.is_integer(canonical):
+        raise TypeError(f"{name}: dtype must be an integer dtype, got {dtypes.name(canonical)}")
+    return canonical
 
 
 def sample_shape(name: str, shape: ShapeLike | None, *parameters: ArrayLike) -> Shape:
-    """The shape to draw: as it is given, to which parameters must broadcast, or that to which they do together."""
+    """Returns the shape to draw: `shape`, or if it is None the shape that the parameters broadcast to.
+
+    Raises:
+        ValueError: if the parameters don't broadcast to `shape`.
+    """
     shapes = [get_aval(parameter).shape for parameter in parameters]
     if shape is None:
         return np.broadcast_shapes(*shapes)
-    found = sizes_of(name, shape)
-    check_parameter_shapes(name, found, *shapes)
-    return found
+    canonical = sizes_of(name, shape)
+    check_parameter_shapes(name, canonical, *shapes)
+    return canonical
 
 
 def check_parameter_shapes(name: str, shape: Shape, *parameters: Shape) -> None:
-    """ValueError unless parameters of these shapes broadcast to `shape`."""
+    """Raises ValueError unless parameters of these shapes broadcast to `shape`."""
     try:
         fits = np.broadcast_shapes(shape, *parameters) == shape
     except ValueError:
@@ -56,10 +68,10 @@ def check_parameter_shapes(name: str, shape: Shape, *parameters: Shape) -> None:
 
 
 def scalar_literal(x: Scalar, dtype: DType) -> Literal:
-    """A number of a dtype, which stands in programs as it is written."""
+    """Returns a number of a dtype as a literal, which is inlined in programs."""
     return rounded_literal(x, ShapedArray((), dtype))
 
 
 def broadcast_parameter(parameter: ArrayLike, dtype: DType, shape: Shape) -> Array:
-    """A parameter as an array of a dtype and shape."""
+    """Converts a parameter to a dtype and broadcasts it to a shape."""
     return fnp.broadcast_to(convert_element_type(parameter, dtype), shape)

@@ -1,4 +1,4 @@
-"""Draws from what there is: an order of elements, some of them, one of several classes."""
+"""Random permutations, random choices, and the categorical distribution."""
 
 from __future__ import annotations
 
@@ -24,50 +24,56 @@ from tracefx.random.uniforms import randint, uniform
 
 
 def permutation(key: ArrayLike, x: int | ArrayLike, axis: int = 0, independent: bool = False) -> Array:
-    """The elements of `x` along an axis in a random order; of an integer, those of `arange(x)`.
+    """Permutes the elements of an array randomly along an axis.
 
     Args:
-        key: `key<...>[]`.
-        x: any array, or an integer that is known when the program is traced.
-        independent: whether each line along the axis has an order of its own.
+        key: a random key, `key<...>[]`.
+        x: an array; or a concrete integer `n`, which stands for `arange(n)`.
+        axis: the axis to permute.
+        independent: whether each vector along the axis is permuted independently. By default slices move as a whole.
 
-    Raises TypeError for an `x` without axes that is no integer.
+    Returns:
+        An array of the shape and dtype of `x`.
+
+    Raises:
+        TypeError: if `x` has no axes and is not an integer.
 
     >>> from tracefx import random
     >>> sorted(random.permutation(random.key(0), 4).tolist())
     [0, 1, 2, 3]
     """
-    one, _ = check_key("permutation", key)
+    checked_key, _ = check_key("permutation", key)
     if not get_aval(x).shape:
-        return _shuffled(one, fnp.arange(_element_count("permutation", x, "x")), 0)
+        return _shuffled(checked_key, fnp.arange(_element_count("permutation", x, "x")), 0)
     array = as_array(x)
-    place = canonicalize_axis("permutation", axis, array.ndim)
+    canonical_axis = canonicalize_axis("permutation", axis, array.ndim)
     if independent or array.ndim == 1:
-        return _shuffled(one, array, place)
-    order = _shuffled(one, fnp.arange(array.shape[place]), 0)
-    return fnp.take(array, order, axis=place, unique_indices=True)
+        return _shuffled(checked_key, array, canonical_axis)
+    order = _shuffled(checked_key, fnp.arange(array.shape[canonical_axis]), 0)
+    return fnp.take(array, order, axis=canonical_axis, unique_indices=True)
 
 
 def _element_count(name: str, x: int | ArrayLike, what: str) -> int:
+    """Returns the concrete integer `x`."""
     if not dtypes.is_integer(get_aval(x).dtype):
         raise TypeError(f"{name}: {what} must be an integer or an array with axes, got {get_aval(x)}")
     return static_int(name, x if isinstance(x, int) else as_array(x), what)
 
 
 _EXPONENT: Final = 3
-"""Of orders of n elements, those that ties of sort keys favour have less than `n**-_EXPONENT` of the probability."""
+"""Sort key ties favor permutations of less than `n**-_EXPONENT` of the total probability, for n elements."""
 
 
 @jit_sampler("axis")
 def _shuffled(key: Array, x: Array, axis: int) -> Array:
-    """Sorted by random words, as often as makes ties unlikely enough."""
-    if dtypes.is_key(x.dtype):  # which aren't sorted
-        places = lax.broadcasted_iota(np.int32, x.shape, axis)
-        return fnp.take_along_axis(x, _shuffled(key, places, axis), axis)
+    """Sorts by random words, in as many rounds as make ties sufficiently improbable."""
+    if dtypes.is_key(x.dtype):  # keys can't be sorted
+        indices = lax.broadcasted_iota(np.int32, x.shape, axis)
+        return fnp.take_along_axis(x, _shuffled(key, indices, axis), axis)
     rounds = math.ceil(_EXPONENT * math.log(max(1, x.size)) / math.log(np.iinfo(np.uint32).max))
     for _ in range(rounds):
-        key, now = split(key)
-        _, x = lax.sort_key_val(bits(now, x.shape, np.uint32), x, axis)
+        key, round_key = split(key)
+        _, x = lax.sort_key_val(bits(round_key, x.shape, np.uint32), x, axis)
     return x
 
 
@@ -80,49 +86,58 @@ def choice(
     axis: int = 0,
     mode: str | None = None,
 ) -> Array:
-    """Elements of `a` along an axis, drawn at random; of an integer, those of `arange(a)`.
+    """Draws random elements of an array along an axis.
 
     Args:
-        key: `key<...>[]`.
-        a: any array, or an integer that is known when the program is traced.
-        shape: takes the place of the axis in the result.
-        replace: whether an element can be drawn again.
-        p: `f32[n]`, how likely each element is; all equally, if it isn't given.
-        mode: that of `gumbel`, where elements aren't drawn again and `p` is given.
+        key: a random key, `key<...>[]`.
+        a: an array; or a concrete integer `n`, which stands for `arange(n)`.
+        shape: the shape that replaces the axis in the result; by default one element is drawn.
+        replace: whether to draw with replacement.
+        p: `f32[n]`, the probability of each element; uniform by default.
+        axis: the axis of the elements.
+        mode: the mode of `gumbel`, which is used without replacement if `p` is given.
 
-    Raises ValueError where there is nothing to draw from, or not enough without drawing again.
+    Returns:
+        An array of the dtype of `a`.
+
+    Raises:
+        TypeError: if `a` has no axes and is not an integer.
+        ValueError: if there are no elements, fewer than to be drawn without replacement, or `p` has another shape.
 
     >>> from tracefx import random
     >>> random.choice(random.key(0), 10, (3,)).shape
     (3,)
     """
-    one, _ = check_key("choice", key)
+    checked_key, _ = check_key("choice", key)
     sizes = sizes_of("choice", shape)
     array = None if not get_aval(a).shape else as_array(a)
-    place = 0 if array is None else canonicalize_axis("choice", axis, array.ndim)
-    count = _element_count("choice", a, "a") if array is None else array.shape[place]
-    drawn = math.prod(sizes)
-    if not drawn:
+    canonical_axis = 0 if array is None else canonicalize_axis("choice", axis, array.ndim)
+    count = _element_count("choice", a, "a") if array is None else array.shape[canonical_axis]
+    draw_count = math.prod(sizes)
+    if not draw_count:
         if array is None:
             return fnp.zeros(sizes, fnp.asarray(a).dtype)
-        none = lax.slice_in_dim(array, 0, 0, axis=place)
-        return none.reshape(*array.shape[:place], *sizes, *array.shape[place + 1 :])
+        empty = lax.slice_in_dim(array, 0, 0, axis=canonical_axis)
+        return empty.reshape(*array.shape[:canonical_axis], *sizes, *array.shape[canonical_axis + 1 :])
     if count <= 0:
-        raise ValueError(f"choice: a has nothing to draw from: there are {count} elements")
-    if not replace and drawn > count:
-        raise ValueError(f"choice: {drawn} elements can't be drawn of {count} with replace=False")
+        raise ValueError(f"choice: a must have elements to draw from, got {count}")
+    if not replace and draw_count > count:
+        raise ValueError(f"choice: {draw_count} elements can't be drawn from {count} with replace=False")
     if p is None and not replace:
-        kept = permutation(one, count if array is None else array, place)
-        found = lax.slice_in_dim(kept, 0, drawn, axis=place)
+        permuted = permutation(checked_key, count if array is None else array, canonical_axis)
+        drawn = lax.slice_in_dim(permuted, 0, draw_count, axis=canonical_axis)
     else:
-        places = _choice_indices(one, sizes, count, replace, p, mode)
-        found = places if array is None else fnp.take(array, places, axis=place)
-    return found.reshape(sizes if array is None else (*array.shape[:place], *sizes, *array.shape[place + 1 :]))
+        indices = _choice_indices(checked_key, sizes, count, replace, p, mode)
+        drawn = indices if array is None else fnp.take(array, indices, axis=canonical_axis)
+    return drawn.reshape(
+        sizes if array is None else (*array.shape[:canonical_axis], *sizes, *array.shape[canonical_axis + 1 :])
+    )
 
 
 def _choice_indices(
     key: Array, shape: Shape, count: int, replace: bool, p: ArrayLike | None, mode: str | None
 ) -> Array:
+    """Returns the indices of the elements that `choice` draws."""
     if p is None:
         return randint(key, shape, 0, count)
     weights = fnp.asarray(p)
@@ -145,36 +160,43 @@ def categorical(
     replace: bool = True,
     mode: str | None = None,
 ) -> Array:
-    """Classes, as integers, drawn by the logarithms of their weights, which need not add up to anything.
+    """Draws class indices from categorical distributions given by unnormalized log probabilities.
 
     Args:
-        key: `key<...>[]`.
+        key: a random key, `key<...>[]`.
         logits: `f32[...]`, with the classes along `axis`.
-        shape: ends in the shape of `logits` without the axis, which it is if it isn't given.
-        replace: whether draws of one distribution, along the axes in front, can be the same.
-        mode: that of `gumbel`.
+        axis: the axis of the classes.
+        shape: the shape of the result, which must end in the shape of `logits` without `axis`; that shape by default.
+        replace: whether to draw with replacement. Draws along the leading axes of `shape` are from one distribution.
+        mode: the mode of `gumbel`.
 
-    Raises ValueError where fewer classes are there than are to be drawn with `replace=False`.
+    Returns:
+        Indices, `i32[*shape]`.
+
+    Raises:
+        ValueError: if `shape` does not match, or there are fewer classes than draws without replacement.
 
     >>> from tracefx import random
     >>> random.categorical(random.key(0), [[0.0, 9.0], [9.0, 0.0]]).tolist()
     [1, 0]
     """
-    one, _ = check_key("categorical", key)
+    checked_key, _ = check_key("categorical", key)
     scores = fnp.asarray(logits)
-    place = canonicalize_axis("categorical", axis, scores.ndim)
-    batch = (*scores.shape[:place], *scores.shape[place + 1 :])
+    canonical_axis = canonicalize_axis("categorical", axis, scores.ndim)
+    batch = (*scores.shape[:canonical_axis], *scores.shape[canonical_axis + 1 :])
     sizes = batch if shape is None else sizes_of("categorical", shape)
     check_parameter_shapes("categorical", sizes, batch)
     lead = sizes[: len(sizes) - len(batch)]
     if replace:
         inner = list(sizes[len(lead) :])
-        inner.insert(place, scores.shape[place])
-        noise = gumbel(one, (*lead, *inner), scores.dtype, mode)
-        return fnp.argmax(noise + fnp.expand_dims(scores, tuple(range(len(lead)))), axis=place - scores.ndim)
+        inner.insert(canonical_axis, scores.shape[canonical_axis])
+        noise = gumbel(checked_key, (*lead, *inner), scores.dtype, mode)
+        return fnp.argmax(noise + fnp.expand_dims(scores, tuple(range(len(lead)))), axis=canonical_axis - scores.ndim)
     count = math.prod(lead)
-    if count > scores.shape[place]:
-        raise ValueError(f"categorical: {count} classes can't be drawn of {scores.shape[place]} with replace=False")
-    noisy = scores + gumbel(one, scores.shape, scores.dtype, mode)
-    _, found = lax.top_k(fnp.moveaxis(noisy, place, -1), count)
-    return fnp.moveaxis(found, -1, 0).reshape(sizes)
+    if count > scores.shape[canonical_axis]:
+        raise ValueError(
+            f"categorical: {count} classes can't be drawn from {scores.shape[canonical_axis]} with replace=False"
+        )
+    noisy = scores + gumbel(checked_key, scores.shape, scores.dtype, mode)
+    _, drawn = lax.top_k(fnp.moveaxis(noisy, canonical_axis, -1), count)
+    return fnp.moveaxis(drawn, -1, 0).reshape(sizes)

@@ -1,4 +1,4 @@
-"""Draws from continuous distributions that a formula makes of uniform or normal ones."""
+"""Continuous distributions that are transformations of uniform or normal numbers."""
 
 from __future__ import annotations
 
@@ -23,18 +23,27 @@ from tracefx.random.uniforms import rademacher, uniform
 
 
 def normal(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
-    """Numbers of the standard normal distribution, `dtype[*shape]`.
+    """Draws from the standard normal distribution.
 
-    Complex ones have real and imaginary parts of variance one half.
+    For complex dtypes the real and imaginary parts have variance 1/2 each.
 
-    Raises ValueError for a dtype that isn't one of floats or complex numbers.
+    Args:
+        key: a random key, `key<...>[]`.
+        shape: the shape of the result.
+        dtype: the float or complex dtype of the result; None means the default float dtype.
+
+    Returns:
+        `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `dtype` is neither a float nor a complex dtype.
 
     >>> from tracefx import random
     >>> [f"{x:.2f}" for x in random.normal(random.key(0), (2,))]
     ['1.62', '2.03']
     """
-    one, _ = check_key("normal", key)
-    return _normal(one, sizes_of("normal", shape), float_dtype("normal", dtype, complex_too=True))
+    checked_key, _ = check_key("normal", key)
+    return _normal(checked_key, sizes_of("normal", shape), float_dtype("normal", dtype, complex_too=True))
 
 
 @jit_sampler("shape", "dtype")
@@ -54,19 +63,28 @@ def truncated_normal(
     shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """Numbers of the standard normal distribution that are between `lower` and `upper`, `dtype[*shape]`.
+    """Draws from the standard normal distribution, truncated to the interval from `lower` to `upper`.
 
     Args:
-        key: `key<...>[]`.
-        lower, upper: arrays that broadcast to `shape`; to each other if it isn't given.
+        key: a random key, `key<...>[]`.
+        lower: the lower bound, an array that broadcasts to `shape`.
+        upper: the upper bound, an array that broadcasts to `shape`.
+        shape: the shape of the result; by default that of the broadcast bounds.
+        dtype: the float dtype of the result; None means the default float dtype.
+
+    Returns:
+        `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `dtype` is not a float dtype, or the parameters don't broadcast to `shape`.
 
     >>> from tracefx import random
     >>> [f"{x:.2f}" for x in random.truncated_normal(random.key(0), -1.0, 1.0, (2,))]
     ['0.86', '0.94']
     """
-    one, _ = check_key("truncated_normal", key)
+    checked_key, _ = check_key("truncated_normal", key)
     sizes = sample_shape("truncated_normal", shape, lower, upper)
-    return _truncated_normal(one, lower, upper, sizes, float_dtype("truncated_normal", dtype))
+    return _truncated_normal(checked_key, lower, upper, sizes, float_dtype("truncated_normal", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -74,7 +92,7 @@ def _truncated_normal(key: Array, lower: ArrayLike, upper: ArrayLike, shape: Sha
     low, high = [lax.convert_element_type(x, dtype) for x in (lower, upper)]
     scale = scalar_literal(math.sqrt(2), dtype)
     u = uniform(key, shape, dtype, lax.erf(low / scale), lax.erf(high / scale))
-    # Rounding may give a bound itself, or more.
+    # By rounding, numbers may reach or exceed a bound.
     least = fnp.nextafter(lax.stop_gradient(low), scalar_literal(math.inf, dtype))
     most = fnp.nextafter(lax.stop_gradient(high), scalar_literal(-math.inf, dtype))
     return fnp.clip(scale * lax.erf_inv(u), least, most)
@@ -86,15 +104,27 @@ def lognormal(
     shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """Numbers whose logarithms are normal with mean 0 and standard deviation `sigma`, `dtype[*shape]`.
+    """Draws from the log-normal distribution: numbers whose logarithm is normal with mean 0.
+
+    Args:
+        key: a random key, `key<...>[]`.
+        sigma: the standard deviation of the logarithm, an array that broadcasts to `shape`.
+        shape: the shape of the result; by default that of `sigma`.
+        dtype: the float or complex dtype of the result; None means the default float dtype.
+
+    Returns:
+        `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `dtype` is neither a float nor a complex dtype, or `sigma` doesn't broadcast to `shape`.
 
     >>> from tracefx import random
     >>> [f"{x:.2f}" for x in random.lognormal(random.key(0), 0.5, (2,))]
     ['2.25', '2.75']
     """
-    one, _ = check_key("lognormal", key)
+    checked_key, _ = check_key("lognormal", key)
     sizes = sample_shape("lognormal", shape, sigma)
-    return _lognormal(one, sigma, sizes, float_dtype("lognormal", dtype, complex_too=True))
+    return _lognormal(checked_key, sigma, sizes, float_dtype("lognormal", dtype, complex_too=True))
 
 
 @jit_sampler("shape", "dtype")
@@ -103,14 +133,25 @@ def _lognormal(key: Array, sigma: ArrayLike, shape: Shape, dtype: DType) -> Arra
 
 
 def maxwell(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
-    """Lengths of vectors of three standard normal numbers, `dtype[*shape]`: the speeds of a gas.
+    """Draws from the Maxwell distribution: the norm of a vector of three standard normal numbers.
+
+    Args:
+        key: a random key, `key<...>[]`.
+        shape: the shape of the result.
+        dtype: the float dtype of the result; None means the default float dtype.
+
+    Returns:
+        `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `dtype` is not a float dtype.
 
     >>> from tracefx import random
     >>> [f"{x:.2f}" for x in random.maxwell(random.key(0), (2,))]
     ['2.63', '0.99']
     """
-    one, _ = check_key("maxwell", key)
-    return _maxwell(one, sizes_of("maxwell", shape), float_dtype("maxwell", dtype))
+    checked_key, _ = check_key("maxwell", key)
+    return _maxwell(checked_key, sizes_of("maxwell", shape), float_dtype("maxwell", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -125,17 +166,28 @@ def double_sided_maxwell(
     shape: ShapeLike = (),
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """Numbers of the Maxwell distribution of either sign, times `scale`, plus `loc`.
+    """Draws from the double-sided Maxwell distribution: Maxwell numbers with a random sign, times `scale`, plus `loc`.
 
-    Their shape is `shape`, that of the parameters if it is empty, and that of the parameters behind it.
+    Args:
+        key: a random key, `key<...>[]`.
+        loc: the location parameter.
+        scale: the scale parameter.
+        shape: the leading axes of the result; if empty, those that `loc` and `scale` broadcast to.
+        dtype: the float dtype of the result; None means the default float dtype.
+
+    Returns:
+        `dtype[*shape, *parameters]`, where `parameters` is the shape that `loc` and `scale` broadcast to.
+
+    Raises:
+        ValueError: if `dtype` is not a float dtype.
 
     >>> from tracefx import random
     >>> random.double_sided_maxwell(random.key(0), 1.0, 0.5, (2,)).shape
     (2,)
     """
-    one, _ = check_key("double_sided_maxwell", key)
+    checked_key, _ = check_key("double_sided_maxwell", key)
     sizes = sizes_of("double_sided_maxwell", shape)
-    return _double_sided_maxwell(one, loc, scale, sizes, float_dtype("double_sided_maxwell", dtype))
+    return _double_sided_maxwell(checked_key, loc, scale, sizes, float_dtype("double_sided_maxwell", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -146,18 +198,29 @@ def _double_sided_maxwell(key: Array, loc: ArrayLike, scale: ArrayLike, shape: S
     return fnp.add(fnp.multiply(rademacher(second, sizes, dtype) * maxwell(first, sizes, dtype), scale), loc)
 
 
-# ------------------------------------------------------------------ by the inverse of the distribution function
+# ------------------------------------------------------------------ inverse transform sampling
 
 
 def exponential(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
-    """Numbers of the exponential distribution with mean 1, `dtype[*shape]`.
+    """Draws from the exponential distribution with mean 1.
+
+    Args:
+        key: a random key, `key<...>[]`.
+        shape: the shape of the result.
+        dtype: the float dtype of the result; None means the default float dtype.
+
+    Returns:
+        `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `dtype` is not a float dtype.
 
     >>> from tracefx import random
     >>> [f"{x:.2f}" for x in random.exponential(random.key(0), (2,))]
     ['2.95', '3.84']
     """
-    one, _ = check_key("exponential", key)
-    return _exponential(one, sizes_of("exponential", shape), float_dtype("exponential", dtype))
+    checked_key, _ = check_key("exponential", key)
+    return _exponential(checked_key, sizes_of("exponential", shape), float_dtype("exponential", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -166,14 +229,26 @@ def _exponential(key: Array, shape: Shape, dtype: DType) -> Array:
 
 
 def pareto(key: ArrayLike, b: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
-    """Numbers of the Pareto distribution, at least 1, `dtype[*shape]`: the density falls as `x**-(b + 1)`.
+    """Draws from the Pareto distribution on `x >= 1`, whose density is `b * x**-(b + 1)`.
+
+    Args:
+        key: a random key, `key<...>[]`.
+        b: the shape parameter, an array that broadcasts to `shape`.
+        shape: the shape of the result; by default that of `b`.
+        dtype: the float dtype of the result; None means the default float dtype.
+
+    Returns:
+        `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `dtype` is not a float dtype, or the parameters don't broadcast to `shape`.
 
     >>> from tracefx import random
     >>> [f"{x:.2f}" for x in random.pareto(random.key(0), 2.0, (2,))]
     ['4.37', '6.83']
     """
-    one, _ = check_key("pareto", key)
-    return _pareto(one, b, sample_shape("pareto", shape, b), float_dtype("pareto", dtype))
+    checked_key, _ = check_key("pareto", key)
+    return _pareto(checked_key, b, sample_shape("pareto", shape, b), float_dtype("pareto", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -182,14 +257,25 @@ def _pareto(key: Array, b: ArrayLike, shape: Shape, dtype: DType) -> Array:
 
 
 def cauchy(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
-    """Numbers of the standard Cauchy distribution, `dtype[*shape]`.
+    """Draws from the standard Cauchy distribution.
+
+    Args:
+        key: a random key, `key<...>[]`.
+        shape: the shape of the result.
+        dtype: the float dtype of the result; None means the default float dtype.
+
+    Returns:
+        `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `dtype` is not a float dtype.
 
     >>> from tracefx import random
     >>> random.cauchy(random.key(0), (2,)).dtype
     dtype('float32')
     """
-    one, _ = check_key("cauchy", key)
-    return _cauchy(one, sizes_of("cauchy", shape), float_dtype("cauchy", dtype))
+    checked_key, _ = check_key("cauchy", key)
+    return _cauchy(checked_key, sizes_of("cauchy", shape), float_dtype("cauchy", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -199,14 +285,25 @@ def _cauchy(key: Array, shape: Shape, dtype: DType) -> Array:
 
 
 def laplace(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
-    """Numbers of the standard Laplace distribution, exponential to either side, `dtype[*shape]`.
+    """Draws from the standard Laplace distribution, whose density is `exp(-abs(x)) / 2`.
+
+    Args:
+        key: a random key, `key<...>[]`.
+        shape: the shape of the result.
+        dtype: the float dtype of the result; None means the default float dtype.
+
+    Returns:
+        `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `dtype` is not a float dtype.
 
     >>> from tracefx import random
     >>> [f"{x:.2f}" for x in random.laplace(random.key(0), (2,))]
     ['-2.26', '-3.15']
     """
-    one, _ = check_key("laplace", key)
-    return _laplace(one, sizes_of("laplace", shape), float_dtype("laplace", dtype))
+    checked_key, _ = check_key("laplace", key)
+    return _laplace(checked_key, sizes_of("laplace", shape), float_dtype("laplace", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -216,14 +313,25 @@ def _laplace(key: Array, shape: Shape, dtype: DType) -> Array:
 
 
 def logistic(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
-    """Numbers of the standard logistic distribution, `dtype[*shape]`.
+    """Draws from the standard logistic distribution.
+
+    Args:
+        key: a random key, `key<...>[]`.
+        shape: the shape of the result.
+        dtype: the float dtype of the result; None means the default float dtype.
+
+    Returns:
+        `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `dtype` is not a float dtype.
 
     >>> from tracefx import random
     >>> [f"{x:.2f}" for x in random.logistic(random.key(0), (2,))]
     ['2.90', '3.82']
     """
-    one, _ = check_key("logistic", key)
-    return _logistic(one, sizes_of("logistic", shape), float_dtype("logistic", dtype))
+    checked_key, _ = check_key("logistic", key)
+    return _logistic(checked_key, sizes_of("logistic", shape), float_dtype("logistic", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -239,15 +347,28 @@ def weibull_min(
     shape: ShapeLike = (),
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """Numbers of the Weibull distribution with a scale and a concentration (its shape parameter), `dtype[*shape]`.
+    """Draws from the Weibull distribution with a scale and a concentration (shape parameter).
+
+    Args:
+        key: a random key, `key<...>[]`.
+        scale: the scale parameter, which broadcasts against `shape`.
+        concentration: the shape parameter, which broadcasts against `shape`.
+        shape: the shape of the result.
+        dtype: the float dtype of the result; None means the default float dtype.
+
+    Returns:
+        `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `dtype` is not a float dtype.
 
     >>> from tracefx import random
     >>> [f"{x:.2f}" for x in random.weibull_min(random.key(0), 2.0, 1.5, (2,))]
     ['4.11', '4.91']
     """
-    one, _ = check_key("weibull_min", key)
+    checked_key, _ = check_key("weibull_min", key)
     sizes = sizes_of("weibull_min", shape)
-    return _weibull_min(one, scale, concentration, sizes, float_dtype("weibull_min", dtype))
+    return _weibull_min(checked_key, scale, concentration, sizes, float_dtype("weibull_min", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -257,14 +378,26 @@ def _weibull_min(key: Array, scale: ArrayLike, concentration: ArrayLike, shape: 
 
 
 def rayleigh(key: ArrayLike, scale: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
-    """Numbers of the Rayleigh distribution with a scale, `dtype[*shape]`: lengths of vectors of two normal numbers.
+    """Draws from the Rayleigh distribution: the norm of a vector of two normal numbers with standard deviation `scale`.
+
+    Args:
+        key: a random key, `key<...>[]`.
+        scale: the scale parameter, an array that broadcasts to `shape`.
+        shape: the shape of the result; by default that of `scale`.
+        dtype: the float dtype of the result; None means the default float dtype.
+
+    Returns:
+        `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `dtype` is not a float dtype, or the parameters don't broadcast to `shape`.
 
     >>> from tracefx import random
     >>> [f"{x:.2f}" for x in random.rayleigh(random.key(0), 2.0, (2,))]
     ['0.66', '0.42']
     """
-    one, _ = check_key("rayleigh", key)
-    return _rayleigh(one, scale, sample_shape("rayleigh", shape, scale), float_dtype("rayleigh", dtype))
+    checked_key, _ = check_key("rayleigh", key)
+    return _rayleigh(checked_key, scale, sample_shape("rayleigh", shape, scale), float_dtype("rayleigh", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -280,15 +413,29 @@ def triangular(
     shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """Numbers between `left` and `right` whose density is a triangle with its tip at `mode`, `dtype[*shape]`.
+    """Draws from the triangular distribution on the interval from `left` to `right`, with the given mode.
+
+    Args:
+        key: a random key, `key<...>[]`.
+        left: the lower end, an array that broadcasts to `shape`.
+        mode: the point of the highest density, an array that broadcasts to `shape`.
+        right: the upper end, an array that broadcasts to `shape`.
+        shape: the shape of the result; by default that of the broadcast parameters.
+        dtype: the float dtype of the result; None means the default float dtype.
+
+    Returns:
+        `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `dtype` is not a float dtype, or the parameters don't broadcast to `shape`.
 
     >>> from tracefx import random
     >>> [f"{x:.2f}" for x in random.triangular(random.key(0), 0.0, 1.0, 4.0, (2,))]
     ['3.21', '3.49']
     """
-    one, _ = check_key("triangular", key)
+    checked_key, _ = check_key("triangular", key)
     sizes = sample_shape("triangular", shape, left, mode, right)
-    return _triangular(one, left, mode, right, sizes, float_dtype("triangular", dtype))
+    return _triangular(checked_key, left, mode, right, sizes, float_dtype("triangular", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -301,17 +448,29 @@ def _triangular(key: Array, left: ArrayLike, mode: ArrayLike, right: ArrayLike, 
 
 
 def wald(key: ArrayLike, mean: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
-    """Numbers of the Wald distribution, the inverse Gaussian one of scale 1, with a mean, `dtype[*shape]`.
+    """Draws from the Wald distribution: the inverse Gaussian distribution of scale 1.
 
     The method is that of Michael, Schucany and Haas, Generating random variates using transformations with multiple
     roots, The American Statistician 30 (1976).
+
+    Args:
+        key: a random key, `key<...>[]`.
+        mean: the mean, an array that broadcasts to `shape`.
+        shape: the shape of the result; by default that of `mean`.
+        dtype: the float dtype of the result; None means the default float dtype.
+
+    Returns:
+        `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `dtype` is not a float dtype, or the parameters don't broadcast to `shape`.
 
     >>> from tracefx import random
     >>> random.wald(random.key(0), 2.0, (2,)).shape
     (2,)
     """
-    one, _ = check_key("wald", key)
-    return _wald(one, mean, sample_shape("wald", shape, mean), float_dtype("wald", dtype))
+    checked_key, _ = check_key("wald", key)
+    return _wald(checked_key, mean, sample_shape("wald", shape, mean), float_dtype("wald", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -325,24 +484,30 @@ def _wald(key: Array, mean: ArrayLike, shape: Shape, dtype: DType) -> Array:
 
 
 def gumbel(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None, mode: str | None = None) -> Array:
-    """Numbers of the standard Gumbel distribution, `dtype[*shape]`.
+    """Draws from the standard Gumbel distribution.
 
     Args:
-        key: `key<...>[]`.
-        mode: how many bits are drawn, which decides how large numbers can be: `"low"`, the default, `"high"`, twice as
-            many, or `"highest"`, which uses them better, for float32.
+        key: a random key, `key<...>[]`.
+        shape: the shape of the result.
+        dtype: the float dtype of the result; None means the default float dtype.
+        mode: how many random bits are drawn, which limits the largest numbers: `"low"` (the default); `"high"`, twice
+            as many; or `"highest"`, which makes better use of them for float32 and is as `"high"` for other dtypes.
 
-    Raises ValueError for another mode, and for a dtype that isn't one of floats.
+    Returns:
+        `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `mode` is unknown, or `dtype` is not a float dtype.
 
     >>> from tracefx import random
     >>> [f"{x:.2f}" for x in random.gumbel(random.key(0), (2,))]
     ['2.92', '3.83']
     """
-    one, _ = check_key("gumbel", key)
-    how = "low" if mode is None else mode
-    if how not in ("low", "high", "highest"):
+    checked_key, _ = check_key("gumbel", key)
+    canonical_mode = "low" if mode is None else mode
+    if canonical_mode not in ("low", "high", "highest"):
         raise ValueError(f"gumbel: mode must be 'low', 'high' or 'highest', got {mode!r}")
-    return _gumbel(one, sizes_of("gumbel", shape), float_dtype("gumbel", dtype), how)
+    return _gumbel(checked_key, sizes_of("gumbel", shape), float_dtype("gumbel", dtype), canonical_mode)
 
 
 @jit_sampler("shape", "dtype", "mode")
@@ -359,7 +524,7 @@ def _gumbel(key: Array, shape: Shape, dtype: DType, mode: str) -> Array:
 
 
 def _fine_uniform(key: Array, shape: Shape) -> tuple[Array, Array]:
-    """Numbers of 64 bits between 0 and 1, as `f32`: whether each is below one half, and how far from 0 or from 1."""
+    """Draws uniform 64-bit numbers: whether each is below 1/2, and its `f32` distance from the nearer end."""
     high, low = bits(key, (2, *shape), np.uint32)
     word = lax.shift_left(high.astype(np.uint64), 32) | low.astype(np.uint64)
     from_below = high < np.uint32(1 << 31)

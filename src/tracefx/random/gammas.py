@@ -1,4 +1,4 @@
-"""Draws from the gamma distribution, and from those that are made of it."""
+"""The gamma distribution, and distributions that are transformations of it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,21 @@ from tracefx.transforms.vmap import vmap
 
 
 def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
-    """Numbers of the gamma distribution of shape parameter `a` and scale 1, `dtype[*shape]`.
+    """Draws from the gamma distribution with shape parameter `a` and scale 1.
 
-    They have derivatives with respect to `a`: how a number moves where the uniform ones behind it stay.
+    Differentiable with respect to `a`, by implicit reparameterization: the uniform numbers stay fixed.
 
     Args:
-        key: `key<...>[]`.
-        a: an array, of numbers above 0, that broadcasts to `shape`.
-        shape: that of `a` if it isn't given.
+        key: a random key, `key<...>[]`.
+        a: the shape parameter, positive; an array that broadcasts to `shape`.
+        shape: the shape of the result; by default that of `a`.
+        dtype: the float dtype of the result; None means the default float dtype.
+
+    Returns:
+        `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `dtype` is not a float dtype, or the parameters don't broadcast to `shape`.
 
     >>> from tracefx import random
     >>> random.gamma(random.key(0), 2.0, (2,)).dtype
@@ -37,7 +44,19 @@ def gamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: D
 
 
 def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
-    """Logarithms of numbers of the gamma distribution, which are right for a small `a` too; otherwise as `gamma`.
+    """Draws logarithms of gamma distributed numbers, accurate for small `a` too.
+
+    Args:
+        key: a random key, `key<...>[]`.
+        a: the shape parameter, positive; an array that broadcasts to `shape`.
+        shape: the shape of the result; by default that of `a`.
+        dtype: the float dtype of the result; None means the default float dtype.
+
+    Returns:
+        `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `dtype` is not a float dtype, or the parameters don't broadcast to `shape`.
 
     >>> from tracefx import random
     >>> bool(random.loggamma(random.key(0), 1e-3) < -10)
@@ -49,9 +68,9 @@ def loggamma(key: ArrayLike, a: ArrayLike, shape: ShapeLike | None = None, dtype
 def _sample_gamma(
     name: str, key: ArrayLike, a: ArrayLike, shape: ShapeLike | None, dtype: DTypeLike | None, log_space: bool
 ) -> Array:
-    one, _ = check_key(name, key)
-    wanted, sizes = float_dtype(name, dtype), sample_shape(name, shape, a)
-    return _gamma(one, broadcast_parameter(a, wanted, sizes), log_space)
+    checked_key, _ = check_key(name, key)
+    float_type, sizes = float_dtype(name, dtype), sample_shape(name, shape, a)
+    return _gamma(checked_key, broadcast_parameter(a, float_type, sizes), log_space)
 
 
 @jit_sampler("log_space")
@@ -86,16 +105,17 @@ def _log_gammas_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array])
 
 
 def _sample_each(key: Array, a: Array, log_space: bool) -> Array:
-    """One draw after another, each with a key of its own."""
+    """Draws each element with a key of its own."""
     flat = a.reshape(-1)
     drawn = vmap(lambda one, alpha: _sample_one(one, alpha, log_space))(split(key, flat.shape[0]), flat)
     return drawn.reshape(a.shape)
 
 
 def _sample_one(key: Array, a: Array, log_space: bool) -> Array:
-    """By rejection: Marsaglia and Tsang, A simple method for generating gamma variables, ACM TOMS 26 (2000).
+    """Draws one number by rejection.
 
-    For `a` below 1 a draw for `a + 1` is multiplied by a uniform number to the power of `1 / a`.
+    The method is that of Marsaglia and Tsang, A simple method for generating gamma variables, ACM TOMS 26 (2000). For
+    `a < 1`, a draw for `a + 1` is multiplied by `uniform**(1 / a)`.
     """
     dtype = a.dtype
     is_large = a >= 1
@@ -106,21 +126,21 @@ def _sample_one(key: Array, a: Array, log_space: bool) -> Array:
         _, square, v, u = carry
         return (u >= 1 - 0.0331 * (square * square)) & (lax.log(u) >= square * 0.5 + d * (1 - v + lax.log(v)))
 
-    def proposed(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+    def propose(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
         key, first, second = split(carry[0], 3)
 
-        def redrawn(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            key, now = split(state[0])
-            x = normal(now, (), dtype)
+        def redraw(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            key, normal_key = split(state[0])
+            x = normal(normal_key, (), dtype)
             return key, x, 1 + x * c
 
         zero = fnp.zeros((), dtype)
-        _, x, v = lax.while_loop(lambda state: state[2] <= 0, redrawn, (first, zero, zero - 1))
+        _, x, v = lax.while_loop(lambda state: state[2] <= 0, redraw, (first, zero, zero - 1))
         return key, x * x, v * v * v, uniform(second, (), dtype)
 
     key, last = split(key)
     zero, one, two = [fnp.full((), n, dtype) for n in (0, 1, 2)]
-    _, _, v, _ = lax.while_loop(is_rejected, proposed, (key, zero, one, two))
+    _, _, v, _ = lax.while_loop(is_rejected, propose, (key, zero, one, two))
     if not log_space:
         lowered = fnp.power(1 - uniform(last, (), dtype), 1 / a)
         return d * v * fnp.where(is_large, one, lowered)
@@ -129,7 +149,7 @@ def _sample_one(key: Array, a: Array, log_space: bool) -> Array:
     return lax.log(d) + lax.log(v) + lowering
 
 
-# ------------------------------------------------------------------ what is made of gamma numbers
+# ------------------------------------------------------------------ transformations of gamma numbers
 
 
 def beta(
@@ -139,14 +159,27 @@ def beta(
     shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """Numbers of the beta distribution with parameters `a` and `b`, between 0 and 1, `dtype[*shape]`.
+    """Draws from the beta distribution.
+
+    Args:
+        key: a random key, `key<...>[]`.
+        a: the first shape parameter, an array that broadcasts to `shape`.
+        b: the second shape parameter, an array that broadcasts to `shape`.
+        shape: the shape of the result; by default that of the broadcast parameters.
+        dtype: the float dtype of the result; None means the default float dtype.
+
+    Returns:
+        Numbers between 0 and 1, `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `dtype` is not a float dtype, or the parameters don't broadcast to `shape`.
 
     >>> from tracefx import random
     >>> bool(random.beta(random.key(0), 2.0, 3.0) < 1)
     True
     """
-    one, _ = check_key("beta", key)
-    return _beta(one, a, b, sample_shape("beta", shape, a, b), float_dtype("beta", dtype))
+    checked_key, _ = check_key("beta", key)
+    return _beta(checked_key, a, b, sample_shape("beta", shape, a, b), float_dtype("beta", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -155,36 +188,41 @@ def _beta(key: Array, a: ArrayLike, b: ArrayLike, shape: Shape, dtype: DType) ->
     log_a = loggamma(first, broadcast_parameter(a, dtype, shape), shape, dtype)
     log_b = loggamma(second, broadcast_parameter(b, dtype, shape), shape, dtype)
     largest = fnp.maximum(log_a, log_b)
-    part, rest = lax.exp(log_a - largest), lax.exp(log_b - largest)
-    return part / (part + rest)
+    part, complement = lax.exp(log_a - largest), lax.exp(log_b - largest)
+    return part / (part + complement)
 
 
 def dirichlet(
     key: ArrayLike, alpha: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None
 ) -> Array:
-    """Vectors of the Dirichlet distribution, `dtype[*shape, n]`: of numbers above 0 that add up to 1.
+    """Draws from the Dirichlet distribution: vectors of positive numbers that sum to 1.
 
     Args:
-        key: `key<...>[]`.
-        alpha: `f32[..., n]`, whose axes but for the last broadcast to `shape`.
-        shape: without the last axis.
+        key: a random key, `key<...>[]`.
+        alpha: the concentration parameters, `f32[..., n]`; all axes except the last broadcast to `shape`.
+        shape: the shape of the result without its last axis; by default that of `alpha`.
+        dtype: the float dtype of the result; None means the default float dtype.
 
-    Raises ValueError for an `alpha` without axes.
+    Returns:
+        `dtype[*shape, n]`.
+
+    Raises:
+        ValueError: if `alpha` has no axes or doesn't match `shape`, or `dtype` is not a float dtype.
 
     >>> from tracefx import random
     >>> random.dirichlet(random.key(0), [1.0, 2.0, 3.0], (4,)).shape
     (4, 3)
     """
-    one, _ = check_key("dirichlet", key)
+    checked_key, _ = check_key("dirichlet", key)
     parameters = fnp.asarray(alpha)
     if not parameters.ndim:
-        raise ValueError("dirichlet: alpha must have at least one axis, along which are the parameters of a vector")
+        raise ValueError("dirichlet: alpha must have at least one axis, that of the parameters")
     *lead, n = parameters.shape
     sizes = tuple(lead) if shape is None else sizes_of("dirichlet", shape)
     check_parameter_shapes("dirichlet", sizes, tuple(lead))
-    if not n:  # of no elements there is no greatest
+    if not n:  # max is undefined for empty axes
         return fnp.zeros((*sizes, 0), float_dtype("dirichlet", dtype))
-    return _dirichlet(one, parameters, (*sizes, n), float_dtype("dirichlet", dtype))
+    return _dirichlet(checked_key, parameters, (*sizes, n), float_dtype("dirichlet", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -195,14 +233,26 @@ def _dirichlet(key: Array, alpha: Array, shape: Shape, dtype: DType) -> Array:
 
 
 def chisquare(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
-    """Numbers of the chi-squared distribution with `df` degrees of freedom, `dtype[*shape]`.
+    """Draws from the chi-squared distribution.
+
+    Args:
+        key: a random key, `key<...>[]`.
+        df: the degrees of freedom, an array that broadcasts to `shape`.
+        shape: the shape of the result; by default that of `df`.
+        dtype: the float dtype of the result; None means the default float dtype.
+
+    Returns:
+        `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `dtype` is not a float dtype, or the parameters don't broadcast to `shape`.
 
     >>> from tracefx import random
     >>> bool(random.chisquare(random.key(0), 3.0) > 0)
     True
     """
-    one, _ = check_key("chisquare", key)
-    return _chisquare(one, df, sample_shape("chisquare", shape, df), float_dtype("chisquare", dtype))
+    checked_key, _ = check_key("chisquare", key)
+    return _chisquare(checked_key, df, sample_shape("chisquare", shape, df), float_dtype("chisquare", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -217,14 +267,27 @@ def f(
     shape: ShapeLike | None = None,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """Numbers of the F distribution, `dtype[*shape]`: quotients of mean squares of `dfnum` and `dfden` normal numbers.
+    """Draws from the F distribution.
+
+    Args:
+        key: a random key, `key<...>[]`.
+        dfnum: the degrees of freedom of the numerator, an array that broadcasts to `shape`.
+        dfden: the degrees of freedom of the denominator, an array that broadcasts to `shape`.
+        shape: the shape of the result; by default that of the broadcast parameters.
+        dtype: the float dtype of the result; None means the default float dtype.
+
+    Returns:
+        `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `dtype` is not a float dtype, or the parameters don't broadcast to `shape`.
 
     >>> from tracefx import random
     >>> bool(random.f(random.key(0), 3.0, 5.0) > 0)
     True
     """
-    one, _ = check_key("f", key)
-    return _f(one, dfnum, dfden, sample_shape("f", shape, dfnum, dfden), float_dtype("f", dtype))
+    checked_key, _ = check_key("f", key)
+    return _f(checked_key, dfnum, dfden, sample_shape("f", shape, dfnum, dfden), float_dtype("f", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -235,14 +298,26 @@ def _f(key: Array, dfnum: ArrayLike, dfden: ArrayLike, shape: Shape, dtype: DTyp
 
 
 def t(key: ArrayLike, df: ArrayLike, shape: ShapeLike | None = None, dtype: DTypeLike | None = None) -> Array:
-    """Numbers of Student's t distribution with `df` degrees of freedom, `dtype[*shape]`.
+    """Draws from Student's t distribution.
+
+    Args:
+        key: a random key, `key<...>[]`.
+        df: the degrees of freedom, an array that broadcasts to `shape`.
+        shape: the shape of the result; by default that of `df`.
+        dtype: the float dtype of the result; None means the default float dtype.
+
+    Returns:
+        `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `dtype` is not a float dtype, or the parameters don't broadcast to `shape`.
 
     >>> from tracefx import random
     >>> random.t(random.key(0), 3.0, (2,)).shape
     (2,)
     """
-    one, _ = check_key("t", key)
-    return _t(one, df, sample_shape("t", shape, df), float_dtype("t", dtype))
+    checked_key, _ = check_key("t", key)
+    return _t(checked_key, df, sample_shape("t", shape, df), float_dtype("t", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -253,15 +328,27 @@ def _t(key: Array, df: ArrayLike, shape: Shape, dtype: DType) -> Array:
 
 
 def generalized_normal(key: ArrayLike, p: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
-    """Numbers whose density is proportional to `exp(-abs(x)**p)`, `dtype[*shape]`.
+    """Draws from the generalized normal distribution, whose density is proportional to `exp(-abs(x)**p)`.
+
+    Args:
+        key: a random key, `key<...>[]`.
+        p: the shape parameter, which broadcasts against `shape`.
+        shape: the shape of the result.
+        dtype: the float dtype of the result; None means the default float dtype.
+
+    Returns:
+        `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `dtype` is not a float dtype.
 
     >>> from tracefx import random
     >>> random.generalized_normal(random.key(0), 1.5, (2,)).shape
     (2,)
     """
-    one, _ = check_key("generalized_normal", key)
+    checked_key, _ = check_key("generalized_normal", key)
     sizes = sizes_of("generalized_normal", shape)
-    return _generalized_normal(one, p, sizes, float_dtype("generalized_normal", dtype))
+    return _generalized_normal(checked_key, p, sizes, float_dtype("generalized_normal", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -272,18 +359,31 @@ def _generalized_normal(key: Array, p: ArrayLike, shape: Shape, dtype: DType) ->
 
 
 def ball(key: ArrayLike, d: int, p: ArrayLike = 2, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
-    """Points of the unit ball of the norm of order `p` in `d` dimensions, `dtype[*shape, d]`, all equally likely.
+    """Draws uniformly from the unit ball of the `p`-norm in `d` dimensions.
 
     The method is that of Barthe, Guédon, Mendelson and Naor, A probabilistic approach to the geometry of the lp-ball,
     Annals of Probability 33 (2005).
+
+    Args:
+        key: a random key, `key<...>[]`.
+        d: the number of dimensions, a concrete integer.
+        p: the order of the norm.
+        shape: the shape of the result without its last axis.
+        dtype: the float dtype of the result; None means the default float dtype.
+
+    Returns:
+        `dtype[*shape, d]`.
+
+    Raises:
+        ValueError: if `dtype` is not a float dtype.
 
     >>> from tracefx import random
     >>> random.ball(random.key(0), 3, shape=(2,)).shape
     (2, 3)
     """
-    one, _ = check_key("ball", key)
+    checked_key, _ = check_key("ball", key)
     (size,) = static_shape("ball", (d,), "d")
-    return _ball(one, p, size, sizes_of("ball", shape), float_dtype("ball", dtype))
+    return _ball(checked_key, p, size, sizes_of("ball", shape), float_dtype("ball", dtype))
 
 
 @jit_sampler("d", "shape", "dtype")

@@ -1,4 +1,4 @@
-"""Random keys: where all random numbers come from, made once and split ever after."""
+"""Random keys: creating, splitting and inspecting them, and drawing random bits."""
 
 from __future__ import annotations
 
@@ -31,15 +31,23 @@ IMPLEMENTATIONS: Final[Mapping[str, DType]] = MappingProxyType(
 )
 _NAMES: Final[Mapping[DType, str]] = MappingProxyType({dtype: name for name, dtype in IMPLEMENTATIONS.items()})
 _DTYPE_BY_WORD_COUNT: Final[Mapping[int, DType]] = MappingProxyType({2: dtypes.key_fry, 4: dtypes.key_rbg})
-"""What keys are that come as their words."""
+"""The key dtype assumed for keys that are passed as raw `uint32` words."""
 
 
 def key_dtype(impl_spec: str | DType | None = None) -> DType:
-    """The dtype of the keys of a generator, `threefry2x32` if none is named, `rbg` or `unsafe_rbg`.
+    """Returns the key dtype of a random number generator.
 
-    Printed by itself it is what NumPy calls it, a record of words; arrays, types and errors say `key<fry>`.
+    NumPy prints it as a record of words; arrays, abstract values and error messages show it as `key<fry>`.
 
-    Raises ValueError for another name, TypeError for a dtype that isn't one of keys.
+    Args:
+        impl_spec: the generator: `"threefry2x32"` (the default), `"rbg"` or `"unsafe_rbg"`; or its key dtype.
+
+    Returns:
+        The dtype.
+
+    Raises:
+        TypeError: if `impl_spec` is a dtype, but not a key dtype.
+        ValueError: if no generator has this name.
 
     >>> from tracefx import random
     >>> random.key(0).dtype == random.key_dtype("threefry2x32")
@@ -48,26 +56,29 @@ def key_dtype(impl_spec: str | DType | None = None) -> DType:
     if impl_spec is None:
         return dtypes.key_fry
     if isinstance(impl_spec, str):
-        found = IMPLEMENTATIONS.get(impl_spec)
-        if found is None:
-            raise ValueError(f"no random generator is called {impl_spec!r}; there are {', '.join(IMPLEMENTATIONS)}")
-        return found
+        dtype = IMPLEMENTATIONS.get(impl_spec)
+        if dtype is None:
+            raise ValueError(f"unknown random generator {impl_spec!r}; expected one of {', '.join(IMPLEMENTATIONS)}")
+        return dtype
     if not dtypes.is_key(dtypes.as_dtype(impl_spec, "impl_spec")):
-        raise TypeError(f"a random generator is named by one of {', '.join(IMPLEMENTATIONS)}, or by its dtype of keys")
+        raise TypeError(f"a random generator must be given as one of {', '.join(IMPLEMENTATIONS)}, or as a key dtype")
     return impl_spec
 
 
 def key(seed: int | ArrayLike, *, impl: str | DType | None = None, dtype: str | DType | None = None) -> Array:
-    """A key, `key<...>[]`, made of an integer. All random numbers of a program can come from one key, by `split`.
+    """Creates a random key from an integer seed. Derive all keys of a program from one by `split`.
 
     Args:
-        seed: an integer, or an array `int[]`, of whose bits up to 64 count.
-        impl: the generator: `threefry2x32`, the default, `rbg` or `unsafe_rbg`; or the dtype of its keys.
+        seed: an integer, or an array `int[]`, of which up to 64 bits are used.
+        impl: the generator: `"threefry2x32"` (the default), `"rbg"` or `"unsafe_rbg"`; or its key dtype.
         dtype: another name for `impl`.
 
+    Returns:
+        `key<...>[]`.
+
     Raises:
-        TypeError: if `seed` is no single integer.
-        ValueError: for an unknown generator, and if both `impl` and `dtype` are given.
+        TypeError: if `seed` is not a single integer.
+        ValueError: if the generator is unknown, or both `impl` and `dtype` are given.
 
     >>> from tracefx import random
     >>> random.key(0)
@@ -77,16 +88,28 @@ def key(seed: int | ArrayLike, *, impl: str | DType | None = None, dtype: str | 
 
 
 def _resolve_impl(name: str, impl: str | DType | None, dtype: str | DType | None) -> DType:
+    """Returns the key dtype given by `impl` or its synonym `dtype`."""
     if dtype is not None and impl is not None:
-        raise ValueError(f"{name}: impl and dtype mean the same; give one of them")
+        raise ValueError(f"{name}: impl and dtype are synonyms; pass only one of them")
     return key_dtype(impl if dtype is None else dtype)
 
 
 def PRNGKey(seed: int | ArrayLike, *, impl: str | DType | None = None) -> Array:
-    """The words of `key(seed, impl=impl)`, `u32[2]` or `u32[4]`, which all functions here take for the key itself.
+    """Creates a random key in the legacy form: an array of its `uint32` words.
 
-    For programs that are older than keys of a dtype of their own. Words are numbers: nothing keeps them from being
-    added up, and those of `unsafe_rbg` are taken for those of `rbg`.
+    All functions of this package accept it as a key. It serves programs older than key dtypes. Words are plain numbers:
+    nothing prevents arithmetic on them, and those of `unsafe_rbg` are taken for `rbg`. New programs use `key`.
+
+    Args:
+        seed: an integer, or an array `int[]`, of which up to 64 bits are used.
+        impl: the generator: `"threefry2x32"` (the default), `"rbg"` or `"unsafe_rbg"`; or its key dtype.
+
+    Returns:
+        `u32[2]` or `u32[4]`.
+
+    Raises:
+        TypeError: if `seed` is not a single integer.
+        ValueError: if the generator is unknown.
 
     >>> from tracefx import random
     >>> random.PRNGKey(0)
@@ -98,18 +121,23 @@ def PRNGKey(seed: int | ArrayLike, *, impl: str | DType | None = None) -> Array:
 def _key_from_seed(name: str, seed: int | ArrayLike, dtype: DType) -> Array:
     if isinstance(seed, int) and not isinstance(seed, bool):
         wide = np.array(seed & ((1 << 64) - 1), np.uint64).view(np.int64)
-        x = as_value(wide.astype(dtypes.default_int()))  # of larger ones, as many bits as integers have
+        x = as_value(wide.astype(dtypes.default_int()))  # truncated to the bits of the default integer dtype
     else:
         x = as_value(seed, "seed")
     if dtypes.is_key(x.aval.dtype):
-        raise TypeError(f"{name} takes an integer as the seed, got a key, {x.aval}; split makes new keys of it")
+        raise TypeError(f"{name} takes an integer as the seed, got a key, {x.aval}; use split to derive new keys")
     if x.aval.shape or not dtypes.is_integer(x.aval.dtype):
         raise TypeError(f"{name} takes a single integer as the seed, got {x.aval}; for several keys use tracefx.vmap")
     return bind1(RandomSeed(dtype), x)
 
 
 def check_key(name: str, key: ArrayLike) -> tuple[Array, bool]:
-    """A single key for function `name`, and whether it came as its words."""
+    """Returns a single key for the function `name`, and whether it was given as raw words.
+
+    Raises:
+        TypeError: if `key` is not a random key.
+        ValueError: if `key` is an array of keys.
+    """
     keys, as_words = check_keys(name, key)
     if keys.ndim:
         raise ValueError(
@@ -119,7 +147,11 @@ def check_key(name: str, key: ArrayLike) -> tuple[Array, bool]:
 
 
 def check_keys(name: str, key: ArrayLike) -> tuple[Array, bool]:
-    """An array of keys for function `name`, and whether it came as the words of keys."""
+    """Returns an array of keys for the function `name`, and whether it was given as raw words.
+
+    Raises:
+        TypeError: if `key` is neither a random key nor raw words.
+    """
     x: Value = as_value(key, "key")
     if dtypes.is_key(x.aval.dtype):
         return as_array(x), False
@@ -130,59 +162,94 @@ def check_keys(name: str, key: ArrayLike) -> tuple[Array, bool]:
 
 
 def _wrap_like_input(keys: Array, as_words: bool) -> Array:
+    """Returns keys as raw words if the input was given so."""
     return random_unwrap(keys) if as_words else keys
 
 
 def split(key: ArrayLike, num: int | Sequence[int] = 2) -> Array:
-    """New keys, `key<...>[num]`, of one that is not to be used any more. `num` may be a whole shape.
+    """Splits a key into new independent keys. The original key must not be used again.
 
-    Raises TypeError if `key` is none, ValueError for an array of keys, over which `vmap` maps.
+    Args:
+        key: a random key, `key<...>[]`.
+        num: the number of new keys, or the shape of an array of them.
+
+    Returns:
+        `key<...>[num]`, or raw words if `key` was given as such.
+
+    Raises:
+        TypeError: if `key` is not a random key.
+        ValueError: if `key` is an array of keys; map over it with `vmap`.
 
     >>> from tracefx import random
     >>> first, second = random.split(random.key(0))
     >>> first
     Array(key<fry>[], words=[1797259609, 2579123966])
     """
-    one, as_words = check_key("split", key)
+    checked_key, as_words = check_key("split", key)
     shape = static_shape("split", tuple(num) if isinstance(num, Sequence) else (num,), "num")
-    return _wrap_like_input(bind1(RandomSplit(shape), one), as_words)
+    return _wrap_like_input(bind1(RandomSplit(shape), checked_key), as_words)
 
 
 def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
-    """A new key of a key and an integer, `int[]`, such as the number of a step; another one for every integer.
+    """Derives a new key from a key and an integer, e.g. a step counter; different integers give different keys.
 
-    Raises TypeError if `data` is no single integer.
+    Args:
+        key: a random key, `key<...>[]`.
+        data: an integer, or an array `int[]`, of which 32 bits are used.
+
+    Returns:
+        `key<...>[]`, or raw words if `key` was given as such.
+
+    Raises:
+        TypeError: if `data` is not a single integer.
 
     >>> from tracefx import random
     >>> random.fold_in(random.key(0), 7)
     Array(key<fry>[], words=[2716826189, 292468403])
     """
-    one, as_words = check_key("fold_in", key)
+    checked_key, as_words = check_key("fold_in", key)
     if isinstance(data, int) and not isinstance(data, bool):
         data = np.uint32(data & 0xFFFFFFFF)
     x = as_value(data, "data")
     if x.aval.shape or not (dtypes.is_integer(x.aval.dtype) or dtypes.is_bool(x.aval.dtype)):
         raise TypeError(f"fold_in takes a single integer as data, got {x.aval}; for several use tracefx.vmap")
-    return _wrap_like_input(bind1(RandomFoldIn(), one, convert(x, dtypes.uint32)), as_words)
+    return _wrap_like_input(bind1(RandomFoldIn(), checked_key, convert(x, dtypes.uint32)), as_words)
 
 
 def key_data(keys: ArrayLike) -> Array:
-    """The words that keys are made of, `u32[..., 2]` or `u32[..., 4]`.
+    """Returns the raw words of keys.
+
+    Args:
+        keys: an array of keys.
+
+    Returns:
+        `u32[..., 2]` or `u32[..., 4]`, depending on the generator.
 
     >>> from tracefx import random
     >>> random.key_data(random.key(3))
     Array([0, 3], dtype=uint32)
     """
-    found, as_words = check_keys("key_data", keys)
-    return as_array(as_value(keys)) if as_words else random_unwrap(found)
+    checked_keys, as_words = check_keys("key_data", keys)
+    return as_array(as_value(keys)) if as_words else random_unwrap(checked_keys)
 
 
 def wrap_key_data(
     key_bits_array: ArrayLike, *, impl: str | DType | None = None, dtype: str | DType | None = None
 ) -> Array:
-    """Keys, `key<...>[...]`, of their words, which are along the last axis: the opposite of `key_data`.
+    """Creates keys from raw words: the inverse of `key_data`.
 
-    Raises TypeError for a dtype other than uint32, ShapeError for another number of words than the generator's.
+    Args:
+        key_bits_array: `u32[..., n]`, with the words along the last axis.
+        impl: the generator: `"threefry2x32"` (the default), `"rbg"` or `"unsafe_rbg"`; or its key dtype.
+        dtype: another name for `impl`.
+
+    Returns:
+        `key<...>[...]`.
+
+    Raises:
+        ShapeError: if the number of words is not that of the generator.
+        TypeError: if the dtype is not uint32.
+        ValueError: if the generator is unknown, or both `impl` and `dtype` are given.
 
     >>> from tracefx import random
     >>> random.wrap_key_data(np.array([0, 3], np.uint32))
@@ -192,7 +259,13 @@ def wrap_key_data(
 
 
 def key_impl(keys: ArrayLike) -> str:
-    """The name of the generator that keys are for.
+    """Returns the name of the generator that keys belong to.
+
+    Args:
+        keys: an array of keys.
+
+    Returns:
+        `"threefry2x32"`, `"rbg"` or `"unsafe_rbg"`.
 
     >>> from tracefx import random
     >>> random.key_impl(random.key(0))
@@ -202,31 +275,47 @@ def key_impl(keys: ArrayLike) -> str:
 
 
 def clone(key: ArrayLike) -> Array:
-    """The same keys, for another use on purpose: what looks for keys that are used twice takes them for new ones.
+    """Copies keys, to use them again deliberately: key reuse checkers treat the copies as new keys.
+
+    Args:
+        key: an array of keys.
+
+    Returns:
+        The same keys.
 
     >>> from tracefx import random
     >>> random.clone(random.key(0))
     Array(key<fry>[], words=[0, 0])
     """
-    found, as_words = check_keys("clone", key)
-    return _wrap_like_input(bind1(RandomClone(), found), as_words)
+    checked_keys, as_words = check_keys("clone", key)
+    return _wrap_like_input(bind1(RandomClone(), checked_keys), as_words)
 
 
 def bits(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
-    """Random bits, as unsigned integers of 8, 16, 32 or 64 bits: `dtype[*shape]`, uint32 unless 64 bits are enabled.
+    """Draws uniform random bits as unsigned integers.
 
-    Raises ValueError for other dtypes.
+    Args:
+        key: a random key, `key<...>[]`.
+        shape: the shape of the result.
+        dtype: `uint8`, `uint16`, `uint32` or `uint64`; by default `uint32`, or `uint64` if 64-bit types are enabled.
+
+    Returns:
+        `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `dtype` is another dtype.
 
     >>> from tracefx import random
     >>> random.bits(random.key(0), (2,))
     Array([4070199207, 4202968722], dtype=uint32)
     """
-    one, _ = check_key("bits", key)
-    kind = dtypes.default_uint() if dtype is None else dtypes.as_dtype(dtype)
-    if kind not in (dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64):
-        raise ValueError(f"bits: dtype must be an unsigned integer of 8 bits or more, got {kind}")
-    return random_bits(one, dtypes.itemsize_bits(kind), sizes_of("bits", shape))
+    checked_key, _ = check_key("bits", key)
+    uint_dtype = dtypes.default_uint() if dtype is None else dtypes.as_dtype(dtype)
+    if uint_dtype not in (dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64):
+        raise ValueError(f"bits: dtype must be an unsigned integer of 8 bits or more, got {uint_dtype}")
+    return random_bits(checked_key, dtypes.itemsize_bits(uint_dtype), sizes_of("bits", shape))
 
 
 def random_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> Array:
+    """Draws random bits as unsigned integers of `bit_width` bits."""
     return bind1(RandomBits(bit_width, shape), key)

@@ -1,4 +1,4 @@
-"""Draws of vectors and matrices."""
+"""Distributions of vectors and matrices."""
 
 from __future__ import annotations
 
@@ -26,16 +26,23 @@ def multivariate_normal(
     dtype: DTypeLike | None = None,
     method: str = "cholesky",
 ) -> Array:
-    """Vectors of a normal distribution with a mean and a covariance, `dtype[*shape, n]`.
+    """Draws vectors from the multivariate normal distribution.
 
     Args:
-        key: `key<...>[]`.
+        key: a random key, `key<...>[]`.
         mean: `f32[..., n]`.
-        cov: `f32[..., n, n]`, symmetric and positive definite; for `"svd"` and `"eigh"` it may be singular.
-        shape: without the last axis; what `mean` and `cov` broadcast to if it isn't given.
-        method: how a root of `cov` is found: `"cholesky"`, `"svd"` or `"eigh"`.
+        cov: the covariance, `f32[..., n, n]`, symmetric and positive definite; with `"svd"` and `"eigh"` it may be
+            singular.
+        shape: the shape of the result without its last axis; by default what the batch axes of `mean` and `cov`
+            broadcast to.
+        dtype: the float dtype of the draws; by default that of the promoted parameters.
+        method: how the square root of `cov` is computed: `"cholesky"`, `"svd"` or `"eigh"`.
 
-    Raises ValueError for another method, and for shapes that don't fit.
+    Returns:
+        `dtype[*shape, n]`.
+
+    Raises:
+        ValueError: if `method` is unknown, or shapes do not match.
 
     >>> from tracefx import random
     >>> random.multivariate_normal(random.key(0), [1.0, 2.0], [[1.0, 0.5], [0.5, 1.0]], (3,)).shape
@@ -43,7 +50,7 @@ def multivariate_normal(
     """
     if method not in ("svd", "eigh", "cholesky"):
         raise ValueError(f"multivariate_normal: method must be 'svd', 'eigh' or 'cholesky', got {method!r}")
-    one, _ = check_key("multivariate_normal", key)
+    checked_key, _ = check_key("multivariate_normal", key)
     center, matrix = [x if dtypes.is_float(x.dtype) else x.astype(float) for x in map(fnp.asarray, (mean, cov))]
     if not center.ndim:
         raise ValueError(f"multivariate_normal: mean must have at least one axis, got {center.aval}")
@@ -56,8 +63,8 @@ def multivariate_normal(
     lead = center.shape[:-1], matrix.shape[:-2]
     sizes = np.broadcast_shapes(*lead) if shape is None else sizes_of("multivariate_normal", shape)
     check_parameter_shapes("multivariate_normal", sizes, *lead)
-    wanted = common if dtype is None else float_dtype("multivariate_normal", dtype)
-    return _multivariate_normal(one, center.astype(common), matrix.astype(common), sizes, wanted, method)
+    result_dtype = common if dtype is None else float_dtype("multivariate_normal", dtype)
+    return _multivariate_normal(checked_key, center.astype(common), matrix.astype(common), sizes, result_dtype, method)
 
 
 @jit_sampler("shape", "dtype", "method")
@@ -77,12 +84,24 @@ def _multivariate_normal(key: Array, mean: Array, cov: Array, shape: Shape, dtyp
 def orthogonal(
     key: ArrayLike, n: int, shape: ShapeLike = (), dtype: DTypeLike | None = None, m: int | None = None
 ) -> Array:
-    """Orthogonal matrices, unitary for complex dtypes, `dtype[*shape, n, n]`, all equally likely.
-
-    With `m` they are `dtype[*shape, n, m]`, their columns or rows, of whichever there are fewer, orthonormal.
+    """Draws uniformly distributed orthogonal matrices, or unitary matrices for complex dtypes.
 
     The method is that of Mezzadri, How to generate random matrices from the classical compact groups, Notices of the
     AMS 54 (2007).
+
+    Args:
+        key: a random key, `key<...>[]`.
+        n: the number of rows.
+        shape: the batch axes of the result.
+        dtype: the float or complex dtype of the result; None means the default float dtype.
+        m: the number of columns, `n` by default. If it differs, the columns or the rows are orthonormal, whichever are
+            fewer.
+
+    Returns:
+        `dtype[*shape, n, m]`.
+
+    Raises:
+        ValueError: if `dtype` is neither a float nor a complex dtype.
 
     >>> from tracefx import random
     >>> import tracefx.numpy as fnp
@@ -90,10 +109,10 @@ def orthogonal(
     >>> bool(abs(q @ q.T - fnp.eye(3)).max() < 1e-5)
     True
     """
-    one, _ = check_key("orthogonal", key)
+    checked_key, _ = check_key("orthogonal", key)
     rows, columns = static_shape("orthogonal", (n, n if m is None else m), "n and m")
-    wanted = float_dtype("orthogonal", dtype, complex_too=True)
-    return _orthogonal(one, rows, columns, sizes_of("orthogonal", shape), wanted)
+    result_dtype = float_dtype("orthogonal", dtype, complex_too=True)
+    return _orthogonal(checked_key, rows, columns, sizes_of("orthogonal", shape), result_dtype)
 
 
 @jit_sampler("n", "m", "shape", "dtype")

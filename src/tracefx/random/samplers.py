@@ -1,4 +1,4 @@
-"""How functions of this package are compiled: under names that tell whoever handles programs what they are."""
+"""`jit_sampler`: compiles the samplers of this package under names that handlers recognize."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _PREFIX: Final = "random."
-"""Which no function of a user's can begin with."""
+"""The prefix of sampler names in programs. It contains a dot, so names of user functions can't start with it."""
 
 
 def jit_sampler(*static: str) -> Callable[[Callable[P, R]], Jitted[P, R]]:
-    """Decorates `_normal` so that programs call it as `random.normal`. The arguments named are static.
+    """Returns a decorator that compiles a function `_normal` under the name `random.normal` in programs.
 
-    Such a function uses each of its keys once, whatever it does with it.
+    A sampler counts as one use of each of its keys, whatever its body does with it.
+
+    Args:
+        static: the names of the static arguments.
     """
 
     def decorate(fun: Callable[P, R]) -> Jitted[P, R]:
@@ -30,5 +33,5 @@ def jit_sampler(*static: str) -> Callable[[Callable[P, R]], Jitted[P, R]]:
 
 
 def is_sampler_name(called: str) -> bool:
-    """Whether a program that is called so is one of this package."""
+    """Returns whether this is the name of a sampler of this package."""
     return called.startswith(_PREFIX)

@@ -1,4 +1,4 @@
-"""Draws that are alike over a range: numbers, integers, truth values and signs."""
+"""Uniform distributions: floats, integers, booleans and signs."""
 
 from __future__ import annotations
 
@@ -26,21 +26,27 @@ def uniform(
     minval: ArrayLike = 0.0,
     maxval: ArrayLike = 1.0,
 ) -> Array:
-    """Numbers at least `minval` and less than `maxval`, `dtype[*shape]`, all of them equally likely.
+    """Draws uniformly from the half-open interval from `minval` to `maxval`.
 
     Args:
-        key: `key<...>[]`.
-        dtype: a float dtype.
-        minval, maxval: arrays that broadcast to `shape`.
+        key: a random key, `key<...>[]`.
+        shape: the shape of the result.
+        dtype: the float dtype of the result; None means the default float dtype.
+        minval: the inclusive lower end, an array that broadcasts to `shape`.
+        maxval: the exclusive upper end, an array that broadcasts to `shape`.
 
-    Raises ValueError for a dtype that isn't one of floats.
+    Returns:
+        `dtype[*shape]`.
+
+    Raises:
+        ValueError: if `dtype` is not a float dtype, or the parameters don't broadcast to `shape`.
 
     >>> from tracefx import random
     >>> random.uniform(random.key(0), (2,))
     Array([0.947667 , 0.9785799], dtype=float32)
     """
-    one, _ = check_key("uniform", key)
-    return _uniform(one, minval, maxval, sizes_of("uniform", shape), float_dtype("uniform", dtype))
+    checked_key, _ = check_key("uniform", key)
+    return _uniform(checked_key, minval, maxval, sizes_of("uniform", shape), float_dtype("uniform", dtype))
 
 
 @jit_sampler("shape", "dtype")
@@ -52,18 +58,18 @@ def _uniform(key: Array, minval: ArrayLike, maxval: ArrayLike, shape: Shape, dty
 
 
 def unit_interval(key: Array, shape: Shape, dtype: DType) -> Array:
-    """Numbers at least 0 and less than 1: random digits behind the point of numbers from 1 to 2, less 1."""
+    """Draws uniform numbers from 0 (inclusive) to 1 (exclusive): random mantissas of numbers from 1 to 2, minus 1."""
     info = dtypes.finfo(dtype)
     if info.bits not in BIT_WIDTHS:
         raise TypeError(
             f"random numbers are drawn as floats of 8, 16, 32 or 64 bits, got {dtypes.name(dtype)}; convert them"
         )
-    drawn = 8 if info.nmant < 8 else info.bits  # a byte has digits enough for bfloat16
-    whole = BIT_WIDTHS[info.bits]
-    bits = lax.convert_element_type(random_bits(key, drawn, shape), whole)
-    digits = lax.shift_right_logical(bits, scalar_literal(drawn - info.nmant, whole))
-    one = scalar_literal(int(np.array(1, dtype).view(whole)), whole)
-    return lax.bitcast_convert_type(lax.bitwise_or(digits, one), dtype) - scalar_literal(1.0, dtype)
+    bit_width = 8 if info.nmant < 8 else info.bits  # 8 random bits fill the mantissa of bfloat16
+    uint_dtype = BIT_WIDTHS[info.bits]
+    bits = lax.convert_element_type(random_bits(key, bit_width, shape), uint_dtype)
+    mantissa = lax.shift_right_logical(bits, scalar_literal(bit_width - info.nmant, uint_dtype))
+    one = scalar_literal(int(np.array(1, dtype).view(uint_dtype)), uint_dtype)
+    return lax.bitcast_convert_type(lax.bitwise_or(mantissa, one), dtype) - scalar_literal(1.0, dtype)
 
 
 def randint(
@@ -73,30 +79,37 @@ def randint(
     maxval: ArrayLike,
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """Integers at least `minval` and less than `maxval`, `dtype[*shape]`; `minval` where that is the larger one.
+    """Draws integers uniformly from the half-open range from `minval` to `maxval`.
 
-    They are remainders of twice as many random bits as an integer has, at least 64: for ranges that come near to all
-    that these can be, some are a little more likely than others.
+    They are remainders of integers with twice as many random bits (at least 64): for ranges close to the full range of
+    the dtype, some integers are slightly more probable than others.
 
     Args:
-        key: `key<...>[]`.
-        minval, maxval: arrays of integers that broadcast to `shape`, taken as near as `dtype` allows.
-        dtype: an integer dtype.
+        key: a random key, `key<...>[]`.
+        shape: the shape of the result.
+        minval: the inclusive lower end, an integer array that broadcasts to `shape`; clipped to the range of `dtype`.
+        maxval: the exclusive upper end, an integer array that broadcasts to `shape`; clipped likewise.
+        dtype: the integer dtype of the result; None means the default integer dtype.
 
-    Raises TypeError for a dtype that isn't one of integers, ValueError for shapes that don't broadcast.
+    Returns:
+        `dtype[*shape]`; `minval` where it is not less than `maxval`.
+
+    Raises:
+        TypeError: if `dtype` is not an integer dtype.
+        ValueError: if the bounds don't broadcast to `shape`.
 
     >>> from tracefx import random
     >>> random.randint(random.key(0), (4,), 0, 10).tolist()
     [9, 0, 2, 3]
     """
-    one, _ = check_key("randint", key)
-    wanted, sizes = int_dtype("randint", dtype), sizes_of("randint", shape)
-    info = dtypes.iinfo(wanted)
+    checked_key, _ = check_key("randint", key)
+    int_type, sizes = int_dtype("randint", dtype), sizes_of("randint", shape)
+    info = dtypes.iinfo(int_type)
     if info.bits >= 32:
-        return _randint(one, minval, maxval, sizes, wanted)
+        return _randint(checked_key, minval, maxval, sizes, int_type)
     low = fnp.clip(fnp.asarray(minval).astype(np.int32), int(info.min), int(info.max))
     high = fnp.clip(fnp.asarray(maxval).astype(np.int32), int(info.min), int(info.max) + 1)
-    return _randint(one, low, high, sizes, dtypes.int32).astype(wanted)
+    return _randint(checked_key, low, high, sizes, dtypes.int32).astype(int_type)
 
 
 @jit_sampler("shape", "dtype")
@@ -104,43 +117,50 @@ def _randint(key: Array, minval: ArrayLike, maxval: ArrayLike, shape: Shape, dty
     check_parameter_shapes("randint", shape, get_aval(minval).shape, get_aval(maxval).shape)
     low, high = [_as_integers(x) for x in (minval, maxval)]
     info = dtypes.iinfo(dtype)
-    is_beyond = high > _clip_to_dtype(fnp.asarray(info.max, dtype), high.dtype)  # as 256 of uint8 is
+    is_beyond = high > _clip_to_dtype(fnp.asarray(info.max, dtype), high.dtype)  # e.g. 256 for uint8
     low, high = _clip_to_dtype(low, dtype), _clip_to_dtype(high, dtype)
     bits, unsigned = info.bits, BIT_WIDTHS[info.bits]
-    first, second = [random_bits(each, bits, shape) for each in split(key)]
+    first, second = [random_bits(half_key, bits, shape) for half_key in split(key)]
     span = fnp.where(high <= low, fnp.ones((), unsigned), lax.convert_element_type(high - low, unsigned))
-    # All integers of the dtype are one more than it can count, which makes 0 and leaves remainders as they are.
+    # The full range has 2**bits integers, which wraps to a span of 0; XLA's remainder by 0 is the dividend.
     span = fnp.where(is_beyond & (high > low), span + fnp.ones((), unsigned), span)
-    # The remainder of a number of two parts, its first one times 2**bits, which is itself a square.
+    # The remainder of first * 2**bits + second, where 2**bits is the square of 2**(bits / 2).
     span = fnp.broadcast_to(span, shape)
     half = lax.rem(fnp.broadcast_to(scalar_literal(1 << bits // 2, unsigned), shape), span)
-    place = lax.rem(half * half, span)
-    offset = lax.rem(lax.rem(first, span) * place + lax.rem(second, span), span)
+    high_factor = lax.rem(half * half, span)
+    offset = lax.rem(lax.rem(first, span) * high_factor + lax.rem(second, span), span)
     return low + lax.convert_element_type(offset, dtype)
 
 
 def _as_integers(x: ArrayLike) -> Array:
+    """Converts to the default integer dtype unless the dtype is an integer dtype."""
     numbers = fnp.asarray(x)
     return numbers if dtypes.is_integer(numbers.dtype) else numbers.astype(int)
 
 
 def _clip_to_dtype(x: Array, dtype: DType) -> Array:
-    """Integers of another dtype, those that it doesn't have as near as it comes."""
-    ours, theirs = dtypes.iinfo(x.dtype), dtypes.iinfo(dtype)
-    low, high = max(int(ours.min), int(theirs.min)), min(int(ours.max), int(theirs.max))
+    """Converts integers to another dtype, clipping those that are out of its range."""
+    source_info, target_info = dtypes.iinfo(x.dtype), dtypes.iinfo(dtype)
+    low, high = max(int(source_info.min), int(target_info.min)), min(int(source_info.max), int(target_info.max))
     return fnp.clip(x, fnp.asarray(low, x.dtype), fnp.asarray(high, x.dtype)).astype(dtype)
 
 
 def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: ShapeLike | None = None, mode: str = "low") -> Array:
-    """Truth values, `bool[*shape]`, true with probability `p`.
+    """Draws booleans that are true with probability `p`.
 
     Args:
-        key: `key<...>[]`.
-        p: an array of floats that broadcasts to `shape`.
-        shape: that of `p` if it isn't given.
-        mode: `"high"` draws twice as many bits, so that probabilities below 1e-7 (of float32) are right.
+        key: a random key, `key<...>[]`.
+        p: the probability, an array of floats that broadcasts to `shape`.
+        shape: the shape of the result; by default that of `p`.
+        mode: `"low"`, or `"high"`, which draws twice as many bits so that probabilities below 1e-7 (for float32) are
+            accurate.
 
-    Raises TypeError for a `p` that isn't one of floats, ValueError for another mode.
+    Returns:
+        `bool[*shape]`.
+
+    Raises:
+        TypeError: if `p` has no float dtype.
+        ValueError: if `mode` is unknown, or `p` doesn't broadcast to `shape`.
 
     >>> from tracefx import random
     >>> random.bernoulli(random.key(0), 0.3, (4,)).tolist()
@@ -148,12 +168,12 @@ def bernoulli(key: ArrayLike, p: ArrayLike = 0.5, shape: ShapeLike | None = None
     """
     if mode not in ("high", "low"):
         raise ValueError(f"bernoulli: mode must be 'high' or 'low', got {mode!r}")
-    one, _ = check_key("bernoulli", key)
+    checked_key, _ = check_key("bernoulli", key)
     probability = as_array(p)
     if not dtypes.is_float(probability.dtype):
         raise TypeError(f"bernoulli: p must be a float or an array of floats, got {probability.aval}")
     sizes = probability.shape if shape is None else sizes_of("bernoulli", shape)
-    return _bernoulli(one, probability, sizes, mode)
+    return _bernoulli(checked_key, probability, sizes, mode)
 
 
 @jit_sampler("shape", "mode")
@@ -167,15 +187,23 @@ def _bernoulli(key: Array, p: Array, shape: Shape, mode: str) -> Array:
 
 
 def rademacher(key: ArrayLike, shape: ShapeLike = (), dtype: DTypeLike | None = None) -> Array:
-    """Numbers that are -1 or 1, `dtype[*shape]`, of any dtype of numbers, integers if none is given.
+    """Draws from the Rademacher distribution: -1 or 1 with equal probability.
+
+    Args:
+        key: a random key, `key<...>[]`.
+        shape: the shape of the result.
+        dtype: the dtype of the result; None means the default integer dtype.
+
+    Returns:
+        `dtype[*shape]`.
 
     >>> from tracefx import random
     >>> random.rademacher(random.key(0), (4,)).tolist()
     [-1, -1, 1, 1]
     """
-    one, _ = check_key("rademacher", key)
-    wanted = dtypes.default_int() if dtype is None else dtypes.as_dtype(dtype)
-    return _rademacher(one, sizes_of("rademacher", shape), wanted)
+    checked_key, _ = check_key("rademacher", key)
+    result_dtype = dtypes.default_int() if dtype is None else dtypes.as_dtype(dtype)
+    return _rademacher(checked_key, sizes_of("rademacher", shape), result_dtype)
 
 
 @jit_sampler("shape", "dtype")

@@ -1,4 +1,4 @@
-"""Programs rewritten and compared: rules with typed patterns, passes, differences.
+"""Rewriting and comparing jaxprs: rewrite rules with typed patterns, optimization passes, equivalence and diffs.
 
 >>> import tracefx as fx
 >>> from tracefx.rewriting import Apply, rewrite, rule
@@ -15,9 +15,9 @@
 
 from __future__ import annotations
 
-from tracefx.passes.dce import cse as cse
+from tracefx.passes.cse import cse as cse
 from tracefx.passes.dce import dce as dce
-from tracefx.passes.dce import renumber as renumber
+from tracefx.passes.rebuilding import renumber as renumber
 from tracefx.rewriting.constant_folding import fold_constants as fold_constants
 from tracefx.rewriting.engine import rewrite as rewrite
 from tracefx.rewriting.equivalence import canonicalize_jaxpr as canonicalize_jaxpr

@@ -1,4 +1,4 @@
-"""Rules of arithmetic, logic and choice that hold bit for bit, for NaN, infinities and zeros of both signs too."""
+"""Rules for arithmetic, logic and selection that hold bit for bit, also for NaN, infinities and signed zeros."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tracefx.ops.structural import BroadcastInDim, constant_like_aval
 from tracefx.rewriting.rules import Replacement, RewriteRule, rule
 from tracefx.rewriting.terms import Apply, Term
 
-# ------------------------------------------------------------------ what rules ask
+# ------------------------------------------------------------------ helpers
 
 
 def splat(x: Term) -> Literal | None:
-    """The number that every element of a term is, if it is written in the program."""
+    """Returns the literal that all elements of a term equal; None if the term is no literal or broadcast literal."""
     match x:
         case Literal():
             return x
@@ -43,47 +43,47 @@ def splat(x: Term) -> Literal | None:
 
 
 def splat_value(x: Term) -> Scalar | None:
-    """The same as a Python number."""
-    found = splat(x)
-    if found is None:
+    """Returns the scalar that all elements of a term equal, as a Python number, or None (see `splat`)."""
+    number = splat(x)
+    if number is None:
         return None
-    value: Scalar = found.numpy().item()
+    value: Scalar = number.numpy().item()
     return value
 
 
 def commuted_operands(term: Apply) -> Iterator[tuple[Term, Term]]:
-    """Both orders of the operands of an operation to which their order doesn't matter."""
+    """Yields both orders of the operands of a commutative operation."""
     x, y = term.operands
     yield x, y
     yield y, x
 
 
 def first_of_type(term: Apply, *results: Value) -> Value | None:
-    """The first result of the term's type."""
+    """Returns the first result that has the term's shape, dtype and weak type; None if no result has."""
     return next((x for x in results if x.aval == term.aval), None)
 
 
 def is_same_term(x: Term, y: Term) -> bool:
-    """Whether two terms are the same value."""
+    """Whether two terms are the same value: one object, or equal literals."""
     return x is y or (type(x) is Literal and x == y)
 
 
 def has_exact_arithmetic(dtype: DType) -> bool:
-    """Whether numbers are exact: integers and truth values."""
+    """Whether arithmetic is exact: the dtype is an integer type or bool."""
     return dtypes.is_integer(dtype) or dtypes.is_bool(dtype)
 
 
 def evaluate_literals(prim: Primitive, *numbers: Literal) -> Literal:
-    """The number that an operation gives for numbers."""
+    """Evaluates an operation on literals."""
     (out,) = prim.evaluate(numbers)
     return Literal(to_numpy(out).item(), out.aval)
 
 
-# ------------------------------------------------------------------ numbers that change nothing
+# ------------------------------------------------------------------ identity elements
 
 
 def _is_additive_identity(n: Scalar, dtype: DType) -> bool:
-    """Of floats it is -0.0 that changes no number, since -0.0 + 0.0 is 0.0."""
+    """Whether `x + n` is `x` for all `x`. For floats only -0.0 is an identity, since -0.0 + 0.0 is 0.0."""
     if dtypes.is_float(dtype):
         return isinstance(n, float) and n == 0 and math.copysign(1.0, n) < 0
     return dtypes.is_integer(dtype) and n == 0
@@ -134,7 +134,7 @@ def multiply_by_minus_one(term: Apply) -> Replacement:
 
 @rule(Max, Min)
 def max_min_with_bound(term: Apply) -> Replacement:
-    """What nothing is less than, or greater than: infinities, of integers the last ones."""
+    """Drops a bound that never applies: infinities for floats, the smallest or largest value for integers."""
     for x, y in commuted_operands(term):
         n, dtype = splat_value(y), y.aval.dtype
         if n is None or dtypes.is_complex(dtype) or x.aval != term.aval:
@@ -160,7 +160,7 @@ def power_of_one(term: Apply) -> Replacement:
     return None
 
 
-# ------------------------------------------------------------------ integers and truth values
+# ------------------------------------------------------------------ integers and bools
 
 
 @rule(Mul)
@@ -189,10 +189,10 @@ def bitwise_with_constant(term: Apply) -> Replacement:
         n, dtype = splat_value(y), y.aval.dtype
         if n is None:
             continue
-        keeps, decides = (_all_ones(dtype), 0) if isinstance(term.prim, And) else (0, _all_ones(dtype))
-        if n == keeps and x.aval == term.aval:
+        identity, absorbing = (_all_ones(dtype), 0) if isinstance(term.prim, And) else (0, _all_ones(dtype))
+        if n == identity and x.aval == term.aval:
             return x
-        if n == decides and not isinstance(term.prim, Xor):
+        if n == absorbing and not isinstance(term.prim, Xor):
             return constant_like_aval(term.aval, bool(n) if dtypes.is_bool(dtype) else n)
     return None
 
@@ -205,20 +205,20 @@ def idempotent_binary(term: Apply) -> Replacement:
 
 @rule(Add, Mul, And, Or, Xor)
 def reassociate_integer_constants(term: Apply) -> Replacement:
-    """`(x + 1) + 2` is `x + 3`; integers wrap around, so it doesn't matter where."""
+    """`(x + 1) + 2` is `x + 3`: exact for integers, since they wrap around."""
     for x, y in commuted_operands(term):
         outer = splat(y)
         if outer is None or not has_exact_arithmetic(outer.aval.dtype):
             continue
         if isinstance(x, Apply) and type(x.prim) is type(term.prim):
-            for rest, z in commuted_operands(x):
+            for operand, z in commuted_operands(x):
                 inner = splat(z)
-                if inner is not None and splat(rest) is None:
-                    return first_of_type(term, bind1(term.prim, rest, evaluate_literals(term.prim, inner, outer)))
+                if inner is not None and splat(operand) is None:
+                    return first_of_type(term, bind1(term.prim, operand, evaluate_literals(term.prim, inner, outer)))
     return None
 
 
-# ------------------------------------------------------------------ done and undone
+# ------------------------------------------------------------------ operations that cancel
 
 
 @rule(Neg)
@@ -273,13 +273,13 @@ def complex_of_real_imag(term: Apply) -> Replacement:
 
 @rule(Floor, Ceil, Round, Abs, StopGradient)
 def idempotent_unary(term: Apply) -> Replacement:
-    """Rounding what is whole, the size of a size."""
+    """Drops the outer of two nested rounding operations, of `abs(abs(x))` and of nested `stop_gradient`s."""
     (x,) = term.operands
     if not isinstance(x, Apply):
         return None
-    whole = (Floor, Ceil, Round)
-    again = isinstance(x.prim, whole) if isinstance(term.prim, whole) else type(x.prim) is type(term.prim)
-    return first_of_type(term, x) if again else None
+    roundings = (Floor, Ceil, Round)
+    redundant = isinstance(x.prim, roundings) if isinstance(term.prim, roundings) else type(x.prim) is type(term.prim)
+    return first_of_type(term, x) if redundant else None
 
 
 @rule(Add)
@@ -313,12 +313,12 @@ def multiply_negatives(term: Apply) -> Replacement:
     return None
 
 
-# ------------------------------------------------------------------ comparisons and choices
+# ------------------------------------------------------------------ comparisons and selection
 
 
 @rule(Eq, Ne, Lt, Le, Gt, Ge)
 def compare_with_itself(term: Apply) -> Replacement:
-    """A NaN is not equal to itself, but not less than itself either."""
+    """Compares a value with itself. Floats only with `<` and `>`: a NaN does not equal itself, nor is it less."""
     x, y = term.operands
     if not is_same_term(x, y):
         return None
@@ -331,8 +331,8 @@ def compare_with_itself(term: Apply) -> Replacement:
 
 @rule(SelectN)
 def select_known_predicate(term: Apply) -> Replacement:
-    which, *cases = term.operands
-    n = splat_value(which)
+    predicate, *cases = term.operands
+    n = splat_value(predicate)
     if n is not None:
         assert isinstance(n, int)
         chosen = cases[min(max(int(n), 0), len(cases) - 1)]
@@ -345,8 +345,8 @@ def select_known_predicate(term: Apply) -> Replacement:
 @rule(SelectN)
 def select_negated_predicate(term: Apply) -> Replacement:
     match term.operands:
-        case (Apply(Not(), (which,)), x, y) if dtypes.is_bool(which.aval.dtype):
-            return first_of_type(term, select_n(which, y, x))
+        case (Apply(Not(), (predicate,)), x, y) if dtypes.is_bool(predicate.aval.dtype):
+            return first_of_type(term, select_n(predicate, y, x))
         case _:
             pass
     return None
@@ -354,7 +354,7 @@ def select_negated_predicate(term: Apply) -> Replacement:
 
 @rule(Cond)
 def cond_known_index(term: Apply) -> Replacement:
-    """Branches that are alike are one; where the index is a number, the others go."""
+    """Replaces a `cond` by one of its branches where all are equal or the index is a literal."""
     match term:
         case Apply(Cond(branches), (index, *operands)):
             if isinstance(index, Literal):
@@ -396,4 +396,4 @@ ALGEBRAIC_RULES: Final[tuple[RewriteRule, ...]] = (
     select_negated_predicate,
     cond_known_index,
 )
-"""Arithmetic, logic and choice, exactly."""
+"""Rules for arithmetic, logic and selection that are exact bit for bit."""

@@ -1,4 +1,4 @@
-"""Two sequences beside each other: what stands in both, in one order, and as much of it as can be found fast."""
+"""Sequence alignment: a long common subsequence of two sequences, found fast (Myers' algorithm)."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from collections.abc import Iterator, Sequence
 from typing import Final, TypeAlias
 
 _MAX_EDITS: Final = 64
-"""How many differences are weighed against each other. Beyond that the way that has come farthest is taken."""
+"""The largest edit distance to search. Beyond it the path that has come farthest is taken greedily."""
 
 IndexPairs: TypeAlias = list[tuple[int, int]]
 
 
 def align_sequences(a: Sequence[int], b: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Places of equal elements, in increasing order of both: a longest common subsequence if few elements differ.
+    """Yields index pairs of equal elements, increasing in both: a longest common subsequence if few elements differ.
 
-    Linear in the length, and for each element that differs as long again as there are differences near it.
+    Takes time linear in the length, and for each differing element proportional to the number of differences nearby.
 
     >>> list(align_sequences([1, 2, 3], [1, 3]))
     [(0, 0), (2, 1)]
     """
     i = j = 0
     while i < len(a) and j < len(b):
-        found, i, j = _myers(a, b, i, j)
-        yield from found
+        pairs, i, j = _myers(a, b, i, j)
+        yield from pairs
 
 
 def _myers(a: Sequence[int], b: Sequence[int], i0: int, j0: int) -> tuple[IndexPairs, int, int]:
-    """Walks through the grid of both sequences from one place on, which leave out 0, 1, 2, ... elements (Myers).
+    """Searches edit paths from (i0, j0) with 0, 1, 2, ... skipped elements (Myers' greedy algorithm).
 
-    Gives the pairs on the way, and where it ends.
+    Returns the matching pairs on the path, and the position at which it ends.
     """
     n, m = len(a) - i0, len(b) - j0
     reached: dict[int, int] = {1: 0}
-    """On each diagonal `i - j`, how far in `a` a walk has come."""
+    """For each diagonal `k = i - j` the largest `i` that a path has reached."""
     trace: list[dict[int, int]] = []
     for d in range(_MAX_EDITS + 1):
         trace.append(dict(reached))
@@ -51,17 +51,17 @@ def _myers(a: Sequence[int], b: Sequence[int], i0: int, j0: int) -> tuple[IndexP
 
 
 def _backtrack(trace: Sequence[dict[int, int]], i: int, j: int, i0: int, j0: int) -> IndexPairs:
-    """The way back: the places where the walk went along a diagonal."""
-    found: IndexPairs = []
+    """Returns the matching pairs of a path: its diagonal steps, found by following `trace` backwards."""
+    pairs: IndexPairs = []
     for d in range(len(trace) - 1, -1, -1):
         reached, k = trace[d], i - j
         down = k == -d or (k != d and reached[k - 1] < reached[k + 1])
-        before = k + 1 if down else k - 1
-        i1 = reached[before]
-        j1 = i1 - before
+        previous = k + 1 if down else k - 1
+        i1 = reached[previous]
+        j1 = i1 - previous
         while i > max(i1, 0) and j > max(j1, 0):
             i, j = i - 1, j - 1
-            found.append((i0 + i, j0 + j))
+            pairs.append((i0 + i, j0 + j))
         i, j = i1, j1
-    found.reverse()
-    return found
+    pairs.reverse()
+    return pairs

@@ -1,4 +1,4 @@
-"""Passes over programs with and without their constants."""
+"""Applies passes to a `Jaxpr` or a `ClosedJaxpr` alike."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TypeVar
 from tracefx.core.jaxpr import ClosedJaxpr, Jaxpr
 
 J = TypeVar("J", Jaxpr, ClosedJaxpr)
-"""A program, with its constants or without."""
+"""`Jaxpr` or `ClosedJaxpr`: a pass returns the type that it is given."""
 
 
-def map_jaxpr(program: J, change: Callable[[Jaxpr], Jaxpr]) -> J:
-    """A pass over a program, which keeps its constants; the very same program if nothing changes."""
+def map_jaxpr(program: J, transform: Callable[[Jaxpr], Jaxpr]) -> J:
+    """Applies a pass to a jaxpr and keeps its constants; returns the same object if the pass changes nothing."""
     if isinstance(program, ClosedJaxpr):
-        new = change(program.jaxpr)
+        new = transform(program.jaxpr)
         return program if new is program.jaxpr else ClosedJaxpr(new, program.consts)
     if not isinstance(program, Jaxpr):
         raise TypeError(f"expected a program, as make_jaxpr(f)(*args) gives, got {program!r}")
-    return change(program)
+    return transform(program)

@@ -1,4 +1,4 @@
-"""Constant folding: what depends on numbers of the program alone is computed once."""
+"""Constant folding: evaluates equations whose operands are all known."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
 from tracefx.ops.operation import CompiledOperation
 from tracefx.ops.shape.array_creation import Iota
 from tracefx.ops.structural import BroadcastInDim
-from tracefx.passes.dce import dce, map_subjaxprs, renumber
+from tracefx.passes.dce import dce
+from tracefx.passes.rebuilding import map_subjaxprs, renumber
 from tracefx.rewriting.closed_jaxprs import J, map_jaxpr
 
 MAX_SIZE: Final = 1024
@@ -35,17 +36,24 @@ _NEVER_FOLDED: Final = (
     Plantable,
     PlatformIndex,
 )
-"""What is left alone: calls of others' code, what is slow to evaluate once, and what is there for its own sake."""
+"""Primitives that are never folded: calls of user code, operations that are slow to evaluate eagerly, and markers."""
 _COMPACT: Final = (BroadcastInDim, Iota)
-"""What says in a few words what as a constant would be many numbers."""
+"""Primitives that represent a large constant more compactly than its elements would."""
 
 
 def fold_constants(jaxpr: J, *, max_size: int = MAX_SIZE) -> J:
-    """The program with what depends on literals alone computed, in its bodies too; a number becomes a literal.
+    """Evaluates equations that depend on literals alone, in sub-jaxprs too; scalar results become literals.
 
-    Of a `ClosedJaxpr` what depends on its constants is computed as well: numbers become literals, arrays constants,
-    and those that nobody uses any more go. Nothing of more than `max_size` elements is computed, nor what has effects
-    or carries programs. The numbers are those of evaluation; compiled, an operation may round otherwise.
+    In a `ClosedJaxpr`, equations that depend on its constants are evaluated as well: scalar results become literals,
+    array results become constants, and unused constants are dropped. Equations with effects or sub-jaxprs are not
+    folded. The folded values are those of eager evaluation; compiled, an operation may round differently.
+
+    Args:
+        jaxpr: a `Jaxpr` or `ClosedJaxpr`.
+        max_size: the largest number of elements of a result to evaluate; equations with larger results stay.
+
+    Returns:
+        The folded program, of the same type as `jaxpr`; the same object if there is nothing to fold.
 
     >>> import tracefx as fx
     >>> fold_constants(fx.make_jaxpr(lambda x: x * fx.lax.add(1.0, 2.0))(1.0))
@@ -69,7 +77,7 @@ class _ConstantFolder:
         self.closed = consts is not None
         self.consts = () if consts is None else tuple(consts)
         self.known: dict[int, Value] = {}
-        """The values that are known by now; numbers are literals."""
+        """The known values by index of their variable; scalars are literals."""
         self.substituted = False
         for v, x in zip(jaxpr.constvars, self.consts, strict=self.closed):
             if isinstance(x, (ConcreteArray, Literal)):
@@ -121,7 +129,7 @@ class _ConstantFolder:
         return value if isinstance(value, Literal) else x
 
     def evaluated(self, prim: Primitive, eqn: Eqn) -> Sequence[Value] | None:
-        """The outputs of an equation whose operands are known; None if it stays as it is."""
+        """Returns the outputs of an equation if it can be folded; None if it stays."""
         if isinstance(prim, _NEVER_FOLDED) or not all(
             isinstance(x, Literal) or x.index in self.known for x in eqn.inputs
         ):
@@ -131,7 +139,7 @@ class _ConstantFolder:
         operands = [x if isinstance(x, Literal) else self.known[x.index] for x in eqn.inputs]
         try:
             outs = prim.evaluate(operands)
-        except (ArithmeticError, NotImplementedError, TypeError, ValueError):  # the program will say so where it runs
+        except (ArithmeticError, NotImplementedError, TypeError, ValueError):  # left to fail when the program runs
             return None
         fits = [v.aval for v in eqn.outs] == [x.aval for x in outs]
         return outs if fits and all(isinstance(x, (ConcreteArray, Literal)) for x in outs) else None

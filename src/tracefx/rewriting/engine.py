@@ -1,8 +1,9 @@
-"""Rewriting: rules applied to a program until none applies any more.
+"""The rewriting engine: applies rules to a jaxpr until none applies.
 
-Terms are settled from the inputs on. The operands of a term are settled before it, so a term that no rule replaces
-stays as it is for good, and what a rule makes is settled before it takes the place of a term. One walk through the
-program is all it takes; a second one, after what nobody uses has gone, finds nothing to do, or goes on.
+The engine visits operations in program order, operands first, and rewrites each to a fixed point: its operands are
+final before it is visited, so a term that no rule replaces stays final, and the operations that a rule creates are
+rewritten before they replace a term. So one walk over the program suffices. After dead code has been eliminated a
+second walk either finds nothing to do or goes on.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import EQN_LOCATION, at_location
 from tracefx.core.values import Value
-from tracefx.passes.dce import dce, map_subjaxprs
+from tracefx.passes.dce import dce
+from tracefx.passes.rebuilding import map_subjaxprs
 from tracefx.rewriting.closed_jaxprs import J, map_jaxpr
 from tracefx.rewriting.errors import RewriteError, RewriteLoopError, RewriteTypeError
 from tracefx.rewriting.rules import RewriteRule
@@ -28,14 +30,27 @@ _MAX_SHOWN: Final = 6
 
 
 def rewrite(jaxpr: J, rules: Iterable[RewriteRule], *, limit: int = LIMIT) -> J:
-    """The program with rules applied, in its bodies too, until none applies any more.
+    """Applies rules to a jaxpr and its sub-jaxprs until none applies any more.
 
-    Where several rules apply, the first does. What nobody uses afterwards is dropped (`dce`), what has effects stays.
-    New equations tell the line of the one they stand for. Types are kept, weak types too. Where no rule applies, the
-    result is the very same object. Linear in the length of the program, and in the number of times rules apply.
+    Where several rules apply to a term, the first in order wins. Dead code is eliminated afterwards (`dce`); equations
+    with effects stay. New equations get the source location of the equation that they replace. Shapes, dtypes and
+    weak types are preserved. Takes time linear in the length of the program and in the number of rule applications.
 
-    Raises `RewriteTypeError` if a rule gives a value of another type, `RewriteLoopError` if rules undo each other or
-    apply more than `limit` times to what became of one equation, `RewriteError` if a rule brings in arrays or effects.
+    Args:
+        jaxpr: a `Jaxpr` or `ClosedJaxpr`.
+        rules: the rules, in order of precedence.
+        limit: how many times rules may apply while one equation, and what replaces it, is rewritten; also the
+            maximal number of walks over a jaxpr.
+
+    Returns:
+        The rewritten program, of the same type as `jaxpr`; the same object if no rule applies.
+
+    Raises:
+        RewriteTypeError: a rule returns a value of another shape or dtype than the term that it replaces.
+        RewriteLoopError: rules undo each other, or apply more than `limit` times.
+        RewriteError: a rule adds array constants or effects.
+        TypeError: an element of `rules` is no `RewriteRule`.
+        ValueError: `limit` is not positive.
 
     >>> import tracefx as fx
     >>> from tracefx.rewriting import Apply, rule
@@ -50,17 +65,17 @@ def rewrite(jaxpr: J, rules: Iterable[RewriteRule], *, limit: int = LIMIT) -> J:
     chosen = tuple(rules)
     for each in chosen:
         if not isinstance(each, RewriteRule):
-            raise TypeError(f"rewrite takes rules, made by Rule or the decorator rule, got {each!r}")
+            raise TypeError(f"rewrite takes rules, made by RewriteRule or the decorator rule, got {each!r}")
     if limit < 1:
         raise ValueError(f"rewrite: limit must be positive, got {limit}")
     try:
         return map_jaxpr(jaxpr, lambda j: _rewrite_memoized(j, chosen, limit, ()))
     except RecursionError as error:
-        raise RewriteLoopError("programs nest in programs without end: do rules put them there?") from error
+        raise RewriteLoopError("jaxprs are nested without end: do rules insert one into another?") from error
 
 
 def _rewrite_memoized(jaxpr: Jaxpr, rules: tuple[RewriteRule, ...], limit: int, around: tuple[Jaxpr, ...]) -> Jaxpr:
-    """`around` are programs that rules applied to, and in what came of which this one is a body."""
+    """Rewrites a jaxpr, memoized on it. `around` are rewritten jaxprs whose results contain this one as sub-jaxpr."""
     key = ("rewrite", rules, limit)
     return jaxpr.memo.get(key, lambda: _rewrite_to_fixed_point(jaxpr, rules, limit, around))
 
@@ -70,25 +85,25 @@ def _rewrite_to_fixed_point(
 ) -> Jaxpr:
     if jaxpr in around:
         raise RewriteLoopError(
-            f"rules would go on forever: of a program they make one that carries the same program, {jaxpr}"
+            f"rules would go on forever: they rewrite a program to one that contains the same program, {jaxpr}"
         )
     first, fired = jaxpr, list[str]()
-    for _ in range(limit + 1):  # the last one to find nothing to do
+    for _ in range(limit + 1):  # the last walk finds nothing to do
         walk = _Walk(jaxpr, rules, limit, around if jaxpr is first else (*around, first))
         new = walk.run()
         if new is jaxpr:
             return jaxpr
         fired, jaxpr = walk.applied_rules, dce(new)
     raise RewriteLoopError(
-        f"rules still apply after {limit} walks through the program, at last "
-        f"{_quoted_rule_names(fired[-_MAX_SHOWN:])}: each walk "
-        "drops what nobody uses, and so lets them apply again"
+        f"rules still apply after {limit} walks over the program, most recently "
+        f"{_quoted_rule_names(fired[-_MAX_SHOWN:])}: dead-code elimination after each walk "
+        "lets them apply again"
     )
 
 
 @final
 class _Frame:
-    """An application being settled: what a rule put in its place, and of that what is not settled yet."""
+    """An operation that is being rewritten: its replacement, and the new operations still to be rewritten."""
 
     __slots__ = ("application", "pending", "replacement", "rule")
 
@@ -101,7 +116,7 @@ class _Frame:
 
 @final
 class _Walk:
-    """One walk through a program."""
+    """One walk over a jaxpr."""
 
     def __init__(self, jaxpr: Jaxpr, rules: tuple[RewriteRule, ...], limit: int, around: tuple[Jaxpr, ...]) -> None:
         self.jaxpr = jaxpr
@@ -110,11 +125,11 @@ class _Walk:
         self.limit = limit
         self.handler = RewriteHandler()
         self.matches: dict[type, tuple[RewriteRule, ...]] = {}
-        """The rules about a class of operations."""
+        """The applicable rules, by class of primitive."""
         self.known: dict[object, OperationNode] = {}
-        """What rules made, and what they replaced, by operation and operands."""
+        """Operations that rules created or replaced, by primitive and operands."""
         self.settled: list[OperationNode] = []
-        """What no rule replaces, operands first."""
+        """Final operations, which no rule replaces, in topological order."""
         self.applied_rules: list[str] = []
 
     def run(self) -> Jaxpr:
@@ -152,10 +167,10 @@ class _Walk:
     def body(self, jaxpr: Jaxpr) -> Jaxpr:
         return _rewrite_memoized(jaxpr, self.rules, self.limit, self.around)
 
-    # -------------------------------------------------------------- settling
+    # -------------------------------------------------------------- rewriting one operation to a fixed point
 
     def settle(self, application: OperationNode) -> Sequence[Term]:
-        """What stands for the outputs of an application, whose operands are settled, in the end."""
+        """Rewrites an operation with final operands to a fixed point; returns the final values of its outputs."""
         if not self.rules_about(application.prim):
             return self.finalize(application)
         stack = [_Frame(application)]
@@ -179,34 +194,34 @@ class _Walk:
         return application.results
 
     def rules_about(self, prim: Primitive) -> tuple[RewriteRule, ...]:
-        kind = type(prim)
-        found = self.matches.get(kind)
-        if found is None:
-            found = self.matches[kind] = tuple([r for r in self.rules if r.matches(kind)])
-        return found
+        prim_class = type(prim)
+        applicable = self.matches.get(prim_class)
+        if applicable is None:
+            applicable = self.matches[prim_class] = tuple([r for r in self.rules if r.matches(prim_class)])
+        return applicable
 
     def finalize(self, application: OperationNode) -> Sequence[Term]:
         application.results = application.terms
         self.settled.append(application)
         return application.terms
 
-    def push(self, stack: list[_Frame], made: OperationNode) -> None:
-        """Settle next what a rule made, unless an equal application is settled already."""
-        operands = tuple([self.resolved(x, stack) for x in made.operands])
-        application = made
-        if any(x is not y for x, y in zip(operands, made.operands, strict=True)):
-            avals = [t.aval for t in made.terms]
-            application = OperationNode(self.handler, made.prim, operands, avals, made.source)
+    def push(self, stack: list[_Frame], created: OperationNode) -> None:
+        """Pushes an operation that a rule created onto the stack, unless an equal operation is already final."""
+        operands = tuple([self.resolved(x, stack) for x in created.operands])
+        application = created
+        if any(x is not y for x, y in zip(operands, created.operands, strict=True)):
+            avals = [t.aval for t in created.terms]
+            application = OperationNode(self.handler, created.prim, operands, avals, created.source)
         known = self.known.setdefault(application.key, application)
-        if known is not made:
-            made.alias = known
+        if known is not created:
+            created.alias = known
         if known is application:
             stack.append(_Frame(application))
         elif known.results is None:
             self.raise_cycle(stack, known)
 
     def resolved(self, x: Term, stack: list[_Frame]) -> Term:
-        """What stands for a term in the end."""
+        """Returns the final value of a term."""
         if not isinstance(x, Apply):
             return x
         application = x.application
@@ -217,7 +232,7 @@ class _Walk:
         return application.results[x.out]
 
     def created_nodes(self, frame: _Frame, stack: list[_Frame]) -> list[OperationNode]:
-        """The applications that a rule made for its result, the last first: operands come after what takes them."""
+        """Lists the operations that a rule created for its result in reverse topological order (for a stack)."""
         order: list[OperationNode] = []
         seen: set[int] = set()
         todo: list[tuple[OperationNode, bool]] = [
@@ -234,7 +249,7 @@ class _Walk:
                 self.raise_cycle(stack, application)
             seen.add(id(application))
             self.require_pure(frame, application)
-            if application.source is None:  # unless a rule runs a program, whose equations have lines of their own
+            if application.source is None:  # equations that a rule evaluated from a jaxpr keep their own locations
                 application.source = frame.application.source
             todo.append((application, True))
             todo += [(x.application, False) for x in reversed(application.operands) if isinstance(x, Apply)]
@@ -244,20 +259,20 @@ class _Walk:
     # -------------------------------------------------------------- rules
 
     def apply_first_rule(self, frame: _Frame) -> bool:
-        """Apply the first rule that changes anything."""
+        """Applies the first rule that changes the operation; returns whether there is one."""
         application = frame.application
         if not application.terms:
             return False
         term = application.terms[0]
         for each in self.rules_about(application.prim):
             try:
-                given = each.function(term)
+                result = each.function(term)
             except Exception as error:
                 error.add_note(f"in the rule {each.name!r} about {format_term(term)}{at_location(application.source)}")
                 raise
-            if given is None:
+            if result is None:
                 continue
-            replacement = self.replacement(each, term, given)
+            replacement = self.replacement(each, term, result)
             if not _is_same_operation(application, replacement):
                 frame.rule, frame.replacement = each, replacement
                 self.applied_rules.append(each.name)
@@ -265,31 +280,31 @@ class _Walk:
                 return True
         return False
 
-    def replacement(self, each: RewriteRule, term: Apply, given: Value | Sequence[Value]) -> Sequence[Term]:
-        """What a rule gave, checked."""
+    def replacement(self, each: RewriteRule, term: Apply, result: Value | Sequence[Value]) -> Sequence[Term]:
+        """Checks the result of a rule and returns it as terms."""
         outputs = term.outputs
-        values: Sequence[Value] = given if isinstance(given, (tuple, list)) else (given,)
+        values: Sequence[Value] = result if isinstance(result, (tuple, list)) else (result,)
         if len(values) != len(outputs):
             raise RewriteTypeError(
-                f"the rule {each.name!r} gave {len(values)} values for {term.prim.name}, which has {len(outputs)} "
-                f"outputs ({show_avals([t.aval for t in outputs])}){at_location(term.origin)}: it must give one for "
-                "each"
+                f"the rule {each.name!r} returned {len(values)} values for {term.prim.name}, which has {len(outputs)} "
+                f"outputs ({show_avals([t.aval for t in outputs])}){at_location(term.origin)}: it must return one "
+                "value for each output"
             )
         replacement = []
         for i, (old, new) in enumerate(zip(outputs, values, strict=True)):
             if not isinstance(new, Value):
                 raise RewriteTypeError(
-                    f"the rule {each.name!r} gave {new!r} for {format_term(old)}: it must give a term, an array "
-                    "made of "
-                    "terms, a literal or None"
+                    f"the rule {each.name!r} returned {new!r} for {format_term(old)}: it must return a term, an "
+                    "array computed from terms, a literal or None"
                 )
             if new.aval != old.aval:
                 which = f"output {i} of {term.prim.name}" if len(outputs) > 1 else format_term(old)
                 raise RewriteTypeError(
-                    f"the rule {each.name!r} changes a type: {which} is {old.aval!r}, what stands in its place is "
-                    f"{new.aval!r}{at_location(term.origin)}. Convert it, or let the rule apply where the types agree"
+                    f"the rule {each.name!r} changes the type of {which} from {old.aval!r} to "
+                    f"{new.aval!r}{at_location(term.origin)}. Convert the replacement, or apply the rule only where "
+                    "the types agree"
                 )
-            replacement.append(self.handler.term(new, f"what the rule {each.name!r} gave"))
+            replacement.append(self.handler.term(new, f"the result of the rule {each.name!r}"))
         return replacement
 
     def require_pure(self, frame: _Frame, application: OperationNode) -> None:
@@ -298,32 +313,33 @@ class _Walk:
         added = effects - self.jaxpr.effects if effects else ()
         if added:
             raise RewriteError(
-                f"the rule {frame.rule.name!r} brings {application.prim.name} into the program, which has an effect "
-                f"({', '.join(sorted(map(str, added)))}) that was not there{at_location(frame.application.source)}"
+                f"the rule {frame.rule.name!r} adds {application.prim.name} to the program, which has an effect "
+                f"({', '.join(sorted(map(str, added)))}) that the program did not have"
+                f"{at_location(frame.application.source)}"
             )
 
-    # -------------------------------------------------------------- loops
+    # -------------------------------------------------------------- detecting loops
 
     def raise_cycle(self, stack: list[_Frame], application: OperationNode) -> NoReturn:
-        places = [i for i, f in enumerate(stack) if f.application is application]
-        frames = stack[places[0] :] if places else stack
+        positions = [i for i, f in enumerate(stack) if f.application is application]
+        frames = stack[positions[0] :] if positions else stack
         steps = [f"{format_term(f.application.terms[0])} by {f.rule.name!r}" for f in frames if f.rule is not None]
         names = _quoted_rule_names([f.rule.name for f in frames if f.rule is not None])
         raise RewriteLoopError(
-            f"{names} would go on forever: from {'; then '.join(steps[:_MAX_SHOWN])} comes "
-            f"{format_term(application.terms[0])} again{at_location(application.source)}"
+            f"{names} would go on forever: {'; then '.join(steps[:_MAX_SHOWN])} leads back to "
+            f"{format_term(application.terms[0])}{at_location(application.source)}"
         )
 
     def raise_limit_exceeded(self, application: OperationNode, stack: list[_Frame]) -> NoReturn:
         last = self.applied_rules[-_MAX_SHOWN:]
         raise RewriteLoopError(
-            f"rules applied more than {self.limit} times to what became of {format_term(application.terms[0])}"
-            f"{at_location(application.source)}, at last {_quoted_rule_names(last)} to "
-            f"{format_term(stack[-1].application.terms[0])}: if they come "
-            "to an end, give rewrite a larger limit"
+            f"rules applied more than {self.limit} times in rewriting {format_term(application.terms[0])}"
+            f"{at_location(application.source)}, most recently {_quoted_rule_names(last)} to "
+            f"{format_term(stack[-1].application.terms[0])}: if the rules "
+            "terminate, pass rewrite a larger limit"
         )
 
-    # -------------------------------------------------------------- the program again
+    # -------------------------------------------------------------- building the result
 
     def program(self, inputs: Sequence[InputTerm], outs: Sequence[Term]) -> Jaxpr:
         binders = [Var(i, x.aval) for i, x in enumerate(inputs)]
@@ -331,18 +347,18 @@ class _Walk:
         count = len(binders)
         eqns = []
         for application in self.settled:
-            taken = tuple([x if isinstance(x, Literal) else atoms[id(x)] for x in application.operands])
-            made = tuple([Var(count + i, t.aval) for i, t in enumerate(application.terms)])
-            count += len(made)
-            atoms.update(zip(map(id, application.terms), made, strict=True))
-            eqns.append(Eqn(application.prim, taken, made, application.source))
+            operands = tuple([x if isinstance(x, Literal) else atoms[id(x)] for x in application.operands])
+            outputs = tuple([Var(count + i, t.aval) for i, t in enumerate(application.terms)])
+            count += len(outputs)
+            atoms.update(zip(map(id, application.terms), outputs, strict=True))
+            eqns.append(Eqn(application.prim, operands, outputs, application.source))
         n = len(self.jaxpr.constvars)
         results = tuple([x if isinstance(x, Literal) else atoms[id(x)] for x in outs])
         return Jaxpr(tuple(binders[:n]), tuple(binders[n:]), tuple(eqns), results)
 
 
 def _is_same_operation(application: OperationNode, replacement: Sequence[Term]) -> bool:
-    """Whether a replacement is the same operation on the same operands."""
+    """Whether a replacement is the same operation applied to the same operands."""
     for i, x in enumerate(replacement):
         if not isinstance(x, Apply) or x.out != i:
             return False

@@ -1,4 +1,4 @@
-"""Programs in a canonical order, and equality up to that order."""
+"""Canonical order of equations, and equivalence of jaxprs up to it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,22 @@ from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
-from tracefx.passes.dce import is_observable, map_subjaxprs
+from tracefx.passes.rebuilding import is_observable, map_subjaxprs
 from tracefx.rewriting.closed_jaxprs import J, map_jaxpr
 
 
 def canonicalize_jaxpr(jaxpr: J) -> J:
-    """The program in the order that its outputs ask for it, every operation on the same operands once, nothing unused.
+    """Puts equations into a canonical order, merges equal ones (CSE) and drops unused ones (DCE), in sub-jaxprs too.
 
-    So are its bodies. Equations with observable effects come first, in their order, each after what it needs; then
-    what the outputs need, from the first to the last. The constants of a `ClosedJaxpr` stand in the order of their
-    first use, without those that nobody uses. Linear in the length of the program.
+    Equations with observable effects come first, in their original order, each after the equations that it depends
+    on; then those that the outputs depend on, from the first output to the last. The constants of a `ClosedJaxpr` are
+    sorted by first use, without unused ones. Takes linear time.
+
+    Args:
+        jaxpr: a `Jaxpr` or `ClosedJaxpr`.
+
+    Returns:
+        The canonical program, of the same type as `jaxpr`; the same object if it is canonical already.
 
     >>> from tracefx.programs import parse_jaxpr
     >>> canonicalize_jaxpr(parse_jaxpr("{ lambda ; a:f32[]. let b:f32[] = sin a; c:f32[] = cos a in (c, b) }"))
@@ -30,14 +36,20 @@ def canonicalize_jaxpr(jaxpr: J) -> J:
 
 
 def equivalent(a: Jaxpr | ClosedJaxpr, b: Jaxpr | ClosedJaxpr) -> bool:
-    """Whether two programs are equal but for names, the order of independent equations, and work done twice or in vain.
+    """Whether two programs are equal up to variable names, equation order, duplicate and dead computations.
 
-    It is equality of their `canonical` programs. What it identifies: programs whose variables have other names; whose
-    equations, in their bodies too, stand in another order that keeps effects in theirs; that compute the same twice or
-    once; that compute what nobody uses. What it does not: the order of operands (`x + y` and `y + x`), what `simplify`
-    would make equal, calls of functions of other names, a call and its body (`inline` first for both), unused outputs
-    of loops and branches (`dce` first).
-    Constants of `ClosedJaxpr`s count by their types and bits.
+    They are equivalent if `canonicalize_jaxpr` maps both to equal programs. Ignored differences: names of variables;
+    the order of equations, in sub-jaxprs too, as long as the order of effects is the same; duplicate equations; unused
+    equations. Significant differences: the order of operands (`x + y` and `y + x`), algebraic identities (use
+    `simplify`), names of called functions, a call as against its body (`inline` both first), unused outputs of loops
+    and branches (`dce` both first).
+
+    Args:
+        a: a `Jaxpr` or `ClosedJaxpr`.
+        b: a program of the same type. Constants of `ClosedJaxpr`s are compared by shape, dtype and bits.
+
+    Raises:
+        TypeError: `a` and `b` are not two `Jaxpr`s or two `ClosedJaxpr`s.
 
     >>> from tracefx.programs import parse_jaxpr
     >>> a = parse_jaxpr("{ lambda ; x:f32[]. let y:f32[] = sin x; z:f32[] = cos x in (y, z) }")

@@ -1,15 +1,15 @@
-"""What can be wrong with a rule."""
+"""Exceptions raised by the rewriting engine."""
 
 from __future__ import annotations
 
 
 class RewriteError(Exception):
-    """A rule did what no rule may do."""
+    """Raised when a rewrite rule adds something that rules may not add: array constants or new effects."""
 
 
 class RewriteTypeError(RewriteError, TypeError):
-    """A rule gave a value of another type, or another number of values, than what it replaces."""
+    """Raised when a rule returns a value of another shape or dtype, or another number of values, than it replaces."""
 
 
 class RewriteLoopError(RewriteError, RuntimeError):
-    """Rules went on forever: they undo each other, or make ever more of what they match."""
+    """Raised when rewriting does not terminate: rules undo each other, or keep creating terms that they match."""

@@ -1,4 +1,4 @@
-"""Rules that hold for real numbers, and for floats only nearly: rounding, NaN and infinities may come out otherwise."""
+"""Rules that hold for real numbers but only approximately for floats: rounding, NaN and infinities may differ."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _is_inexact(x: Term) -> bool:
 
 @rule(Add, Sub)
 def add_zero(term: Apply) -> Replacement:
-    """`x + 0.0` is 0.0 where `x` is -0.0."""
+    """`x + 0.0` becomes `x`. Inexact: for `x = -0.0` the sum is 0.0."""
     x, y = term.operands
     if splat_value(y) == 0 and x.aval == term.aval:
         return x
@@ -41,7 +41,7 @@ def add_zero(term: Apply) -> Replacement:
 
 @rule(Mul)
 def multiply_by_zero(term: Apply) -> Replacement:
-    """`x * 0.0` is NaN where `x` is NaN or infinite, -0.0 where it is negative."""
+    """`x * 0.0` becomes 0. Inexact: the product is NaN if `x` is NaN or infinite, and -0.0 if `x` is negative."""
     return constant_like_aval(term.aval, 0) if any(splat_value(y) == 0 for y in term.operands) else None
 
 
@@ -55,21 +55,21 @@ def multiply_complex_by_one(term: Apply) -> Replacement:
 
 @rule(Sub)
 def equal_numbers_cancel(term: Apply) -> Replacement:
-    """`x - x` is NaN where `x` is NaN or infinite."""
+    """`x - x` becomes 0. Inexact: the difference is NaN if `x` is NaN or infinite."""
     x, y = term.operands
     return constant_like_aval(term.aval, 0) if is_same_term(x, y) else None
 
 
 @rule(Div)
 def divide_by_itself(term: Apply) -> Replacement:
-    """`x / x` is NaN where `x` is 0, NaN or infinite."""
+    """`x / x` becomes 1. Inexact: the quotient is NaN if `x` is 0, NaN or infinite."""
     x, y = term.operands
     return constant_like_aval(term.aval, 1) if is_same_term(x, y) and _is_inexact(x) else None
 
 
 @rule(Add, Mul)
 def reassociate_constants(term: Apply) -> Replacement:
-    """`(x * 3) * 0.1` is `x * 0.3`, but for the rounding."""
+    """`(x * 3) * 0.1` becomes `x * 0.3`, up to rounding."""
     for x, y in commuted_operands(term):
         outer = splat(y)
         if outer is not None and isinstance(x, Apply) and type(x.prim) is type(term.prim):
@@ -82,7 +82,7 @@ def reassociate_constants(term: Apply) -> Replacement:
 
 @rule(Div)
 def divide_by_a_number(term: Apply) -> Replacement:
-    """`x / 3` is `x * (1 / 3)`, but for the rounding."""
+    """`x / 3` becomes `x * (1 / 3)`, up to rounding."""
     x, y = term.operands
     number = splat(y)
     if number is None or not _is_inexact(y) or splat(x) is not None:
@@ -92,7 +92,7 @@ def divide_by_a_number(term: Apply) -> Replacement:
 
 @rule(Neg)
 def negative_of_a_difference(term: Apply) -> Replacement:
-    """`-(x - x)` is -0.0."""
+    """`-(x - y)` becomes `y - x`. Inexact: `-(x - x)` is -0.0."""
     match term:
         case Apply(Neg(), (Apply(Sub(), (x, y)),)):
             return first_of_type(term, sub(y, x))
@@ -103,7 +103,7 @@ def negative_of_a_difference(term: Apply) -> Replacement:
 
 def _inverse(outer: type[Primitive], inner: type[Primitive], term: Apply) -> Replacement:
     match term:
-        case Apply(prim, (Apply(made, (x,)),)) if isinstance(prim, outer) and isinstance(made, inner):
+        case Apply(prim, (Apply(inner_prim, (x,)),)) if isinstance(prim, outer) and isinstance(inner_prim, inner):
             return first_of_type(term, x)
         case _:
             pass
@@ -112,20 +112,20 @@ def _inverse(outer: type[Primitive], inner: type[Primitive], term: Apply) -> Rep
 
 @rule(Log)
 def log_of_exp(term: Apply) -> Replacement:
-    """`exp` overflows."""
+    """`log(exp(x))` becomes `x`. Inexact: `exp` overflows."""
     (x,) = term.operands
     return None if dtypes.is_complex(x.aval.dtype) else _inverse(Log, Exp, term)
 
 
 @rule(Exp)
 def exp_of_log(term: Apply) -> Replacement:
-    """Negative numbers have no logarithm."""
+    """`exp(log(x))` becomes `x`. Inexact: negative numbers have no real logarithm."""
     return _inverse(Exp, Log, term)
 
 
 @rule(Sqrt)
 def root_of_square(term: Apply) -> Replacement:
-    """Squares overflow."""
+    """`sqrt(square(x))` becomes `abs(x)`. Inexact: `square` overflows."""
     match term:
         case Apply(Sqrt(), (Apply(Square(), (x,)),)) if dtypes.is_float(x.aval.dtype):
             return first_of_type(term, bind1(ABS, x))
@@ -136,7 +136,7 @@ def root_of_square(term: Apply) -> Replacement:
 
 @rule(Mul)
 def multiply_by_a_quotient(term: Apply) -> Replacement:
-    """`x * (1 / y)` is `x / y`, but for the rounding."""
+    """`x * (1 / y)` becomes `x / y`, up to rounding."""
     for x, y in commuted_operands(term):
         match y:
             case Apply(Div(), (one, z)) if splat_value(one) == 1 and _is_inexact(z):
@@ -158,4 +158,4 @@ FAST_MATH_RULES: Final[tuple[RewriteRule, ...]] = (
     exp_of_log,
     root_of_square,
 )
-"""Arithmetic of real numbers, for floats."""
+"""Rules of real arithmetic that are inexact for floats."""

@@ -1,4 +1,4 @@
-"""Loop-invariant code motion: what is the same in every step of a loop is computed once, before it."""
+"""Loop-invariant code motion: moves equations that are the same in every iteration out of loops."""
 
 from __future__ import annotations
 
@@ -21,22 +21,31 @@ from tracefx.ops.annotations.optimization_barrier import OptimizationBarrier
 from tracefx.ops.shape.array_creation import Iota
 from tracefx.ops.shape.shape import Squeeze
 from tracefx.ops.structural import BroadcastInDim, Reshape
-from tracefx.passes.dce import dce, map_subjaxprs, renumber
+from tracefx.passes.dce import dce
+from tracefx.passes.rebuilding import map_subjaxprs, renumber
 from tracefx.rewriting.closed_jaxprs import J, map_jaxpr
 
 _NEVER_HOISTED: Final = (CallbackPrimitive, HasCallables, CheckpointName, OptimizationBarrier, Plantable, While)
-"""Calls of others' code, what may run forever, and what is there for its own sake: each step has its own."""
+"""Primitives that stay in the loop: calls of user code, `while` (which may not terminate), and markers."""
 _CHEAP: Final = (BroadcastInDim, Iota, Reshape, Squeeze)
-"""What costs less in each step than the memory it would be kept in. It goes along where something else needs it."""
+"""Primitives that are cheaper to recompute in each step than to keep in memory; only copied, for hoisted dependents."""
 
 
 def hoist_loop_invariants(jaxpr: J) -> J:
-    """The program with what is the same in every step of a `scan` or `while` computed before the loop, in bodies too.
+    """Moves loop-invariant equations out of `scan` and `while` loops, in sub-jaxprs too.
 
-    It moves out of as many loops as it is invariant of; out of the condition of a `while` too. Operations are pure, so
-    computing them where the loop takes no step is no more than lost time. What stays: what has effects, calls the host
-    (which may fail), or may run forever; and broadcasts, reshapes and the like, unless something else needs them.
-    Branches of a `cond` keep what is theirs, since only one of them runs; a `cond` that is invariant as a whole moves.
+    An equation moves out of all loops that it is invariant in, and out of the condition of a `while` too. Operations
+    are pure, so evaluating them before a loop of zero iterations only costs time. These stay: equations with effects,
+    host callbacks (which may fail), loops that may not terminate, and cheap equations such as broadcasts and reshapes
+    unless an equation that moves needs them. Equations do not move out of branches of a `cond`, since only one branch
+    runs; a `cond` that is invariant moves as a whole.
+
+    Args:
+        jaxpr: a `Jaxpr` or `ClosedJaxpr`.
+
+    Returns:
+        The program with invariant equations before the loops, of the same type as `jaxpr`; the same object if nothing
+        moves.
 
     >>> import tracefx as fx
     >>> def f(x, k):
@@ -52,7 +61,7 @@ def _hoist_memoized(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def _hoist_to_fixed_point(jaxpr: Jaxpr) -> Jaxpr:
-    """Where operands have gone that nobody used, more may be invariant than before."""
+    """Repeats hoisting: dropping unused operands may make further equations invariant."""
     while True:
         new = _hoist(jaxpr)
         if new is jaxpr:
@@ -94,12 +103,12 @@ def _out_of_while(
 ) -> tuple[While, tuple[Atom, ...], list[Eqn]]:
     cond_consts, body_consts, carry = op.split_operands(inputs)
     n, m = op.cond_nconsts, op.body_nconsts
-    steady = [out == v for out, v in zip(op.body_jaxpr.outs, op.body_jaxpr.invars[m:], strict=True)]
-    asked = {v.index: x for v, x in zip(op.cond_jaxpr.invars, cond_consts, strict=False)}
-    for v, x, same in zip(op.cond_jaxpr.invars[n:], carry, steady, strict=True):
+    unchanged = [out == v for out, v in zip(op.body_jaxpr.outs, op.body_jaxpr.invars[m:], strict=True)]
+    cond_invariants = {v.index: x for v, x in zip(op.cond_jaxpr.invars, cond_consts, strict=False)}
+    for v, x, same in zip(op.cond_jaxpr.invars[n:], carry, unchanged, strict=True):
         if same:
-            asked[v.index] = x
-    cond = _split_invariants(op.cond_jaxpr, asked, fresh)
+            cond_invariants[v.index] = x
+    cond = _split_invariants(op.cond_jaxpr, cond_invariants, fresh)
     body = _split_invariants(op.body_jaxpr, _invariant_inputs(op.body_jaxpr, (*body_consts, *carry), m), fresh)
     moved: list[Eqn] = []
     if cond is not None:
@@ -112,48 +121,48 @@ def _out_of_while(
 
 
 def _invariant_inputs(body: Jaxpr, inputs: Sequence[Atom], consts: int) -> dict[int, Atom]:
-    """The inputs that are the same in every step, with what they are: constants, and carries handed on as they are."""
-    given = dict(zip([v.index for v in body.invars[:consts]], inputs[:consts], strict=True))
+    """Maps invariant inputs of a loop body (constants, unchanged carries) to their values outside of the loop."""
+    invariants = dict(zip([v.index for v in body.invars[:consts]], inputs[:consts], strict=True))
     for v, x, out in zip(body.invars[consts:], inputs[consts:], body.outs, strict=False):
         if out == v:
-            given[v.index] = x
-    return given
+            invariants[v.index] = x
+    return invariants
 
 
 @final
 @frozen(eq=False)
 class _HoistedBody:
-    """A body without what is invariant, which it takes as leading inputs; and the equations that moved out."""
+    """A loop body without invariant equations, whose results are its new leading inputs, and these equations."""
 
     body: Jaxpr
     inputs: tuple[Atom, ...]
     moved: list[Eqn]
 
 
-def _split_invariants(body: Jaxpr, given: Mapping[int, Atom], fresh: Iterator[int]) -> _HoistedBody | None:
-    outside: dict[int, Atom] = dict(given)
-    """What stands, outside of the loop, for a variable that is invariant."""
+def _split_invariants(body: Jaxpr, invariant_inputs: Mapping[int, Atom], fresh: Iterator[int]) -> _HoistedBody | None:
+    outside: dict[int, Atom] = dict(invariant_inputs)
+    """The values outside of the loop of invariant variables, by index."""
     moved: list[Eqn] = []
-    stays: list[Eqn] = []
-    gone: dict[int, Var] = {}
+    kept: list[Eqn] = []
+    hoisted: dict[int, Var] = {}
     for eqn in body.eqns:
         if not all(isinstance(x, Literal) or x.index in outside for x in eqn.inputs) or not _may_move(eqn.prim):
-            stays.append(eqn)
+            kept.append(eqn)
             continue
         inputs = tuple([x if isinstance(x, Literal) else outside[x.index] for x in eqn.inputs])
         outs = tuple([Var(next(fresh), v.aval) for v in eqn.outs])
         moved.append(Eqn(eqn.prim, inputs, outs, eqn.source))
         outside.update(zip([v.index for v in eqn.outs], outs, strict=True))
         if isinstance(eqn.prim, _CHEAP):
-            stays.append(eqn)  # a copy of it has moved, for those that need it there
+            kept.append(eqn)  # the copy outside of the loop serves hoisted equations that need it
         else:
-            gone.update({v.index: v for v in eqn.outs})
-    if not gone:
+            hoisted.update({v.index: v for v in eqn.outs})
+    if not hoisted:
         return None
-    used = {x.index: x for eqn in stays for x in eqn.inputs if isinstance(x, Var)}
+    used = {x.index: x for eqn in kept for x in eqn.inputs if isinstance(x, Var)}
     used.update({x.index: x for x in body.outs if isinstance(x, Var)})
-    needed = [v for i, v in gone.items() if i in used]
-    new = renumber(Jaxpr((), (*needed, *body.invars), tuple(stays), body.outs))
+    needed = [v for i, v in hoisted.items() if i in used]
+    new = renumber(Jaxpr((), (*needed, *body.invars), tuple(kept), body.outs))
     return _HoistedBody(dce(new), tuple([outside[v.index] for v in needed]), moved)
 
 
@@ -164,5 +173,5 @@ def _may_move(prim: Primitive) -> bool:
 
 
 def _terminates(jaxpr: Jaxpr) -> bool:
-    """Whether nothing in a program calls the host, and nothing may run forever."""
+    """Whether a jaxpr surely terminates and calls neither the host nor user code."""
     return jaxpr.memo.get("hoist_ends", lambda: all(_may_move(eqn.prim) for eqn in jaxpr.eqns))

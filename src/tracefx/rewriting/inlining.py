@@ -1,4 +1,4 @@
-"""Inlining: the equations of a program that is called in the place of the call."""
+"""Inlining: replaces calls by the equations of the called jaxpr."""
 
 from __future__ import annotations
 
@@ -15,16 +15,24 @@ from tracefx.core.jaxpr import Atom, Eqn, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import LazySourceLocation, Provenance, SourceLocation
-from tracefx.passes.dce import map_subjaxprs, renumber
+from tracefx.passes.rebuilding import map_subjaxprs, renumber
 from tracefx.rewriting.closed_jaxprs import J, map_jaxpr
 
 
 def inline(jaxpr: J, *, max_eqns: int | None = None, checkpoints: bool = False, custom_rules: bool = False) -> J:
-    """The program with calls replaced by the equations of what they call, in its bodies too.
+    """Replaces calls by the equations of the jaxprs that they call, in sub-jaxprs too.
 
-    With `max_eqns`, only bodies of at most so many equations are, counted after inlining in them. Checkpointed
-    functions stay unless `checkpoints`, since backward passes then keep what they would compute again; functions with
-    derivatives or batching rules of their own stay unless `custom_rules`, since the rules go with the call.
+    Args:
+        jaxpr: a `Jaxpr` or `ClosedJaxpr`.
+        max_eqns: inline only bodies of at most this many equations, counted after inlining inside them; None inlines
+            bodies of any length.
+        checkpoints: whether to inline checkpointed functions too. They stay by default, because without the call a
+            backward pass would save the residuals that it should recompute.
+        custom_rules: whether to inline functions with user-defined rules (`custom_jvp`, `custom_vjp`, `custom_vmap`)
+            too. They stay by default, because inlining drops the rules.
+
+    Returns:
+        The program with calls inlined, of the same type as `jaxpr`; the same object if there is nothing to inline.
 
     >>> import tracefx as fx
     >>> inline(fx.make_jaxpr(fx.jit(lambda x: fx.lax.sin(x)))(1.0))
@@ -41,7 +49,7 @@ class _InlineOptions:
     custom_rules: bool
 
     def body(self, prim: Primitive) -> Jaxpr | None:
-        """The program that takes the place of the operation, if any does."""
+        """Returns the body to inline in place of the primitive, or None if it stays."""
         is_call = isinstance(prim, Call) or (self.checkpoints and isinstance(prim, CheckpointPrimitive))
         if isinstance(prim, CallPrimitive) and is_call:
             body = prim.body
@@ -87,7 +95,7 @@ def _read(x: Atom, atoms: dict[int, Atom]) -> Atom:
 def _copy_equations(
     body: Jaxpr, atoms: dict[int, Atom], fresh: Iterator[int], prim: Primitive, call: Provenance | None
 ) -> list[Eqn]:
-    """The equations of a body with variables of the program around it."""
+    """Returns the equations of a body with its variables replaced by variables of the caller."""
     copied = []
     for eqn in body.eqns:
         inputs = tuple([_read(x, atoms) for x in eqn.inputs])
@@ -98,7 +106,7 @@ def _copy_equations(
 
 
 def _nested_provenance(source: Provenance | None, prim: Primitive, call: Provenance | None) -> Provenance | None:
-    """Where an equation of the body was written, in the scopes of the call: profiles tell the calls apart as before."""
+    """Prefixes the name scopes of an inlined equation with those of its call, so that profiles still separate calls."""
     if source is None:
         return call
     scope = (*(() if call is None else call.scope), prim.profile_name, *source.scope)

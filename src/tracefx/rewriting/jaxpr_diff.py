@@ -1,4 +1,4 @@
-"""What two programs differ in, as a value and as text."""
+"""Differences of two programs, as a value and as text."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tracefx.core.jaxpr import Atom, ClosedJaxpr, Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.literal import Literal
 from tracefx.core.source_location import SourceLocation
 from tracefx.core.values import ConcreteArray, Value
-from tracefx.passes.dce import renumber
+from tracefx.passes.rebuilding import renumber
 from tracefx.rewriting.alignment import align_sequences
 from tracefx.text.printer import format_eqn, scalar_text, variable_name
 
 _CONTEXT: Final = 2
-"""How many equal equations are shown before and after what differs."""
+"""How many equal equations the text shows before and after a difference."""
 
 
 @final
 class ChangeKind(Enum):
-    """How an equation of one program stands to the other program."""
+    """How an equation differs between two programs; the value is its mark in the text."""
 
     REMOVED = "-"
     ADDED = "+"
@@ -36,34 +36,35 @@ class ChangeKind(Enum):
 @final
 @frozen
 class Change:
-    """An equation that differs. Variables of the second program have the names of their counterparts in the first.
+    """An equation that differs between two programs.
 
-    `before` is what the first program has, `after` what the second has; of one that moved they are the same but for
-    their places `at` and `to`. `bodies` are the differences of the programs it carries.
+    `before` is the equation in the first program and `after` the one in the second, with variables renamed to their
+    counterparts in the first; either is None if there is no such equation. For a moved equation the two differ only in
+    `old_index` and `new_index`. `bodies` has the differences of the sub-jaxprs.
     """
 
     kind: ChangeKind
     before: Eqn | None
     after: Eqn | None
     old_index: int | None
-    """The place of the equation in the first program."""
+    """The index of the equation in the first program, or None."""
     new_index: int | None
-    """Its place in the second."""
+    """The index of the equation in the second program, or None."""
     bodies: tuple[JaxprDiff, ...] = ()
 
 
 @final
 @frozen(repr=False)
 class JaxprDiff:
-    """The differences of two programs: false if there are none, and text to read.
+    """The differences of two programs: false if there are none; `str` shows them as text.
 
-    A line that begins with `-` is of the first program alone, one with `+` of the second alone; `~` marks an equation
-    that both have, in another place.
+    In the text a line that begins with `-` stands in the first program only, one with `+` in the second only; `~`
+    marks an equation of both programs that has moved.
     """
 
     changes: tuple[Change, ...]
     interface: tuple[tuple[str, str], ...] = ()
-    """Inputs, outputs and constants that differ: in the first program, and in the second."""
+    """Differing inputs, outputs and constants, as pairs of texts: in the first program and in the second."""
     lines: tuple[str, ...] = field(default=(), eq=False)
 
     def __bool__(self) -> bool:
@@ -79,12 +80,21 @@ class JaxprDiff:
 
 
 def diff_jaxprs(a: Jaxpr | ClosedJaxpr, b: Jaxpr | ClosedJaxpr) -> JaxprDiff:
-    """What two programs differ in; of no account are the names of variables and where equations were written.
+    """Compares two programs, ignoring names of variables and source locations.
 
-    Equations are paired in their order, those that stand elsewhere are marked as moved, and of those that carry
-    programs the bodies are compared. Lines of the text tell where an equation was written, where the two differ in it.
-    Constants of `ClosedJaxpr`s count by their types and bits. The result is false exactly if the programs are equal
-    but for names. Linear in the length of programs that differ in a few places.
+    Equations are aligned in order; equal equations elsewhere are marked as moved, and the sub-jaxprs of paired
+    equations are compared. The text shows source locations where they differ. Takes linear time for programs that
+    differ in few equations.
+
+    Args:
+        a: a `Jaxpr` or `ClosedJaxpr`.
+        b: the program to compare with. Constants of two `ClosedJaxpr`s are compared by shape, dtype and bits.
+
+    Returns:
+        A `JaxprDiff`, false exactly if the programs are equal up to variable names.
+
+    Raises:
+        TypeError: `a` or `b` is no jaxpr.
 
     >>> from tracefx.programs import parse_jaxpr
     >>> a = parse_jaxpr("{ lambda ; x:f32[]. let y:f32[] = sin x; z:f32[] = mul y 2.0:f32[] in (z,) }")
@@ -100,12 +110,12 @@ def diff_jaxprs(a: Jaxpr | ClosedJaxpr, b: Jaxpr | ClosedJaxpr) -> JaxprDiff:
         if not isinstance(each, (Jaxpr, ClosedJaxpr)):
             raise TypeError(f"diff_jaxprs compares jaxprs, got {each!r}")
     first, second = [x.jaxpr if isinstance(x, ClosedJaxpr) else x for x in (a, b)]
-    found = _diff(first, second)
+    result = _diff(first, second)
     if isinstance(a, ClosedJaxpr) and isinstance(b, ClosedJaxpr):
         constants = tuple(_constants(a.consts, b.consts))
         lines = [line for x, y in constants for line in (f"- {x}", f"+ {y}")]
-        found = evolve(found, interface=(*constants, *found.interface), lines=(*lines, *found.lines))
-    return found
+        result = evolve(result, interface=(*constants, *result.interface), lines=(*lines, *result.lines))
+    return result
 
 
 def _constants(a: Sequence[Value], b: Sequence[Value]) -> Iterator[tuple[str, str]]:
@@ -132,16 +142,16 @@ def _diff(a: Jaxpr, b: Jaxpr) -> JaxprDiff:
 
 @final
 class _JaxprComparison:
-    """Two programs that are not equal, their variables numbered in the order of their binding."""
+    """Compares two unequal jaxprs whose variables are numbered in binding order."""
 
     def __init__(self, a: Jaxpr, b: Jaxpr) -> None:
         self.a = a
         self.b = b
         self.names: dict[int, Var] = {}
-        """The variables of the second program by their counterparts in the first; those without one get new names."""
+        """Variables of the first program by index of their counterparts in the second; others get new names."""
         self.fresh = itertools.count(a.var_count)
         self.pairs: dict[int, int] = {}
-        """The counterparts of equations of the first program in the second."""
+        """Index pairs of matching equations: first program to second."""
 
     def run(self) -> JaxprDiff:
         self.pair_inputs()
@@ -156,31 +166,31 @@ class _JaxprComparison:
             if change is not None:
                 changes[i] = change
         lines: list[_DiffLine] = []
-        came = {j: i for i, j in moved.items()}
+        moved_from = {j: i for i, j in moved.items()}
         j = 0
         for i, eqn in enumerate(self.a.eqns):
             if i in self.pairs:
-                lines += [_DiffLine(self.added(k, came.get(k))) for k in range(j, self.pairs[i])]
+                lines += [_DiffLine(self.added(k, moved_from.get(k))) for k in range(j, self.pairs[i])]
                 lines.append(_DiffLine(changes.get(i), eqn))
                 j = self.pairs[i] + 1
             elif i not in moved:
                 lines.append(_DiffLine(Change(ChangeKind.REMOVED, eqn, None, i, None)))
-        lines += [_DiffLine(self.added(k, came.get(k))) for k in range(j, len(self.b.eqns))]
+        lines += [_DiffLine(self.added(k, moved_from.get(k))) for k in range(j, len(self.b.eqns))]
         interface = tuple(self.interface())
-        found = tuple([line.change for line in lines if line.change is not None])
-        return JaxprDiff(found, interface, tuple(_text(lines, interface)))
+        changes_in_order = tuple([line.change for line in lines if line.change is not None])
+        return JaxprDiff(changes_in_order, interface, tuple(_text(lines, interface)))
 
-    def name(self, theirs: Var, ours: Var) -> None:
-        self.names.setdefault(theirs.index, Var(ours.index, theirs.aval))
+    def name(self, second: Var, first: Var) -> None:
+        self.names.setdefault(second.index, Var(first.index, second.aval))
 
     def pair_inputs(self) -> None:
-        for ours, theirs in ((self.a.constvars, self.b.constvars), (self.a.invars, self.b.invars)):
-            for v, w in zip(ours, theirs, strict=False):
+        for first, second in ((self.a.constvars, self.b.constvars), (self.a.invars, self.b.invars)):
+            for v, w in zip(first, second, strict=False):
                 self.name(w, v)
 
     def pair_in_order(self) -> Iterator[tuple[int, int]]:
-        """Equations that stand in both programs in one order: equal ones but for operands, and between those, ones of
-        the same operation."""
+        """Pairs equations in order: those equal up to operands, and between these the ones of the same primitive
+        class."""
         numbers: dict[object, int] = {}
 
         def local(eqn: Eqn) -> int:
@@ -192,60 +202,60 @@ class _JaxprComparison:
             return numbers.setdefault(key, len(numbers))
 
         a, b = self.a.eqns, self.b.eqns
-        before_i = before_j = 0
+        next_i = next_j = 0
         for i, j in [*align_sequences(list(map(local, a)), list(map(local, b))), (len(a), len(b))]:
-            if before_i < i and before_j < j:
-                yield from self.pair_same_operation(range(before_i, i), range(before_j, j), numbers)
+            if next_i < i and next_j < j:
+                yield from self.pair_same_operation(range(next_i, i), range(next_j, j), numbers)
             if i < len(a):
                 yield i, j
-            before_i, before_j = i + 1, j + 1
+            next_i, next_j = i + 1, j + 1
 
-    def pair_same_operation(self, ours: range, theirs: range, numbers: dict[object, int]) -> Iterator[tuple[int, int]]:
-        """Between equal equations, those that apply one operation with other parameters or to other types; and as many
-        as stand between such in both programs, one by one."""
+    def pair_same_operation(self, first: range, second: range, numbers: dict[object, int]) -> Iterator[tuple[int, int]]:
+        """Pairs equations of the same primitive class within a gap between equal equations; between such pairs, where
+        both programs have equally many equations, pairs these one by one."""
         kinds = [
-            [numbers.setdefault(type(eqns[k].prim), len(numbers)) for k in places]
-            for eqns, places in ((self.a.eqns, ours), (self.b.eqns, theirs))
+            [numbers.setdefault(type(eqns[k].prim), len(numbers)) for k in indices]
+            for eqns, indices in ((self.a.eqns, first), (self.b.eqns, second))
         ]
-        before_i = before_j = 0
-        for i, j in [*align_sequences(*kinds), (len(ours), len(theirs))]:
-            if i - before_i == j - before_j:
-                yield from zip(ours[before_i:i], theirs[before_j:j], strict=True)
-            if i < len(ours):
-                yield ours[i], theirs[j]
-            before_i, before_j = i + 1, j + 1
+        next_i = next_j = 0
+        for i, j in [*align_sequences(*kinds), (len(first), len(second))]:
+            if i - next_i == j - next_j:
+                yield from zip(first[next_i:i], second[next_j:j], strict=True)
+            if i < len(first):
+                yield first[i], second[j]
+            next_i, next_j = i + 1, j + 1
 
     def pair_moved(self) -> Iterator[tuple[int, int]]:
-        """Equations without a counterpart so far that compute the same."""
-        theirs: dict[int, list[int]] = {}
-        taken = set(self.pairs.values())
-        left = [i for i in range(len(self.a.eqns)) if i not in self.pairs]
-        if not left or len(taken) == len(self.b.eqns):
+        """Pairs unmatched equations that compute the same value."""
+        candidates: dict[int, list[int]] = {}
+        matched = set(self.pairs.values())
+        unmatched = [i for i in range(len(self.a.eqns)) if i not in self.pairs]
+        if not unmatched or len(matched) == len(self.b.eqns):
             return
         values: dict[object, int] = {}
-        ours, others = _value_numbers(self.a, values), _value_numbers(self.b, values)
-        for j, value in enumerate(others):
-            if j not in taken:
-                theirs.setdefault(value, []).append(j)
-        for i in left:
-            places = theirs.get(ours[i])
-            if places:
-                yield i, places.pop(0)
+        first_values, second_values = _value_numbers(self.a, values), _value_numbers(self.b, values)
+        for j, value in enumerate(second_values):
+            if j not in matched:
+                candidates.setdefault(value, []).append(j)
+        for i in unmatched:
+            matches = candidates.get(first_values[i])
+            if matches:
+                yield i, matches.pop(0)
 
     # -------------------------------------------------------------- comparing
 
     def renamed(self, eqn: Eqn) -> Eqn:
-        """An equation of the second program in names of the first."""
+        """Renames the variables of an equation of the second program to their counterparts in the first."""
         return Eqn(eqn.prim, tuple(map(self.read, eqn.inputs)), tuple(map(self.variable, eqn.outs)), eqn.source)
 
     def read(self, x: Atom) -> Atom:
         return x if isinstance(x, Literal) else self.variable(x)
 
     def variable(self, v: Var) -> Var:
-        found = self.names.get(v.index)
-        if found is None:
-            found = self.names[v.index] = Var(next(self.fresh), v.aval)
-        return found
+        renamed = self.names.get(v.index)
+        if renamed is None:
+            renamed = self.names[v.index] = Var(next(self.fresh), v.aval)
+        return renamed
 
     def compared(self, i: int, j: int) -> Change | None:
         before, after = self.a.eqns[i], self.renamed(self.b.eqns[j])
@@ -253,9 +263,9 @@ class _JaxprComparison:
             return None
         bodies: tuple[JaxprDiff, ...] = ()
         if isinstance(before.prim, HasSubjaxprs) and isinstance(after.prim, HasSubjaxprs):
-            ours, theirs = before.prim.jaxprs(), after.prim.jaxprs()
-            if len(ours) == len(theirs):
-                bodies = tuple([_diff(x, y) for x, y in zip(ours, theirs, strict=True)])
+            first, second = before.prim.jaxprs(), after.prim.jaxprs()
+            if len(first) == len(second):
+                bodies = tuple([_diff(x, y) for x, y in zip(first, second, strict=True)])
         return Change(ChangeKind.CHANGED, before, after, i, j, bodies)
 
     def added(self, j: int, i: int | None) -> Change:
@@ -271,30 +281,30 @@ class _JaxprComparison:
         ):
             if [v.aval for v in vs] != [w.aval for w in ws]:
                 yield f"{what} {_binders(vs)}", f"{what} {_binders([self.variable(w) for w in ws])}"
-        ours, theirs = _outputs(self.a.outs), _outputs(tuple(map(self.read, self.b.outs)))
-        if ours != theirs:  # a variable of another type is told where it is bound
-            yield ours, theirs
+        first, second = _outputs(self.a.outs), _outputs(tuple(map(self.read, self.b.outs)))
+        if first != second:  # variables of another type are reported where they are bound
+            yield first, second
 
 
-# ------------------------------------------------------------------ telling
+# ------------------------------------------------------------------ text
 
 
 @final
 @frozen(eq=False)
 class _DiffLine:
-    """What stands for an equation in the text."""
+    """An equation in the text, changed or unchanged."""
 
     change: Change | None
     eqn: Eqn | None = None
 
 
 def _text(lines: Sequence[_DiffLine], interface: Sequence[tuple[str, str]]) -> Iterator[str]:
-    heads = [x for x in interface if not x[0].startswith("in (")]
-    for before, after in heads:
+    headers = [x for x in interface if not x[0].startswith("in (")]
+    for before, after in headers:
         yield from (f"- {before}", f"+ {after}")
     marks = [k for k, line in enumerate(lines) if line.change is not None]
     near = {n for k in marks for n in range(k - _CONTEXT, k + _CONTEXT + 1)}
-    if len(heads) < len(interface):
+    if len(headers) < len(interface):
         near |= set(range(len(lines) - _CONTEXT, len(lines)))
     skipped = False
     for k, line in enumerate(lines):
@@ -306,7 +316,7 @@ def _text(lines: Sequence[_DiffLine], interface: Sequence[tuple[str, str]]) -> I
         elif line.eqn is not None:
             yield f"  {format_eqn(line.eqn)}"
         skipped = line.change is None and k not in near
-    for before, after in interface[len(heads) :]:
+    for before, after in interface[len(headers) :]:
         yield from (f"- {before}", f"+ {after}")
 
 
@@ -317,7 +327,7 @@ def _change_lines(change: Change) -> Iterator[str]:
         first = ""
     if change.kind is ChangeKind.MOVED:
         yield f"~ {after}{second}"
-    elif before == after:  # but for the bodies
+    elif before == after:  # only the bodies differ
         yield f"  {after}{second}"
     else:
         if before is not None:
@@ -331,24 +341,24 @@ def _change_lines(change: Change) -> Iterator[str]:
 
 
 def _value_numbers(jaxpr: Jaxpr, values: dict[object, int]) -> list[int]:
-    """Of each equation a number, the same for all that compute the same from the same inputs, in both programs."""
-    of: dict[int, object] = {v.index: ("constant", i, v.aval) for i, v in enumerate(jaxpr.constvars)}
-    of |= {v.index: ("input", i, v.aval) for i, v in enumerate(jaxpr.invars)}
+    """Numbers equations by value: equal numbers mean the same computation on the same inputs, in both programs."""
+    value_keys: dict[int, object] = {v.index: ("constant", i, v.aval) for i, v in enumerate(jaxpr.constvars)}
+    value_keys |= {v.index: ("input", i, v.aval) for i, v in enumerate(jaxpr.invars)}
     numbers = []
     for eqn in jaxpr.eqns:
-        key = (eqn.prim, tuple([x if isinstance(x, Literal) else of[x.index] for x in eqn.inputs]))
+        key = (eqn.prim, tuple([x if isinstance(x, Literal) else value_keys[x.index] for x in eqn.inputs]))
         number = values.setdefault(key, len(values))
         numbers.append(number)
         for i, v in enumerate(eqn.outs):
-            of[v.index] = (number, i)
+            value_keys[v.index] = (number, i)
     return numbers
 
 
 def _location_text(eqn: Eqn | None) -> str:
     if eqn is None or eqn.source is None:
         return ""
-    place: SourceLocation = eqn.source.resolve()
-    return f"  # {place.file}:{place.line}"
+    location: SourceLocation = eqn.source.resolve()
+    return f"  # {location.file}:{location.line}"
 
 
 def _binders(vs: Sequence[Var]) -> str:

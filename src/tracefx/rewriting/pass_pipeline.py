@@ -1,10 +1,11 @@
-"""All passes in a row."""
+"""The pipeline of all optimization passes."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tracefx.passes.dce import cse, dce
+from tracefx.passes.cse import cse
+from tracefx.passes.dce import dce
 from tracefx.rewriting.closed_jaxprs import J, map_jaxpr
 from tracefx.rewriting.constant_folding import fold_constants
 from tracefx.rewriting.hoisting import hoist_loop_invariants
@@ -15,13 +16,20 @@ _ROUNDS: Final = 8
 
 
 def optimize(jaxpr: J, *, fast_math: bool = False) -> J:
-    """The program after all passes: `inline`, `simplify`, `fold_constants`, `cse`, `hoist_loop_invariants`, `dce`.
+    """Applies all passes: `inline`, `simplify`, `fold_constants`, `cse`, `hoist_loop_invariants` and `dce`.
 
-    They are repeated, at most 8 times, until none finds anything to do. Evaluated operation by operation the results
-    are the same bit for bit, unless `fast_math` allows rules that hold for real numbers alone (`simplify`).
+    The passes are repeated, at most 8 times, until none changes anything. Evaluated operation by operation, the
+    optimized program gives the same results bit for bit, unless `fast_math` is set.
 
-    XLA does most of this for compiled programs. It pays before programs are differentiated, batched, printed or
-    compared, and where they are evaluated operation by operation.
+    XLA performs most of these optimizations on compiled programs. They pay off before a program is differentiated,
+    batched, printed or compared, and for programs that are evaluated operation by operation.
+
+    Args:
+        jaxpr: a `Jaxpr` or `ClosedJaxpr`.
+        fast_math: whether to allow rules that hold for real numbers but not for floats (see `simplify`).
+
+    Returns:
+        The optimized program, of the same type as `jaxpr`; the same object if no pass changes anything.
 
     >>> import tracefx as fx
     >>> optimize(fx.make_jaxpr(fx.jit(lambda x: (x * (2.0 - 1.0), x + 0)))(1))

@@ -1,4 +1,4 @@
-"""Rules: what may stand in the place of what, as values."""
+"""Rewrite rules as values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tracefx.core.values import Value
 from tracefx.rewriting.terms import Apply
 
 Replacement: TypeAlias = Value | Sequence[Value] | None
-"""What stands for a term; for an operation of several outputs, for each of them; None where the rule doesn't apply."""
+"""The result of a rule: the value that replaces a term (for an operation with several outputs, one value for each),
+or None where the rule does not apply."""
 
 
 def _check_roots(rule: RewriteRule, option: object, roots: tuple[type, ...]) -> None:
@@ -26,11 +27,16 @@ def _check_roots(rule: RewriteRule, option: object, roots: tuple[type, ...]) -> 
 @final
 @frozen(eq=False, repr=False)
 class RewriteRule:
-    """A function from a term to what may stand in its place, and its name.
+    """A named function that maps a term to its replacement.
 
-    `roots` are the classes of the operations that the function is asked about; without any it is asked about all.
-    Operations of several outputs are replaced as a whole: the term is their first output, the result a sequence.
-    No rule is asked about operations that give nothing.
+    Attributes:
+        name: the name that error messages use.
+        function: takes a term and returns its replacement, or None if the rule does not apply. An operation with
+            several outputs is replaced as a whole: the term is its first output, the result a sequence of values.
+        roots: classes of primitives; the rule is tried on outputs of these and of their subclasses only. The default
+            `()` means all primitives.
+
+    Rules are never tried on operations without outputs.
 
     >>> from tracefx.ops.elementwise.arithmetic import Neg
     >>> def double_negation(term):
@@ -39,7 +45,7 @@ class RewriteRule:
     ...             return x
     ...     return None
     >>> RewriteRule("double negation", double_negation, (Neg,))
-    Rule('double negation')
+    RewriteRule('double negation')
     """
 
     name: str
@@ -47,16 +53,22 @@ class RewriteRule:
     roots: tuple[type, ...] = field(default=(), validator=_check_roots)
 
     def matches(self, kind: type) -> bool:
-        """Whether the function is asked about operations of this class."""
+        """Whether the rule is tried on primitives of the class `kind`."""
         return not self.roots or issubclass(kind, self.roots)
 
     @override
     def __repr__(self) -> str:
-        return f"Rule({self.name!r})"
+        return f"RewriteRule({self.name!r})"
 
 
 def rule(*roots: type) -> Callable[[Callable[[Apply], Replacement]], RewriteRule]:
-    """Make a rule of a function, whose name it takes; `roots` are the operations that the function is asked about.
+    """Decorator that makes a `RewriteRule` from a function and names the rule after it.
+
+    Args:
+        *roots: classes of primitives on whose outputs the rule is tried; without any, it is tried on all.
+
+    Returns:
+        A decorator that maps a function to a `RewriteRule`.
 
     >>> import tracefx as fx
     >>> from tracefx.ops.elementwise.arithmetic import Mul
@@ -65,10 +77,10 @@ def rule(*roots: type) -> Callable[[Callable[[Apply], Replacement]], RewriteRule
     ...     x, y = term.operands
     ...     return fx.lax.square(x) if x is y else None
     >>> square
-    Rule('square')
+    RewriteRule('square')
     """
 
-    def made(function: Callable[[Apply], Replacement]) -> RewriteRule:
+    def decorate(function: Callable[[Apply], Replacement]) -> RewriteRule:
         return RewriteRule(function.__name__, function, roots)
 
-    return made
+    return decorate

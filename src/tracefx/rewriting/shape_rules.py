@@ -1,4 +1,4 @@
-"""Rules about where elements stand: reshapes, transposes, broadcasts, slices, conversions. All hold bit for bit."""
+"""Rules for reshapes, transposes, broadcasts, slices and conversions. All hold bit for bit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tracefx.rewriting.terms import Apply, Term
 
 
 def _reshape_operand(term: Term) -> Term | None:
-    """The operand, if the term has the same elements in the same order, in another shape."""
+    """Returns the operand if the operation only changes the shape and keeps all elements in order."""
     match term:
         case Apply(Reshape() | Squeeze(), (x,)):
             return x
@@ -45,7 +45,7 @@ def _reshape_operand(term: Term) -> Term | None:
 
 @rule(Reshape, Squeeze, BroadcastInDim)
 def merge_reshapes(term: Apply) -> Replacement:
-    """Reshapes of reshapes are one; that to the operand's own shape is none."""
+    """Merges nested reshapes into one, and drops a reshape to the operand's own shape."""
     x = _reshape_operand(term)
     if x is None:
         return None
@@ -56,7 +56,7 @@ def merge_reshapes(term: Apply) -> Replacement:
 
 
 def _broadcast_scalar(term: Term) -> Term | None:
-    """The value without axes that a term repeats."""
+    """Returns the scalar that a term broadcasts, or None."""
     match term:
         case Apply(BroadcastInDim() | Reshape(), (x,)) if not x.aval.shape:
             return x
@@ -67,7 +67,7 @@ def _broadcast_scalar(term: Term) -> Term | None:
 
 @rule(Reshape, Squeeze, Transpose, BroadcastInDim, Slice, Rev)
 def broadcast_of_scalar(term: Apply) -> Replacement:
-    """Of an array whose elements are all one value, the shape alone matters."""
+    """Replaces reshapes, slices and the like of a broadcast scalar by a broadcast to the result's shape."""
     x = _broadcast_scalar(term.operands[0])
     return None if x is None else first_of_type(term, broadcast_in_dim(x, term.aval.shape, ()))
 
@@ -94,7 +94,7 @@ def merge_broadcasts(term: Apply) -> Replacement:
     return None
 
 
-# ------------------------------------------------------------------ parts
+# ------------------------------------------------------------------ slices and concatenation
 
 
 @rule(Slice)
@@ -125,17 +125,17 @@ def _compose_slices(outer: Slice, inner: Slice, x: Term) -> Replacement:
 
 @rule(Slice)
 def slice_of_concatenation(term: Apply) -> Replacement:
-    """What lies in one part alone is cut out of it."""
+    """Slices the one operand of the concatenation that contains the whole window."""
     match term:
         case Apply(Slice() as window, (Apply(Concatenate(axis), parts),)):
-            start, stop, before = window.start_indices[axis], window.limit_indices[axis], 0
+            start, stop, offset = window.start_indices[axis], window.limit_indices[axis], 0
             for x in parts:
                 n = x.aval.shape[axis]
-                if before <= start < stop <= before + n:
+                if offset <= start < stop <= offset + n:
                     starts, limits = list(window.start_indices), list(window.limit_indices)
-                    starts[axis], limits[axis] = start - before, stop - before
+                    starts[axis], limits[axis] = start - offset, stop - offset
                     return first_of_type(term, slice(x, starts, limits, window.strides))
-                before += n
+                offset += n
         case _:
             pass
     return None
@@ -144,12 +144,12 @@ def slice_of_concatenation(term: Apply) -> Replacement:
 @rule(Concatenate)
 def concatenate_empty(term: Apply) -> Replacement:
     match term:
-        case Apply(Concatenate(axis) as joining, parts):
-            left = [x for x in parts if x.aval.shape[axis]] or list(parts[:1])
-            if len(left) == 1:
-                return first_of_type(term, *left)
-            if len(left) < len(parts):
-                return first_of_type(term, bind1(joining, *left))
+        case Apply(Concatenate(axis) as concatenate, parts):
+            nonempty = [x for x in parts if x.aval.shape[axis]] or list(parts[:1])
+            if len(nonempty) == 1:
+                return first_of_type(term, *nonempty)
+            if len(nonempty) < len(parts):
+                return first_of_type(term, bind1(concatenate, *nonempty))
         case _:
             pass
     return None
@@ -169,9 +169,9 @@ def pad_by_zero(term: Apply) -> Replacement:
 def merge_reversals(term: Apply) -> Replacement:
     match term:
         case Apply(Rev(axes), (x,)):
-            long = [d for d in axes if x.aval.shape[d] > 1]
-            if len(long) < len(axes):
-                return rev(x, long)
+            long_axes = [d for d in axes if x.aval.shape[d] > 1]
+            if len(long_axes) < len(axes):
+                return rev(x, long_axes)
             match x:
                 case Apply(Rev(inner), (y,)):
                     return rev(y, sorted(set(axes) ^ set(inner)))
@@ -184,15 +184,15 @@ def merge_reversals(term: Apply) -> Replacement:
 
 @rule(DynamicSlice)
 def dynamic_slice_at_literal(term: Apply) -> Replacement:
-    """A window whose place is written in the program; it is moved into the operand as `dynamic_slice` moves it."""
+    """Makes a static slice of a `dynamic_slice` with literal indices, which are clamped as `dynamic_slice` does."""
     match term:
         case Apply(DynamicSlice(sizes), (x, *starts)):
-            first = []
+            clamped = []
             for i, n, size in zip(starts, x.aval.shape, sizes, strict=True):
                 if not isinstance(i, Literal):
                     return None
-                first.append(min(max(int(i.numpy()), 0), n - size))
-            return slice(x, first, [i + size for i, size in zip(first, sizes, strict=True)])
+                clamped.append(min(max(int(i.numpy()), 0), n - size))
+            return slice(x, clamped, [i + size for i, size in zip(clamped, sizes, strict=True)])
         case _:
             pass
     return None
@@ -212,9 +212,9 @@ def reduce_over_no_axes(term: Apply) -> Replacement:
 
 
 def is_lossless_conversion(source: DType, target: DType) -> bool:
-    """Whether every number of a dtype is one of another, so that a conversion there loses nothing.
+    """Whether every value of `source` is a value of `target`, so that the conversion loses nothing.
 
-    Of floats those of 16 bits and more, of integers those of 8 and more.
+    False for floats of less than 16 bits and integers of less than 8 bits.
     """
     if source == target:
         return True
@@ -282,4 +282,4 @@ SHAPE_RULES: Final[tuple[RewriteRule, ...]] = (
     merge_conversions,
     convert_literal,
 )
-"""Where elements stand, exactly."""
+"""Rules for data movement and conversions that are exact bit for bit."""

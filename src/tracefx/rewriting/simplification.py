@@ -1,4 +1,4 @@
-"""Algebraic simplification: the rules of the package as a pass."""
+"""Algebraic simplification: a pass that applies the built-in rewrite rules."""
 
 from __future__ import annotations
 
@@ -12,17 +12,23 @@ from tracefx.rewriting.rules import RewriteRule
 from tracefx.rewriting.shape_rules import SHAPE_RULES
 
 EXACT_RULES: Final[tuple[RewriteRule, ...]] = ALGEBRAIC_RULES + SHAPE_RULES
-"""The rules that hold bit for bit."""
+"""Rules that preserve results bit for bit."""
 _ALL_RULES: Final = EXACT_RULES + FAST_MATH_RULES
 
 
 def simplify(jaxpr: J, *, fast_math: bool = False) -> J:
-    """The program with fewer and simpler operations, in its bodies too: the rules `EXACT_RULES`, applied by `rewrite`.
+    """Simplifies a jaxpr and its sub-jaxprs by applying `EXACT_RULES` with `rewrite`.
 
-    Evaluated, the results are the same bit for bit, NaN, infinities and the signs of zeros included (but not the bits
-    inside of a NaN). With `fast_math` the rules `FAST_MATH_RULES` apply too, which hold for real numbers: of floats
-    they
-    change the rounding, and what comes of NaN, infinities and zeros.
+    Eager evaluation of the simplified program gives the same results bit for bit, including NaN, infinities and the
+    signs of zeros (but not the payload bits of a NaN).
+
+    Args:
+        jaxpr: a `Jaxpr` or `ClosedJaxpr`.
+        fast_math: whether to apply `FAST_MATH_RULES` as well. They hold for real numbers; for floats they change the
+            rounding and the treatment of NaN, infinities and zeros.
+
+    Returns:
+        The simplified program, of the same type as `jaxpr`; the same object if no rule applies.
 
     >>> import tracefx as fx
     >>> program = fx.make_jaxpr(lambda x: -(-x.T.T * 1.0).reshape(6).reshape(2, 3))(fx.numpy.ones((2, 3)))

@@ -1,11 +1,11 @@
-"""Terms: the values of a program, each with the operation that made it, to look through with `match`.
+"""Terms: the values of a jaxpr as an expression graph that rewrite rules inspect with `match`.
 
     match term:
         case Apply(Neg(), (Apply(Neg(), (x,)),)):
             ...
 
-Terms are tracers: operations on them, by operators and by every function of `tracefx.lax` and `tracefx.numpy`, give
-new terms. So what a rule puts in the place of a term is written as any other function.
+Terms are tracers: operators and all functions of `tracefx.lax` and `tracefx.numpy` accept them and return new terms.
+So a rule writes the replacement of a term like any other traced function.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from tracefx.text.printer import variable_name
 
 @final
 class OperationNode:
-    """An operation applied to operands: what an equation is without names. Its outputs are its `terms`.
+    """The application of a primitive to operands: an equation without variable names. Its outputs are its `terms`.
 
-    A plain class, as tracers are: every equation of a program that is rewritten makes one.
+    A plain class for speed, as tracers are: rewriting makes one for every equation.
     """
 
     __slots__ = ("alias", "operands", "prim", "results", "source", "terms")
@@ -50,19 +50,19 @@ class OperationNode:
         self.source = source
         self.terms = tuple([Apply(handler, self, i, aval) for i, aval in enumerate(avals)])
         self.results: Sequence[Term] | None = None
-        """What stands for the outputs once no rule applies any more."""
+        """The replacements of the outputs, once no rule applies any more."""
         self.alias: OperationNode | None = None
-        """The application that takes the place of one a rule has made."""
+        """The equal, earlier node that replaces this one, which a rule created."""
 
     @property
     def key(self) -> tuple[Primitive, tuple[int | Literal, ...]]:
-        """The same for equal operations on the same operands."""
+        """A key that is equal for equal operations on the same operands."""
         return self.prim, tuple([x if type(x) is Literal else id(x) for x in self.operands])
 
 
 @final
 class Apply(Tracer):
-    """An output of an operation: `prim` applied to `operands`. `out` says which of its outputs it is."""
+    """An output of an operation: output number `out` of `prim` applied to `operands`."""
 
     __slots__ = ("application", "aval", "handler", "operands", "out", "prim")
     __match_args__ = ("prim", "operands")
@@ -86,7 +86,7 @@ class Apply(Tracer):
 
     @property
     def outputs(self) -> tuple[Apply, ...]:
-        """All outputs of the operation."""
+        """All outputs of the operation, in order."""
         return self.application.terms
 
     @override
@@ -96,7 +96,7 @@ class Apply(Tracer):
 
 @final
 class InputTerm(Tracer):
-    """An input of the program, or a constant of it: a type, and nothing to look through."""
+    """An input or a constant of the jaxpr: only its shape and dtype are known."""
 
     __slots__ = ("aval", "binder", "handler")
     aval: ShapedArray
@@ -114,19 +114,19 @@ class InputTerm(Tracer):
 
 
 Term: TypeAlias = Apply | InputTerm | Literal
-"""A value of a program. Two are the same value if they are the same object: `x is y`, or equal literals."""
+"""A value in a jaxpr. Two terms are the same value if they are the same object (`x is y`) or equal literals."""
 
 
 @final
 @frozen(eq=False)
 class RewriteHandler(Handler):
-    """Operations become terms; nothing is computed."""
+    """The handler under which rules run: operations become terms, nothing is computed."""
 
     title = "rewriting"
 
     @property
     @override
-    def below(self) -> Handler:
+    def inner(self) -> Handler:
         return ROOT
 
     @override
@@ -136,17 +136,18 @@ class RewriteHandler(Handler):
                 prim, args = prim.stage_callables(self, args)
             elif isinstance(prim, Expandable):
                 return bind_expansion(self, prim, args)
-        done = [e for e in prim.effects if e.observable]
-        if done:
+        observable_effects = [e for e in prim.effects if e.observable]
+        if observable_effects:
             raise RewriteError(
-                f"a rule brings no effects into a program, but {prim.name} has {', '.join(sorted(map(str, done)))}"
+                f"a rule cannot add effects to a program, but {prim.name} has "
+                f"{', '.join(sorted(map(str, observable_effects)))}"
             )
         operands = tuple([self.term(x, f"an operand of {prim.name}") for x in args])
         avals = prim.abstract_eval(*[x.aval for x in operands])
         return OperationNode(self, prim, operands, avals, EQN_LOCATION.get()).terms
 
     def term(self, x: Value, where: str) -> Term:
-        """A value as a term of this program."""
+        """Converts a value to a term of this program; `where` describes its use in error messages."""
         if isinstance(x, (Apply, InputTerm)) and x.handler is self:
             return x
         if isinstance(x, Literal):
@@ -155,8 +156,8 @@ class RewriteHandler(Handler):
             if not x.aval.shape:
                 return Literal(x.numpy().item(), x.aval)
             raise RewriteError(
-                f"an array of type {x.aval} is {where}, but a rule brings no constants into a program: make it of "
-                "numbers without axes, by tracefx.lax.full or broadcast_in_dim"
+                f"an array of type {x.aval} is {where}, but rules cannot add array constants to a program: create "
+                "the array from scalars, with tracefx.lax.full or broadcast_in_dim"
             )
         assert isinstance(x, Tracer)
         raise escaped_tracer_error(x, self, f"as {where}")
@@ -166,12 +167,12 @@ _PRINT_DEPTH: Final = 3
 
 
 def format_term(x: Term, depth: int = _PRINT_DEPTH) -> str:
-    """A term to read: the operations that made it, as deep as is useful."""
+    """Formats a term for messages: its expression, down to `depth` operations."""
     if isinstance(x, Literal):
         return str(x)
     if isinstance(x, InputTerm):
         return f"{variable_name(x.binder.index)}:{x.aval!r}"
     if depth == 0:
         return f"{x.prim.name}(...)"
-    which = f"[{x.out}]" if len(x.outputs) > 1 else ""
-    return f"{x.prim.name}({', '.join([format_term(y, depth - 1) for y in x.operands])}){which}"
+    output_index = f"[{x.out}]" if len(x.outputs) > 1 else ""
+    return f"{x.prim.name}({', '.join([format_term(y, depth - 1) for y in x.operands])}){output_index}"

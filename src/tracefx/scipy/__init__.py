@@ -1,4 +1,4 @@
-"""Functions with the names of `jax.scipy`. Each module is loaded when its name is first asked for."""
+"""Scientific functions, with the names of `jax.scipy`. Submodules are imported lazily."""
 
 import importlib as _importlib
 from typing import TYPE_CHECKING as _TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Discrete cosine transforms, of the second type and its inverse."""
+"""Discrete cosine transforms of type 2, and their inverses."""
 
 from __future__ import annotations
 
@@ -20,18 +20,30 @@ from tracefx.ops.static_integers import canonicalize_axes, static_int, static_in
 __all__ = ["dct", "dctn", "idct", "idctn"]
 
 AxisTransform = Callable[[Array, int, bool], Array]
-"""The transform along an axis, and whether it keeps lengths of vectors."""
+"""A transform of an array along an axis; the boolean says whether it is orthonormal."""
 
 
 def dct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The cosine transform of `x` along an axis, `2 * sum(x[j] * cos(pi * k * (2j + 1) / 2n))` for `k` below `n`.
+    """Computes the discrete cosine transform of type 2 along an axis.
 
-    A length `n` other than the axis's own cuts the axis off or fills it up with zeros. With `norm="ortho"` the
-    transform is divided by `sqrt(2n)`, and at 0 once more by `sqrt(2)`: then it keeps the lengths of vectors.
+    It is `2 * sum(x[j] * cos(pi * k * (2 * j + 1) / (2 * n)))` for `k < n`. With `norm="ortho"` it is divided by
+    `sqrt(2 * n)`, and at `k = 0` also by `sqrt(2)`, which makes it orthonormal.
 
-    Raises NotImplementedError for a `type` other than 2, ValueError for an unknown `norm`.
+    Args:
+        x: an array of numbers; integers are converted to floats.
+        type: must be 2.
+        n: the length; the axis is truncated or padded with zeros. By default its own size.
+        axis: the axis to transform.
+        norm: None or `"backward"`, or `"ortho"` for the orthonormal transform.
 
-    >>> dct(filling.full((2,), 1.0))
+    Returns:
+        The transform, of size `n` along the axis.
+
+    Raises:
+        NotImplementedError: if `type` is not 2.
+        ValueError: if `norm` is unknown, or lengths and axes do not match.
+
+    >>> dct(array_creation.full((2,), 1.0))
     Array([4., 0.], dtype=float32)
     """
     value = _check_arguments("dct", x, type, norm)
@@ -45,18 +57,46 @@ def dctn(
     axes: Sequence[int] | int | None = None,
     norm: str | None = None,
 ) -> Array:
-    """`dct` along several axes, of the lengths `s`: by default along all, or the last ones for which there are lengths.
+    """Computes the discrete cosine transform of type 2 along several axes.
 
-    >>> dctn(filling.full((2, 2), 1.0)).tolist()
+    Args:
+        x: an array of numbers; integers are converted to floats.
+        type: must be 2.
+        s: the length for each axis; axes are truncated or padded with zeros. By default their own sizes.
+        axes: the axes to transform; by default the last `len(s)` axes, or all.
+        norm: None or `"backward"`, or `"ortho"` for the orthonormal transform.
+
+    Returns:
+        The transform, of sizes `s` along the axes.
+
+    Raises:
+        NotImplementedError: if `type` is not 2.
+        ValueError: if `norm` is unknown, or lengths and axes do not match.
+
+    >>> dctn(array_creation.full((2, 2), 1.0)).tolist()
     [[16.0, 0.0], [0.0, 0.0]]
     """
     return _transform_axes("dctn", _dct_axis, _check_arguments("dctn", x, type, norm), s, axes, norm)
 
 
 def idct(x: ArrayLike, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Array:
-    """The inverse of `dct`; arguments as there.
+    """Computes the inverse of `dct` along an axis.
 
-    >>> idct(dct(filling.full((2,), 1.0)))
+    Args:
+        x: an array of numbers; integers are converted to floats.
+        type: must be 2.
+        n: the length; the axis is truncated or padded with zeros. By default its own size.
+        axis: the axis to transform.
+        norm: None or `"backward"`, or `"ortho"` for the orthonormal transform.
+
+    Returns:
+        The inverse transform, of size `n` along the axis.
+
+    Raises:
+        NotImplementedError: if `type` is not 2.
+        ValueError: if `norm` is unknown, or lengths and axes do not match.
+
+    >>> idct(dct(array_creation.full((2,), 1.0)))
     Array([1., 1.], dtype=float32)
     """
     value = _check_arguments("idct", x, type, norm)
@@ -70,18 +110,33 @@ def idctn(
     axes: Sequence[int] | int | None = None,
     norm: str | None = None,
 ) -> Array:
-    """The inverse of `dctn`; arguments as there.
+    """Computes the inverse of `dctn` along several axes.
 
-    >>> idctn(dctn(filling.full((2, 2), 1.0))).tolist()
+    Args:
+        x: an array of numbers; integers are converted to floats.
+        type: must be 2.
+        s: the length for each axis; axes are truncated or padded with zeros. By default their own sizes.
+        axes: the axes to transform; by default the last `len(s)` axes, or all.
+        norm: None or `"backward"`, or `"ortho"` for the orthonormal transform.
+
+    Returns:
+        The inverse transform, of sizes `s` along the axes.
+
+    Raises:
+        NotImplementedError: if `type` is not 2.
+        ValueError: if `norm` is unknown, or lengths and axes do not match.
+
+    >>> idctn(dctn(array_creation.full((2, 2), 1.0))).tolist()
     [[1.0, 1.0], [1.0, 1.0]]
     """
     return _transform_axes("idctn", _idct_axis, _check_arguments("idctn", x, type, norm), s, axes, norm)
 
 
 def _check_arguments(name: str, x: ArrayLike, type: int, norm: str | None) -> Value:
+    """Checks `type` and `norm`, and returns `x` as a value."""
     value = as_operand(x, f"{name}: x")
     if type != 2:
-        raise NotImplementedError(f"{name}: type must be 2, got {type!r}: there is no other yet")
+        raise NotImplementedError(f"{name}: type must be 2, got {type!r}: other types are not supported")
     if norm not in (None, "backward", "ortho"):
         raise ValueError(f"{name}: norm must be None, 'backward' or 'ortho', got {norm!r}")
     return value
@@ -89,15 +144,16 @@ def _check_arguments(name: str, x: ArrayLike, type: int, norm: str | None) -> Va
 
 def _transform_axes(
     name: str,
-    along: AxisTransform,
+    transform: AxisTransform,
     x: Value,
     s: Sequence[int] | SupportsIndex | None,
     axes: Sequence[int] | SupportsIndex | None,
     norm: str | None,
 ) -> Array:
+    """Applies a transform along several axes, to the real and imaginary parts of complex arrays separately."""
     if dtypes.is_complex(x.aval.dtype):
         parts = [
-            _transform_axes(name, along, part(x), s, axes, norm)
+            _transform_axes(name, transform, part(x), s, axes, norm)
             for part in (complex_numbers.real, complex_numbers.imag)
         ]
         return complex_numbers.complex(*parts)
@@ -106,16 +162,16 @@ def _transform_axes(
     if sizes is not None and len(sizes) > ndim:
         raise ValueError(f"{name}: there are {len(sizes)} lengths {sizes}, but {x.aval} has {ndim} axes")
     if axes is not None:
-        places = canonicalize_axes(name, _static_int_tuple(name, axes, "axes"), ndim, "axes")
+        canonical_axes = canonicalize_axes(name, _static_int_tuple(name, axes, "axes"), ndim, "axes")
     else:
-        places = tuple(range(0 if sizes is None else ndim - len(sizes), ndim))
+        canonical_axes = tuple(range(0 if sizes is None else ndim - len(sizes), ndim))
     if sizes is not None:
-        if len(sizes) != len(places):
-            raise ValueError(f"{name}: s {sizes} and axes {places} must have equally many entries")
-        x = _crop_or_pad(name, x, dict(zip(places, sizes, strict=True)))
+        if len(sizes) != len(canonical_axes):
+            raise ValueError(f"{name}: s {sizes} and axes {canonical_axes} must have equal lengths")
+        x = _crop_or_pad(name, x, dict(zip(canonical_axes, sizes, strict=True)))
     out = structural.convert(x, dtypes.real_dtype(complex_numbers.complex_dtype(inexact_dtype(x.aval.dtype))))
-    for axis in places:
-        out = along(out, axis, norm == "ortho")
+    for axis in canonical_axes:
+        out = transform(out, axis, norm == "ortho")
     return out
 
 
@@ -124,7 +180,7 @@ def _static_int_tuple(name: str, x: Sequence[int] | SupportsIndex, argument: str
 
 
 def _crop_or_pad(name: str, x: Value, sizes: Mapping[int, int]) -> Value:
-    """Cut off, or filled up with zeros, at the ends of axes."""
+    """Truncates axes, or pads them with zeros, to the given sizes."""
     if any(n < 1 for n in sizes.values()):
         raise ValueError(f"{name}: lengths must be positive, got {tuple(sizes.values())}")
     ends = [(0, sizes.get(i, n) - n, 0) for i, n in enumerate(x.aval.shape)]
@@ -133,7 +189,7 @@ def _crop_or_pad(name: str, x: Value, sizes: Mapping[int, int]) -> Value:
 
 # ------------------------------------------------------------------ along one axis
 #
-# By a complex transform of as many numbers: Makhoul, A fast cosine transform in one and two dimensions (1980).
+# By a complex FFT of the same length: Makhoul, A fast cosine transform in one and two dimensions (1980).
 
 
 def _dct_axis(x: Array, axis: int, keeps_length: bool) -> Array:
@@ -156,12 +212,13 @@ def _idct_axis(x: Array, axis: int, keeps_length: bool) -> Array:
 
 
 def _even_odd_order(x: Array, axis: int) -> Array:
-    """The elements at even places, then those at odd ones backwards."""
+    """Puts the elements at even indices first, followed by those at odd indices in reverse order."""
     odd = shape.rev(_slice_every_second(x, axis, 1), (axis,))
     return shape.concatenate([_slice_every_second(x, axis, 0), odd], axis)
 
 
 def _undo_even_odd_order(x: Array, axis: int) -> Array:
+    """Undoes `_even_odd_order`."""
     n = x.aval.shape[axis]
     if n == 1:
         return x
@@ -184,20 +241,21 @@ def _slice_every_second(x: Array, axis: int, start: int) -> Array:
 
 
 def _twiddle_factors(x: Array, axis: int, sign: int) -> Array:
-    """Numbers of size 1, turned by a quarter circle along the axis of `x`."""
+    """Returns `exp(sign * 1j * pi * k / (2 * n))` along the axis of `x`."""
     n, part = x.aval.shape[axis], dtypes.real_dtype(x.aval.dtype)
     angles = arithmetic.mul(array_creation.iota(part, n), sign * math.pi / (2 * n))
-    circle = complex_numbers.complex(transcendental.cos(angles), transcendental.sin(angles))
-    return structural.broadcast_in_dim(circle, x.aval.shape, (axis,))
+    factors = complex_numbers.complex(transcendental.cos(angles), transcendental.sin(angles))
+    return structural.broadcast_in_dim(factors, x.aval.shape, (axis,))
 
 
 def _ortho_factors(x: Array, axis: int) -> Array:
-    """What the sums of `x` are multiplied by, so that the transform keeps the lengths of vectors."""
+    """Returns the factors that make the transform orthonormal."""
     n = x.aval.shape[axis]
     return _factors_along(x, axis, math.sqrt(1 / n), math.sqrt(2 / n))
 
 
 def _inverse_factors(x: Array, axis: int, keeps_length: bool) -> Array:
+    """Returns the factors of the inverse transform."""
     n = x.aval.shape[axis]
     return _factors_along(x, axis, *(math.sqrt(n), math.sqrt(2 * n)) if keeps_length else (0.5, 1.0))
 

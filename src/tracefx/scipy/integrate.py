@@ -1,4 +1,4 @@
-"""Integrals, with the names of `jax.scipy.integrate`."""
+"""Numerical integration, with the names of `jax.scipy.integrate`."""
 
 from tracefx.numpy.differences import trapezoid as trapezoid
 

@@ -1,4 +1,4 @@
-"""Images with any number of axes, with the names of `jax.scipy.ndimage`."""
+"""Image processing for arrays of any rank, with the names of `jax.scipy.ndimage`."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["map_coordinates"]
 
 
 def _mirror_index(index: Array, size: int) -> Array:
-    """Back and forth between the first element and the last, neither of which comes twice running."""
+    """Maps an index back and forth over the axis without repeating the first and last elements."""
     if size == 1:
         return fnp.zeros_like(index)
     return fnp.abs((index + size - 1) % (2 * size - 2) - (size - 1))
 
 
 def _reflect_index(index: Array, size: int) -> Array:
-    """Back and forth, the first element and the last coming twice running."""
-    turn = index % (2 * size)
-    return fnp.minimum(turn, 2 * size - 1 - turn)
+    """Maps an index back and forth over the axis, repeating the first and last elements."""
+    phase = index % (2 * size)
+    return fnp.minimum(phase, 2 * size - 1 - phase)
 
 
 _MODES: Final[Mapping[str, Callable[[Array, int], Array]]] = MappingProxyType(
@@ -39,7 +39,7 @@ _MODES: Final[Mapping[str, Callable[[Array, int], Array]]] = MappingProxyType(
     }
 )
 InterpolationNode: TypeAlias = tuple[Array, Array | None]
-"""A place along an axis, and how much it counts there; None for all."""
+"""An index along an axis, and its interpolation weight; None stands for 1."""
 
 
 def map_coordinates(
@@ -49,28 +49,39 @@ def map_coordinates(
     mode: str = "constant",
     cval: ArrayLike = 0.0,
 ) -> Array:
-    """The image at places between its elements: `coordinates` has an array for each axis, all of shapes that broadcast.
+    """Interpolates an image at given coordinates.
 
-    With `order=0` it is the nearest element, with 1 those around it in the proportion of their distances. Outside
-    `mode` says what there is: "constant", `cval`; "nearest", the element at the edge; "wrap", the image over again;
-    "mirror" and "reflect", it back and forth, without and with the elements at the edges doubled.
+    Args:
+        input: the image, an array of any rank.
+        coordinates: for each axis of the image an array of coordinates; the arrays broadcast together.
+        order: 0 for the nearest element, 1 for linear interpolation.
+        mode: the values outside the image: `"constant"` (`cval`), `"nearest"` (the element at the edge), `"wrap"` (the
+            image repeated), `"mirror"` or `"reflect"` (the image mirrored, without or with the edge elements repeated).
+        cval: the value outside the image if `mode` is `"constant"`.
 
-    Raises NotImplementedError for another `order` or `mode`, ValueError if the coordinates aren't as many as the axes.
+    Returns:
+        An array of the dtype of the image and the shape that the coordinates broadcast to. Integers are rounded.
+
+    Raises:
+        NotImplementedError: if `order` or `mode` is not supported.
+        ValueError: if there isn't one array of coordinates for each axis.
 
     >>> map_coordinates(fnp.array([0.0, 10.0, 20.0]), [fnp.array([0.5, 1.75])], order=1).tolist()
     [5.0, 17.5]
     """
     image = fnp.asarray(input)
-    places = [fnp.asarray(c) for c in coordinates]
-    if len(places) != image.ndim:
-        raise ValueError(f"map_coordinates: there must be coordinates for each axis of {image.aval}, got {len(places)}")
+    positions = [fnp.asarray(c) for c in coordinates]
+    if len(positions) != image.ndim:
+        raise ValueError(
+            f"map_coordinates: need one array of coordinates for each axis of {image.aval}, got {len(positions)}"
+        )
     if mode not in _MODES:
         raise NotImplementedError(f"map_coordinates: mode must be one of {', '.join(_MODES)}, got {mode!r}")
     if order not in (0, 1):
         raise NotImplementedError(f"map_coordinates: order must be 0 or 1, got {order!r}")
     outside = fnp.asarray(cval, image.dtype)
     terms = []
-    for nodes in itertools.product(*[_linear_nodes(c) if order else _nearest_nodes(c) for c in places]):
+    for nodes in itertools.product(*[_linear_nodes(c) if order else _nearest_nodes(c) for c in positions]):
         index = tuple([_MODES[mode](i, n) for (i, _), n in zip(nodes, image.shape, strict=True)])
         term = image[index]
         if mode == "constant":
@@ -90,12 +101,12 @@ def _round_floats(x: Array) -> Array:
     return rounding.round(x) if dtypes.is_float(x.dtype) else x
 
 
-def _nearest_nodes(place: Array) -> list[InterpolationNode]:
-    return [(_round_floats(place).astype("int32"), None)]
+def _nearest_nodes(position: Array) -> list[InterpolationNode]:
+    return [(_round_floats(position).astype("int32"), None)]
 
 
-def _linear_nodes(place: Array) -> list[InterpolationNode]:
-    below = fnp.floor(place)
-    above = place - below
+def _linear_nodes(position: Array) -> list[InterpolationNode]:
+    below = fnp.floor(position)
+    fraction = position - below
     index = below.astype("int32")
-    return [(index, 1 - above), (index + 1, above)]
+    return [(index, 1 - fraction), (index + 1, fraction)]

@@ -1,7 +1,7 @@
-"""Programs and structures of trees as bytes: written without pickle, and read, from whoever wrote them, or refused.
+"""Serialization of jaxprs and pytree structures without pickle. Untrusted bytes are safe to read.
 
-docs/serialization.md describes the format. `writing` and `reading` have a method for each rule of its grammar, most of
-them under the same name.
+docs/serialization.md describes the format. `encoder` and `decoder` have one method per rule of its grammar, most of
+them with the same name.
 """
 
 from tracefx.serialization.decoder import deserialize as deserialize

@@ -1,8 +1,8 @@
-"""Bytes that leave the process: how numbers and strings are written, and how they are read from whoever wrote them.
+"""The byte-level format: an envelope with a checksum, variable-length numbers, strings, and a defensive reader.
 
-A file is sealed: what it is, which version of that, how long, the content, and a checksum, which finds damage. It is no
-protection, since anyone can compute it: a reader takes nothing for granted. Every count is compared with the bytes
-that are left before anything is made for it, as each thing that is counted takes a byte at least.
+An envelope consists of magic bytes, a version, the length, the content and a checksum. The checksum detects damage
+but is no protection, since anyone can compute it, so the reader trusts nothing. Every count is compared with the
+number of remaining bytes before memory is allocated, since each counted item takes at least one byte.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _HEADER_BYTES: Final = MAGIC_BYTES + _VERSION_BYTES + _LENGTH_BYTES
 _UINT_BITS: Final = 64
 
 
-# ------------------------------------------------------------------ whole files
+# ------------------------------------------------------------------ envelopes
 
 
 def encode_envelope(magic: bytes, version: int, content: BytesLike) -> bytes:
-    """A file: magic, version, length of the content, content, CRC-32 of all that."""
+    """Returns a file: magic, version, length of the content, content, and the CRC-32 of all that."""
     assert len(magic) == MAGIC_BYTES
     head = magic + version.to_bytes(_VERSION_BYTES, "little") + len(content).to_bytes(_LENGTH_BYTES, "little")
     checksum = zlib.crc32(content, zlib.crc32(head))
@@ -34,10 +34,17 @@ def encode_envelope(magic: bytes, version: int, content: BytesLike) -> bytes:
 
 
 def decode_envelope(data: BytesLike, magic: bytes, version: int, what: str) -> ByteReader:
-    """A reader of the content of a file of this version; `what` is what the file should be, for errors to tell.
+    """Validates the envelope of a file and returns a reader of its content.
 
-    Raises ParseError if the file is something else, of another version, not whole, or damaged; TypeError if `data` are
-    no bytes.
+    Args:
+        data: The file.
+        magic: The expected magic bytes.
+        version: The supported version.
+        what: A description of the file for errors.
+
+    Raises:
+        ParseError: If the magic bytes, version, length or checksum is wrong.
+        TypeError: If `data` is not bytes-like.
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"{what} is read from bytes, got {type(data).__name__}")
@@ -49,9 +56,11 @@ def decode_envelope(data: BytesLike, magic: bytes, version: int, what: str) -> B
         )
     if len(view) < _HEADER_BYTES + _CHECKSUM_BYTES:
         raise ParseError(f"{what} is cut off: {len(view)} bytes are less than its head and its checksum take")
-    found = int.from_bytes(view[MAGIC_BYTES : MAGIC_BYTES + _VERSION_BYTES], "little")
-    if found != version:
-        raise ParseError(f"{what} is of version {found} of the format, but this tracefx reads version {version}")
+    actual_version = int.from_bytes(view[MAGIC_BYTES : MAGIC_BYTES + _VERSION_BYTES], "little")
+    if actual_version != version:
+        raise ParseError(
+            f"{what} is of version {actual_version} of the format, but this tracefx reads version {version}"
+        )
     length = int.from_bytes(view[_HEADER_BYTES - _LENGTH_BYTES : _HEADER_BYTES], "little")
     if length != len(view) - _HEADER_BYTES - _CHECKSUM_BYTES:
         raise ParseError(
@@ -67,12 +76,14 @@ def decode_envelope(data: BytesLike, magic: bytes, version: int, what: str) -> B
 
 
 def put_uint(out: bytearray, n: int) -> None:
-    """A number in groups of seven bits, the lowest first; all bytes but the last have the highest bit set.
+    """Writes an unsigned number as a varint (LEB128): seven bits per byte, low bits first.
 
-    >>> out = bytearray()
-    >>> put_uint(out, 300)
-    >>> out.hex()
-    'ac02'
+    All bytes but the last have the high bit set.
+
+        >>> out = bytearray()
+        >>> put_uint(out, 300)
+        >>> out.hex()
+        'ac02'
     """
     assert 0 <= n < 1 << _UINT_BITS
     while n > 0x7F:
@@ -82,13 +93,13 @@ def put_uint(out: bytearray, n: int) -> None:
 
 
 def put_bytes(out: bytearray, content: BytesLike) -> None:
-    """A length and so many bytes."""
+    """Writes a length and the bytes."""
     put_uint(out, len(content))
     out += content
 
 
 def put_string(out: bytearray, text: str) -> None:
-    """A length in bytes, and UTF-8, in which lone surrogates are encoded as other characters are."""
+    """Writes a length in bytes and the UTF-8 encoding, in which lone surrogates are allowed."""
     put_bytes(out, text.encode("utf-8", "surrogatepass"))
 
 
@@ -97,7 +108,7 @@ def put_string(out: bytearray, text: str) -> None:
 
 @final
 class ByteReader:
-    """Reads what the functions above wrote, or raises ParseError, which tells the byte where it happened."""
+    """Reads what the functions above write. Raises ParseError, with the position in the file, for malformed input."""
 
     __slots__ = ("_data", "_end", "_what", "at")
 
@@ -108,16 +119,18 @@ class ByteReader:
         self.at = 0
 
     def fail(self, problem: str, cause: Exception | None = None) -> NoReturn:
-        if len(problem) > 2000:  # of what is quoted
+        """Raises ParseError with the current position."""
+        if len(problem) > 2000:  # it may quote the input
             problem = problem[:2000] + " ..."
         raise ParseError(f"{self._what}, byte {_HEADER_BYTES + self.at}: {problem}") from cause
 
     def done(self) -> None:
-        """Require that nothing is left."""
+        """Fails unless all bytes have been read."""
         if self.at != self._end:
             self.fail(f"{self._end - self.at} bytes are left over")
 
     def byte(self) -> int:
+        """Reads a byte."""
         at = self.at
         if at >= self._end:
             self.fail("the content ends too early")
@@ -125,12 +138,14 @@ class ByteReader:
         return self._data[at]
 
     def flag(self, what: str) -> bool:
+        """Reads a boolean."""
         byte = self.byte()
         if byte > 1:
             self.fail(f"{what} must be 0 or 1, not {byte}")
         return byte == 1
 
     def uint(self) -> int:
+        """Reads a varint of up to 64 bits."""
         data, at, end = self._data, self.at, self._end
         n = shift = 0
         while at < end:
@@ -150,32 +165,35 @@ class ByteReader:
         self.fail(f"a number has more than {_UINT_BITS} bits")
 
     def count(self, what: str) -> int:
-        """A number of things that follow."""
+        """Reads the number of items that follow."""
         n = self.uint()
         if n > self._end - self.at:
-            self.fail(f"{n} {what} can't stand in the {self._end - self.at} bytes that are left")
+            self.fail(f"{n} {what} can't fit in the {self._end - self.at} bytes that are left")
         return n
 
     def index(self, below: int, what: str) -> int:
-        """The number of one of `below` things."""
+        """Reads a number less than `below`: an index into a table of `what`."""
         n = self.uint()
         if n >= below:
             self.fail(f"there is no {what} {n}: there are {below}")
         return n
 
     def take(self, size: int, what: str) -> memoryview:
+        """Reads `size` bytes."""
         if size > self._end - self.at:
-            self.fail(f"{what} of {size} bytes can't stand in the {self._end - self.at} bytes that are left")
+            self.fail(f"{what} of {size} bytes can't fit in the {self._end - self.at} bytes that are left")
         start = self.at
         self.at = start + size
         return self._data[start : self.at]
 
     def length_prefixed(self, what: str) -> memoryview:
+        """Reads a length and as many bytes."""
         return self.take(self.uint(), what)
 
     def string(self, what: str) -> str:
+        """Reads a string."""
         content = self.length_prefixed(what)
         try:
             return str(content, "utf-8", "surrogatepass")
         except UnicodeDecodeError as error:
-            self.fail(f"{what} is no UTF-8: {error}", error)
+            self.fail(f"{what} is not UTF-8: {error}", error)

@@ -1,4 +1,4 @@
-"""Programs read from bytes, whoever wrote them."""
+"""The decoder of serialized jaxprs. Input may come from untrusted sources."""
 
 from __future__ import annotations
 
@@ -48,10 +48,14 @@ T = TypeVar("T")
 
 
 def deserialize(data: BytesLike, vocabulary: Vocabulary) -> ClosedJaxpr:
-    """The program that the bytes hold; `vocabulary` has the operations by name.
+    """Deserializes a jaxpr with its constants. Time and memory are bounded in terms of the number of bytes.
 
-    Raises ParseError for any other bytes, and for programs that are not well formed. What that takes is bounded by the
-    number of bytes.
+    Args:
+        data: The bytes.
+        vocabulary: The primitive classes by name.
+
+    Raises:
+        ParseError: If the bytes are malformed, or the program is not well formed.
     """
     return _Decoder(decode_envelope(data, PROGRAM_MAGIC, PROGRAM_VERSION, PROGRAM_DESCRIPTION), vocabulary).decode()
 
@@ -61,6 +65,8 @@ _Operand: TypeAlias = int | Literal
 
 @final
 class _Decoder:
+    """Reads the rules of the grammar, each by the method of the same name."""
+
     def __init__(self, reader: ByteReader, vocabulary: Vocabulary) -> None:
         self.reader = reader
         self.vocabulary = vocabulary
@@ -70,9 +76,9 @@ class _Decoder:
         self.programs: list[Jaxpr] = []
         self.nestings: list[int] = []
         self.nesting = 0
-        """How deep programs stand in each other in the one that is read."""
+        """The nesting depth of the sub-jaxprs in the jaxpr being read."""
         self.reach = 0
-        """As `nesting`, in the operation that is read."""
+        """The nesting depth of the sub-jaxprs in the primitive being read."""
         self.operations: list[tuple[Primitive, int]] = []
         self.depth = 0
         self.longs = 0
@@ -103,7 +109,7 @@ class _Decoder:
             self.nesting = 0
             program = self.program()
             if 1 + self.nesting > MAX_NESTING:
-                reader.fail(f"programs stand more than {MAX_NESTING} deep in each other")
+                reader.fail(f"programs are nested more than {MAX_NESTING} deep")
             self.checked(program, f"program {i} of {count} is not well formed")
             self.programs.append(program)
             self.nestings.append(1 + self.nesting)
@@ -114,11 +120,12 @@ class _Decoder:
         return closed
 
     def checked(self, program: Jaxpr | ClosedJaxpr, problem: str) -> None:
+        """Fails unless a program is well formed."""
         try:
             check_jaxpr(program)
         except JaxprTypeError as error:
             self.reader.fail(f"{problem}: {error}", error)
-        except Exception as error:  # an operation that others wrote may fail in any way
+        except Exception as error:  # user-defined primitives may raise any exception
             self.reader.fail(f"{problem}: {type(error).__name__}: {error}", error)
 
     def type_definition(self) -> ShapedArray:
@@ -176,20 +183,21 @@ class _Decoder:
         )
 
     def add_effects(self, effects: set[Effect], prim: Primitive) -> None:
+        """Adds the effects of a primitive, whose number is limited."""
         try:
             effects |= prim.effects
-        except Exception as error:  # an operation that others wrote may fail in any way
-            self.reader.fail(f"{prim.name} can't say what effects it has: {type(error).__name__}: {error}", error)
+        except Exception as error:  # user-defined primitives may raise any exception
+            self.reader.fail(f"{prim.name} can't determine its effects: {type(error).__name__}: {error}", error)
         if len(effects) > MAX_EFFECTS:
             self.reader.fail(f"a program has more than {MAX_EFFECTS} effects")
 
     def operands(self, bound: int) -> list[_Operand]:
         reader = self.reader
-        found: list[_Operand] = []
+        operands: list[_Operand] = []
         for _ in range(reader.count("operands")):
-            place = reader.index(bound + 1, "variable")
-            found.append(place - 1 if place else self.literal())
-        return found
+            number = reader.index(bound + 1, "variable")
+            operands.append(number - 1 if number else self.literal())
+        return operands
 
     def literal(self) -> Literal:
         val = self.scalar()
@@ -199,15 +207,15 @@ class _Decoder:
         try:
             literal = Literal(val, aval)
             literal.numpy()
-        except Exception as error:  # whatever NumPy has against the number
-            self.reader.fail(f"a {type(val).__name__} is no literal of type {aval!r}: {error}", error)
+        except Exception as error:  # NumPy may reject the number with any exception
+            self.reader.fail(f"a {type(val).__name__} is not a literal of type {aval!r}: {error}", error)
         return literal
 
     def scalar(self) -> Scalar:
         tag = self.reader.byte()
         value = read_scalar(self.reader, tag)
         if not isinstance(value, (bool, int, float, complex)):
-            self.reader.fail(f"a literal is a number, not a {type(value).__name__}")
+            self.reader.fail(f"a literal must be a number, not a {type(value).__name__}")
         return value
 
     def aval(self) -> ShapedArray:
@@ -215,14 +223,15 @@ class _Decoder:
 
     def dtype(self) -> DType:
         name = self.reader.string("a dtype's name")
-        found = DTYPES_BY_NAME.get(name)
-        if found is None:
+        dtype = DTYPES_BY_NAME.get(name)
+        if dtype is None:
             self.reader.fail(f"{name!r} names no dtype")
-        return found
+        return dtype
 
-    # -------------------------------------------------------------- operations and their parameters
+    # -------------------------------------------------------------- primitives and their parameters
 
     def shared_operation(self) -> Primitive:
+        """Reads a primitive, or a reference to an earlier one."""
         reader = self.reader
         number = reader.index(len(self.operations) + 1, "operation")
         if number:
@@ -240,13 +249,13 @@ class _Decoder:
         kind = self.vocabulary.get(name)
         if kind is None:
             self.reader.fail(
-                f"no operation is called {name!r}: one that is not tracefx's own must be given to the function that "
+                f"no primitive is named {name!r}: pass the class of a custom primitive to the function that "
                 "reads the program"
             )
         return self.construct(kind)
 
     def construct(self, kind: type[T]) -> T:
-        """An operation or record with its fields."""
+        """Reads the fields of a primitive or record and constructs it."""
         reader = self.reader
         fields = self.classes.fields(kind)
         values: dict[str, object] = {}
@@ -254,7 +263,7 @@ class _Decoder:
             name = reader.string("a field's name")
             field = fields.get(name)
             if field is None:
-                reader.fail(f"{kind.__name__} has no field {name!r}; it has {', '.join(fields) or 'none'}")
+                reader.fail(f"{kind.__name__} has no field {name!r}; its fields are {', '.join(fields) or 'none'}")
             if field.argument in values:
                 reader.fail(f"{kind.__name__}.{name} is given twice")
             hint = self.classes.hint(kind, field.attribute)
@@ -266,13 +275,13 @@ class _Decoder:
             reader.fail(f"{kind.__name__} needs {', '.join(missing)}")
         try:
             return kind(**values)
-        except Exception as error:  # whatever the class's own checks raise
-            reader.fail(f"{kind.__name__} refuses its fields: {type(error).__name__}: {error}", error)
+        except Exception as error:  # validators may raise any exception
+            reader.fail(f"{kind.__name__} rejects its fields: {type(error).__name__}: {error}", error)
 
     def value(self, hint: object) -> object:
         self.depth += 1
         if self.depth > MAX_VALUE_DEPTH:
-            self.reader.fail(f"values stand more than {MAX_VALUE_DEPTH} deep in each other")
+            self.reader.fail(f"values are nested more than {MAX_VALUE_DEPTH} deep")
         tag = self.reader.byte()
         if tag == Tag.LONG:
             self.longs += 1
@@ -283,26 +292,28 @@ class _Decoder:
         else:
             read = self.readers.get(tag)
             if read is None:
-                self.reader.fail(f"no sort of values has the number {tag}")
+                self.reader.fail(f"there is no value tag with the number {tag}")
             value = read(hint)
         self.depth -= 1
         return value
 
     def program_before(self) -> Jaxpr:
+        """Reads a reference to an earlier program, and updates the nesting depth."""
         number = self.reader.index(len(self.programs), "program before this one,")
         self.reach = max(self.reach, self.nestings[number])
         return self.programs[number]
 
     def elements(self, hint: object) -> frozenset[object]:
+        """Reads the elements of a frozenset."""
         reader = self.reader
         count = reader.count("elements")
         if count > MAX_SET_SIZE:
             reader.fail(f"a set has {count} elements; there may be {MAX_SET_SIZE}")
         values = [self.value(hint) for _ in range(count)]
-        found = frozenset(values)
-        if len(found) != count:
+        elements = frozenset(values)
+        if len(elements) != count:
             reader.fail("elements of a set are equal")
-        return found
+        return elements
 
     def class_called(self, hint: object) -> type:
         name = self.reader.string("a class's name")
@@ -320,17 +331,18 @@ class _Decoder:
         return self.construct(kind)
 
     def shown(self, hint: object) -> CustomText:
+        """Reads a value in its custom form (`CustomText`)."""
         kind, reader = self.class_called(hint), self.reader
         if not issubclass(kind, CustomText):
             reader.fail(f"values of {kind.__name__} are written as their fields")
-        places = tuple([self.value(kind.arg_type) for _ in range(reader.count("parts"))])
+        positional = tuple([self.value(kind.arg_type) for _ in range(reader.count("parts"))])
         named = {}
         for _ in range(reader.count("named parts")):
             name = reader.string("the name of a part")
             named[name] = self.value(kind.arg_type)
         try:
-            return kind.from_text_args(places, named)
-        except Exception as error:  # whatever the class's own checks raise
+            return kind.from_text_args(positional, named)
+        except Exception as error:  # validators may raise any exception
             reader.fail(f"there is no such {kind.text_name}: {error}", error)
 
     def member(self, hint: object) -> Enum:
@@ -348,19 +360,20 @@ class _Decoder:
         data = reader.take(aval.nbytes, f"an array of type {aval!r}")
         try:
             return ConcreteArray(aval, _decode_array(np.frombuffer(data, np.uint8), aval))
-        except ValueError as error:  # NumPy has no array of as many elements
+        except ValueError as error:  # NumPy limits the number of elements
             reader.fail(f"there is no array of type {aval!r}: {error}", error)
 
 
 def _decode_array(data: NDArray, aval: ShapedArray) -> NDArray:
+    """Returns the read-only array with these bytes. Raises ValueError for invalid padding bits or bools."""
     dtype, bits = aval.dtype, packed_bits(aval.dtype)
-    if dtype == dtypes.float0:  # of which any number take no bytes, but a copy takes its time
+    if dtype == dtypes.float0:  # takes no bytes, but copying many elements would take time
         nothing = np.zeros(aval.shape, dtype)
         nothing.flags.writeable = False
         return nothing
     if bits:
-        data, spare = unpack(data, bits)[: aval.size], data
-        if spare.size and int(spare[-1]) >> (8 - (-aval.size * bits) % 8):
+        data, packed = unpack(data, bits)[: aval.size], data
+        if packed.size and int(packed[-1]) >> (8 - (-aval.size * bits) % 8):
             raise ValueError("bits after the last element are set")
     if dtypes.is_bool(dtype) and data.size and data.max() > 1:
         raise ValueError("a truth value is neither 0 nor 1")

@@ -1,4 +1,4 @@
-"""The executable key: what a program computes, as 20 bytes that are the same in every process."""
+"""The executable key: a 20-byte digest of what a jaxpr computes, equal in all processes. Compilation caches use it."""
 
 from __future__ import annotations
 
@@ -19,46 +19,45 @@ from tracefx.core.primitive import Primitive
 from tracefx.text.printer import DTYPES_BY_NAME
 
 _ENCODING_VERSION: Final = b"tracefx program 1"
-"""Changes with the encoding, so that no file of an older one is taken for a newer one's."""
+"""Changed together with the encoding, so that keys of different encodings differ."""
 
 IMPORT_TIME: Final = time.time()
-"""When tracefx was imported, give or take what its other modules took: the rules are those of its source then."""
+"""The approximate import time of tracefx: the loaded rules are those of the source files at that time."""
 
 _PACKAGE: Final = __name__.partition(".")[0]
 _DTYPE_NAMES: Final = {d: name.encode() for name, d in DTYPES_BY_NAME.items()}
 
 
 def executable_key(jaxpr: Jaxpr) -> bytes | None:
-    """A digest of what the program computes, or `None` if it can't be shared beyond this jaxpr object.
+    """Returns the digest of what a jaxpr computes; `None` if its executable cannot be shared with other jaxpr objects.
 
-    Programs that differ in nothing but the numbers of their variables, in provenance and in fields marked
-    `metadata={"erased": True}` have the same key, in every process; others have different ones. Types count with
-    their weakness, parameters with their exact type and bits. No key has a program that holds a callable or any
-    other object known only by its identity, or an operation whose class can't be named for good: one defined inside
-    a function, or in `__main__`, where another class of that name may follow. Computed once for a jaxpr object;
-    bodies contribute their own key.
+    Jaxprs have the same key, in every process, if and only if they differ at most in variable indices, source locations
+    and fields marked `metadata={"erased": True}`. Avals are compared with weak types, parameters by exact type and
+    bits. The key is `None` if a jaxpr contains a callable or another object that is compared by identity, or a
+    primitive whose class has no permanent name: one defined in a function, or in `__main__`, where another class of the
+    same name may follow. The key is cached on the jaxpr object; sub-jaxprs contribute their own keys.
 
     >>> from tracefx.core.jaxpr import Var
     >>> x, y = [Var(i, ShapedArray((2,), np.dtype("float32"))) for i in (0, 3)]
     >>> executable_key(Jaxpr((), (x,), (), (x,))) == executable_key(Jaxpr((), (y,), (), (y,)))
     True
     """
-    found = _digest(jaxpr)
-    return None if found is None else found.key
+    digest = _digest(jaxpr)
+    return None if digest is None else digest.key
 
 
 def is_builtin_only(jaxpr: Jaxpr) -> bool:
-    """Whether every class that a program with a key names is tracefx's own.
+    """Whether all classes that determine the key belong to tracefx.
 
-    What others' operations compile to can change between processes without the key telling: their rules are edited.
+    Rules of other packages may change between processes without a change of the key, because their source is edited.
     """
-    found = _digest(jaxpr)
-    return found is not None and found.own
+    digest = _digest(jaxpr)
+    return digest is not None and digest.own
 
 
 def value_key(value: object) -> bytes | None:
-    """The same for a value that can be a parameter; devices count by what they are called and where they are."""
-    from hashlib import blake2b  # as above
+    """Returns such a digest for a parameter value. Devices are identified by platform, kind, id and process."""
+    from hashlib import blake2b  # a lazy import, see `_encoded`
 
     try:
         return blake2b(_KeyEncoder().value(value), digest_size=20).digest()
@@ -69,12 +68,14 @@ def value_key(value: object) -> bytes | None:
 @final
 @attrs.frozen
 class _Digest:
+    """A key, and whether all classes that determine it belong to tracefx."""
+
     key: bytes
     own: bool
 
 
 class _Unshareable(Exception):
-    """The program can't have a key."""
+    """Raised for a jaxpr that has no key."""
 
 
 def _digest(jaxpr: Jaxpr) -> _Digest | None:
@@ -82,13 +83,15 @@ def _digest(jaxpr: Jaxpr) -> _Digest | None:
 
 
 def _compute_digest(jaxpr: Jaxpr) -> _Digest | None:
+    """Computes the digests of sub-jaxprs first, without recursion, then that of the jaxpr."""
     for body in subjaxprs_postorder(jaxpr):
         body.memo.get("digest", functools.partial(_encoded, body))
     return _encoded(jaxpr)
 
 
 def _encoded(jaxpr: Jaxpr) -> _Digest | None:
-    # Not imported at the top: loading OpenSSL takes 3 ms, and only compiled programs have digests.
+    """Computes the digest of a jaxpr from those of its sub-jaxprs."""
+    # A lazy import: loading OpenSSL takes 3 ms, and only compiled programs have digests.
     from hashlib import blake2b
 
     encoder = _KeyEncoder()
@@ -99,17 +102,18 @@ def _encoded(jaxpr: Jaxpr) -> _Digest | None:
 
 
 def _length_prefixed(tag: bytes, content: bytes) -> bytes:
-    """Content that nothing after it can be taken for a part of."""
+    """Returns content in a prefix-free encoding: a tag, the length, the content."""
     return tag + struct.pack("<Q", len(content)) + content
 
 
 def _count_prefixed(tag: bytes, parts: list[bytes]) -> bytes:
+    """Returns encoded parts in a prefix-free encoding: a tag, their number, the parts."""
     return tag + struct.pack("<Q", len(parts)) + b"".join(parts)
 
 
 @final
 class _KeyEncoder:
-    """Bytes of values: a tag that says the type, then a size or count, then the content. Different values differ."""
+    """Encodes values injectively: a tag for the type, a size or count, the content."""
 
     def __init__(self) -> None:
         self.own = True
@@ -120,32 +124,32 @@ class _KeyEncoder:
     # -------------------------------------------------------------- programs
 
     def program(self, jaxpr: Jaxpr) -> list[bytes]:
-        places: dict[int, bytes] = {}
+        indices: dict[int, bytes] = {}
         parts = [_ENCODING_VERSION]
         for binders in (jaxpr.constvars, jaxpr.invars):
             parts.append(struct.pack("<Q", len(binders)))
             for v in binders:
-                places[v.index] = b"v" + struct.pack("<Q", len(places))
+                indices[v.index] = b"v" + struct.pack("<Q", len(indices))
                 parts.append(self.aval(v.aval))
         parts.append(struct.pack("<Q", len(jaxpr.eqns)))
         for eqn in jaxpr.eqns:
             parts.append(self.primitive(eqn.prim))
-            inputs = [self.literal(x) if isinstance(x, Literal) else places[x.index] for x in eqn.inputs]
+            inputs = [self.literal(x) if isinstance(x, Literal) else indices[x.index] for x in eqn.inputs]
             parts.append(_count_prefixed(b"i", inputs))
             for v in eqn.outs:
-                places[v.index] = b"v" + struct.pack("<Q", len(places))
+                indices[v.index] = b"v" + struct.pack("<Q", len(indices))
             parts.append(_count_prefixed(b"o", [self.aval(v.aval) for v in eqn.outs]))
-        outs = [self.literal(x) if isinstance(x, Literal) else places[x.index] for x in jaxpr.outs]
+        outs = [self.literal(x) if isinstance(x, Literal) else indices[x.index] for x in jaxpr.outs]
         parts.append(_count_prefixed(b"r", outs))
         return parts
 
     def aval(self, aval: ShapedArray) -> bytes:
-        found = self._avals.get(aval)
-        if found is None:
+        encoded = self._avals.get(aval)
+        if encoded is None:
             dims = [self.value(n) for n in aval.shape]
             weak = b"w" if aval.weak_type else b"s"
-            found = self._avals[aval] = _count_prefixed(b"A", dims) + self.dtype(aval.dtype) + weak
-        return found
+            encoded = self._avals[aval] = _count_prefixed(b"A", dims) + self.dtype(aval.dtype) + weak
+        return encoded
 
     def literal(self, x: Literal) -> bytes:
         return _length_prefixed(b"L", x.numpy().tobytes()) + self.aval(x.aval)
@@ -156,13 +160,13 @@ class _KeyEncoder:
             raise _Unshareable
         return _length_prefixed(b"D", name)
 
-    # -------------------------------------------------------------- operations and their parameters
+    # -------------------------------------------------------------- primitives and their parameters
 
     def primitive(self, prim: Primitive) -> bytes:
-        found = self._prims.get(id(prim))  # the program keeps the operation alive
-        if found is None:
-            found = self._prims[id(prim)] = self.record(b"P", prim)
-        return found
+        encoded = self._prims.get(id(prim))  # ids are unique: the jaxpr keeps the primitive alive
+        if encoded is None:
+            encoded = self._prims[id(prim)] = self.record(b"P", prim)
+        return encoded
 
     def record(self, tag: bytes, value: object) -> bytes:
         kind = type(value)
@@ -172,16 +176,16 @@ class _KeyEncoder:
         return tag + self.named(kind) + _count_prefixed(b"f", [self.value(getattr(value, f.name)) for f in fields])
 
     def named(self, kind: type) -> bytes:
-        found = self._classes.get(kind)
-        if found is None:
+        encoded = self._classes.get(kind)
+        if encoded is None:
             if "<locals>" in kind.__qualname__ or kind.__module__ == "__main__":
                 raise _Unshareable
             self.own &= kind.__module__.partition(".")[0] == _PACKAGE
-            found = _length_prefixed(b"m", kind.__module__.encode()) + _length_prefixed(
+            encoded = _length_prefixed(b"m", kind.__module__.encode()) + _length_prefixed(
                 b"q", kind.__qualname__.encode()
             )
-            self._classes[kind] = found
-        return found
+            self._classes[kind] = encoded
+        return encoded
 
     def value(self, value: object) -> bytes:
         kind = type(value)
@@ -219,7 +223,7 @@ class _KeyEncoder:
         if kind is frozenset:
             assert isinstance(value, frozenset)
             return _count_prefixed(b"z", sorted([self.value(v) for v in value]))
-        if isinstance(value, Enum) and value.name:  # a flag without any bit has no name
+        if isinstance(value, Enum) and value.name:  # an empty flag has no name
             return b"E" + self.named(kind) + _length_prefixed(b"e", value.name.encode())
         if isinstance(value, Jaxpr):
             body = _digest(value)
@@ -232,8 +236,8 @@ class _KeyEncoder:
         if isinstance(value, Literal):
             return self.literal(value)
         if is_device(value):
-            said = (value.platform, value.device_kind, value.id, value.process_index)
-            return _count_prefixed(b"V", [self.value(v) for v in said])
+            identity = (value.platform, value.device_kind, value.id, value.process_index)
+            return _count_prefixed(b"V", [self.value(v) for v in identity])
         if attrs.has(kind) and not callable(value):
             return self.record(b"X", value)
         raise _Unshareable

@@ -1,4 +1,4 @@
-"""Programs written as bytes."""
+"""The encoder of serialized jaxprs."""
 
 from __future__ import annotations
 
@@ -45,22 +45,27 @@ from tracefx.text.printer import callable_name, format_eqn
 
 
 def serialize(closed: ClosedJaxpr, own: Vocabulary, provenance: bool = False) -> bytes:
-    """The program with its constants as bytes; `own` are operations whose names no others may have.
+    """Serializes a jaxpr with its constants. Shared sub-jaxprs are written once.
 
-    Programs that several equations share are written once. With `provenance` each equation keeps the file, line,
-    function and scopes that it was written in.
+    Args:
+        closed: The program.
+        own: The built-in primitives by name; other primitives must not use these names.
+        provenance: Whether to include the source locations: file, line, function and scopes.
 
-    Raises SerializationError, which shows the equation, for what has no bytes: functions, tracers, and parameters of
-    classes that no annotation names; JaxprTypeError if the program is not well formed.
+    Raises:
+        SerializationError: If the program contains functions, tracers, or parameters of classes that no annotation
+            names. The message shows the equation.
+        JaxprTypeError: If it is not well formed.
+        TypeError: If `closed` is not a ClosedJaxpr.
     """
     if not isinstance(closed, ClosedJaxpr):
-        raise TypeError(f"serialize takes a ClosedJaxpr, as make_jaxpr gives, got {type(closed).__name__}")
+        raise TypeError(f"serialize takes a ClosedJaxpr, as make_jaxpr returns, got {type(closed).__name__}")
     check_jaxpr(closed)
     return encode_envelope(PROGRAM_MAGIC, PROGRAM_VERSION, _ProgramEncoder(own, provenance).encode(closed))
 
 
 def _subjaxprs_in(value: object) -> Iterator[Jaxpr]:
-    """The programs that a parameter holds, without those that these hold."""
+    """Iterates over the direct sub-jaxprs in a parameter value."""
     if isinstance(value, Jaxpr):
         yield value
     elif isinstance(value, (tuple, frozenset)):
@@ -73,7 +78,7 @@ def _subjaxprs_in(value: object) -> Iterator[Jaxpr]:
 
 
 def _postorder(root: Jaxpr) -> list[Jaxpr]:
-    """A program and all that it holds, each once, after what it holds itself."""
+    """Returns a jaxpr and all its sub-jaxprs, each once and after its own sub-jaxprs. Checks the nesting depth."""
     ordered: list[Jaxpr] = []
     heights: dict[int, int] = {}
     inner: dict[int, list[Jaxpr]] = {}
@@ -91,18 +96,20 @@ def _postorder(root: Jaxpr) -> list[Jaxpr]:
             todo += [(c, False) for c in reversed(inner[id(program)])]
     if heights[id(root)] > MAX_NESTING:
         raise SerializationError(
-            f"programs stand {heights[id(root)]} deep in each other here; a file may have them {MAX_NESTING} deep"
+            f"programs are nested {heights[id(root)]} deep; at most {MAX_NESTING} levels can be serialized"
         )
     return ordered
 
 
 @final
 class _Refused(Exception):
-    """A value has no bytes; the message says why."""
+    """Raised for a value that cannot be serialized; the message says why."""
 
 
 @final
 class _ProgramEncoder:
+    """Writes the rules of the grammar, each by the method of the same name."""
+
     def __init__(self, own: Vocabulary, provenance: bool) -> None:
         self.own = own
         self.provenance = provenance
@@ -115,18 +122,19 @@ class _ProgramEncoder:
         self.longs = 0
 
     def encode(self, closed: ClosedJaxpr) -> bytes:
-        rest = bytearray()
+        """Returns the content: the tables of types and locations, the programs, and the constants."""
+        body = bytearray()
         programs = _postorder(closed.jaxpr)
-        put_uint(rest, len(programs))
+        put_uint(body, len(programs))
         for program in programs:
-            self.program(rest, program)
+            self.program(body, program)
             self.programs[id(program)] = len(self.programs)
-        put_uint(rest, len(closed.consts))
+        put_uint(body, len(closed.consts))
         for i, const in enumerate(closed.consts):
             try:
-                self.constant(rest, const)
+                self.constant(body, const)
             except _Refused as refused:
-                raise SerializationError(f"constant {i} of the program can't be written as bytes: {refused}") from None
+                raise SerializationError(f"constant {i} of the program can't be serialized: {refused}") from None
         tables = bytearray()
         put_uint(tables, len(self.types))
         for aval in self.types:
@@ -143,7 +151,7 @@ class _ProgramEncoder:
             put_uint(tables, len(place.scope))
             for name in place.scope:
                 put_string(tables, name)
-        return b"".join([tables, rest])
+        return b"".join([tables, body])
 
     # -------------------------------------------------------------- programs
 
@@ -181,12 +189,12 @@ class _ProgramEncoder:
                 put_uint(out, n)
 
     def refuse(self, program: Jaxpr, i: int, refused: Exception) -> NoReturn:
+        """Raises SerializationError for an equation."""
         eqn = program.eqns[i]
         text = format_eqn(eqn)
         shown = text if len(text) <= 500 else text[:500] + " ..."
         raise SerializationError(
-            f"equation {i} of {len(program.eqns)}{at_location(eqn.source)} can't be written as bytes: {refused}\n   "
-            f" {shown}"
+            f"equation {i} of {len(program.eqns)}{at_location(eqn.source)} can't be serialized: {refused}\n    {shown}"
         ) from None
 
     def atoms(self, out: bytearray, atoms: Sequence[Atom], order: Mapping[int, int]) -> None:
@@ -200,36 +208,38 @@ class _ProgramEncoder:
 
     def literal(self, out: bytearray, x: Literal) -> None:
         if x.aval.shape or type(x.val) not in (bool, int, float, complex):
-            raise _Refused(f"{x!r} is no number that is a literal")
+            raise _Refused(f"{x!r} is not a valid literal")
         put_scalar(out, x.val)
         self.aval(out, x.aval)
 
     def place(self, out: bytearray, eqn: Eqn) -> None:
+        """Writes the source location of an equation, or none."""
         if eqn.source is None or not self.provenance:
             out.append(0)
         else:
             put_uint(out, 1 + self.places.setdefault(eqn.source.resolve(), len(self.places)))
 
     def aval(self, out: bytearray, aval: ShapedArray) -> None:
-        found = self.types.get(aval)
-        if found is None:
+        index = self.types.get(aval)
+        if index is None:
             if aval.ndim > MAX_AXES or any(type(n) is not int or not 0 <= n < SIZE_LIMIT for n in aval.shape):
                 raise SerializationError(
-                    f"the type {aval} can't be written as bytes: arrays have up to {MAX_AXES} axes of at most "
+                    f"the type {aval} can't be serialized: arrays have up to {MAX_AXES} axes of at most "
                     f"{SIZE_LIMIT - 1} elements"
                 )
-            found = self.types[aval] = len(self.types)
-        put_uint(out, found)
+            index = self.types[aval] = len(self.types)
+        put_uint(out, index)
 
-    # -------------------------------------------------------------- operations and their parameters
+    # -------------------------------------------------------------- primitives and their parameters
 
     def shared_operation(self, out: bytearray, prim: Primitive) -> None:
+        """Writes a primitive, or a reference to an equal one that was written before."""
         definition, longs = bytearray(), self.longs
         self.operation(definition, prim)
-        found = self.operations.get(bytes(definition))
-        if found is not None:
+        index = self.operations.get(bytes(definition))
+        if index is not None:
             self.longs = longs
-            put_uint(out, 1 + found)
+            put_uint(out, 1 + index)
             return
         if len(definition) <= MAX_SHARED_BYTES:
             self.operations[bytes(definition)] = len(self.operations)
@@ -240,22 +250,22 @@ class _ProgramEncoder:
         known = self.own.get(prim.name, type(prim))
         if known is not type(prim):
             raise _Refused(
-                f"its class {type(prim).__name__} calls itself {prim.name!r}, as tracefx's own {known.__name__} does, "
-                "for which it would be taken"
+                f"its class {type(prim).__name__} has the name {prim.name!r} of tracefx's own {known.__name__}, "
+                "with which it would be confused"
             )
         put_string(out, prim.name)
         self.fields(out, prim)
 
     def fields(self, out: bytearray, holder: object) -> None:
-        """The fields of an operation or record that don't have their default."""
+        """Writes the fields of a primitive or record that do not have their default values."""
         kind = type(holder)
-        given: list[tuple[str, FieldInfo, object]] = []
+        present: list[tuple[str, FieldInfo, object]] = []
         for name, field in self.classes.fields(kind).items():
             value = getattr(holder, field.attribute)
             if field.required or strict_key(value) != strict_key(field.default):
-                given.append((name, field, value))
-        put_uint(out, len(given))
-        for name, field, value in given:
+                present.append((name, field, value))
+        put_uint(out, len(present))
+        for name, field, value in present:
             put_string(out, name)
             hint = self.classes.hint(kind, field.attribute)
             try:
@@ -268,7 +278,7 @@ class _ProgramEncoder:
     def value(self, out: bytearray, value: object, hint: object) -> None:
         self.depth += 1
         if self.depth > MAX_VALUE_DEPTH:
-            raise _Refused(f"values stand more than {MAX_VALUE_DEPTH} deep in each other")
+            raise _Refused(f"values are nested more than {MAX_VALUE_DEPTH} deep")
         if type(value) is int and not -SIZE_LIMIT <= value < SIZE_LIMIT:
             self.longs += 1
             if self.longs > MAX_BIG_INTS:
@@ -281,13 +291,13 @@ class _ProgramEncoder:
         kind = type(value)
         if isinstance(value, np.dtype):
             if value not in DTYPE_NAMES:
-                raise _Refused(f"{value} is no dtype that arrays can have")
+                raise _Refused(f"{value} is not a dtype that arrays can have")
             out.append(Tag.DTYPE)
             put_string(out, DTYPE_NAMES[value])
         elif isinstance(value, Enum):
             self.named(kind, hint)
             if value.name not in kind.__members__:  # type: ignore[attr-defined]  # an enum
-                raise _Refused(f"{value!r} is no member with a name")
+                raise _Refused(f"{value!r} is not a named member")
             out.append(Tag.MEMBER)
             put_string(out, kind.__name__)
             put_string(out, value.name)
@@ -326,16 +336,17 @@ class _ProgramEncoder:
             put_string(out, kind.__name__)
             self.fields(out, value)
         elif callable(value):
-            raise _Refused(f"it is the function {_function_name(value)}, and functions stay in their process")
+            raise _Refused(f"it is the function {_function_name(value)}, and functions can't be serialized")
         else:
             raise _Refused(
-                f"it is {_abbreviated(value)} of type {kind.__module__}.{kind.__qualname__}, which has no bytes"
+                f"it is {_abbreviated(value)} of type {kind.__module__}.{kind.__qualname__}, which can't be serialized"
             )
 
     def shown(self, out: bytearray, value: CustomText) -> None:
-        places, named = value.text_args()
-        put_uint(out, len(places))
-        for v in places:
+        """Writes a value in its custom form (`CustomText`)."""
+        positional, named = value.text_args()
+        put_uint(out, len(positional))
+        for v in positional:
             self.value(out, v, value.arg_type)
         put_uint(out, len(named))
         for name, v in named.items():
@@ -343,26 +354,27 @@ class _ProgramEncoder:
             self.value(out, v, value.arg_type)
 
     def elements(self, out: bytearray, values: frozenset[object], hint: object) -> None:
-        """The elements in an order of their own, which is the same in every process."""
+        """Writes the elements of a set in a canonical order, which is the same in every process."""
         if len(values) > MAX_SET_SIZE:
             raise _Refused(f"it is a set of {len(values)} elements; there may be {MAX_SET_SIZE}")
         out.append(Tag.SET)
         put_uint(out, len(values))
 
         def alone(v: object) -> bytes:
-            encoder, told = _ProgramEncoder(self.own, False), bytearray()
+            encoder, encoded = _ProgramEncoder(self.own, False), bytearray()
             encoder.programs = self.programs
-            encoder.value(told, v, hint)
-            return repr(list(encoder.types)).encode() + told
+            encoder.value(encoded, v, hint)
+            return repr(list(encoder.types)).encode() + encoded
 
         for v in sorted(values, key=alone):
             self.value(out, v, hint)
 
     def named(self, kind: type, hint: object) -> None:
+        """Checks that the annotation names the class, so that the decoder can find it."""
         if self.classes.named(class_text_name(kind), hint) is not kind:
             raise _Refused(
                 f"it holds a {kind.__module__}.{kind.__qualname__}, which the field's annotation {hint} does not name, "
-                "so nobody could find the class again"
+                "so the class could not be found again"
             )
 
     # -------------------------------------------------------------- constants
@@ -381,11 +393,11 @@ class _ProgramEncoder:
             if host.nbytes:
                 out += host.reshape(-1).view(np.uint8).data
         else:
-            raise _Refused(f"it is {const}, of which only the type is known")
+            raise _Refused(f"it is the tracer {const}, of which only shape and dtype are known")
 
 
 def _function_name(value: object) -> str:
-    """What a function is called; of an object that calls one, what that is called."""
+    """Returns the name of a function; for a callable object that wraps a function, the name of that function."""
     if attrs.has(type(value)):
         for f in attrs.fields(cast(type[attrs.AttrsInstance], type(value))):
             held = getattr(value, f.name)
@@ -395,5 +407,6 @@ def _function_name(value: object) -> str:
 
 
 def _abbreviated(value: object) -> str:
+    """Returns the `repr`, at most 200 characters of it."""
     text = repr(value)
     return text if len(text) <= 200 else text[:200] + " ..."

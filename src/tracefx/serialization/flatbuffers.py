@@ -1,7 +1,7 @@
-"""FlatBuffers, as far as one needs them to write a file that others read: tables, vectors, strings, small numbers.
+"""A minimal FlatBuffers writer: tables, vectors, strings and small unsigned numbers.
 
-A table is the numbers of its fields, by their slots. An offset leads forward, to what is written after the table; the
-positions of a table's fields stand before it. Everything is little-endian, and aligned to four bytes at least.
+A table is given by its fields, by slot. Offsets point forward, to data after the table; the vtable precedes the table.
+Everything is little-endian and aligned to at least four bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FORMATS: Final[Mapping[int, str]] = {1: "<B", 2: "<H", 4: "<I"}
 @final
 @frozen
 class UInt:
-    """An unsigned number of so many bytes."""
+    """An unsigned number of `size` bytes."""
 
     value: int
     size: int
@@ -27,7 +27,7 @@ class UInt:
 @final
 @frozen
 class UIntVector:
-    """A vector of unsigned numbers of so many bytes each."""
+    """A vector of unsigned numbers of `size` bytes each."""
 
     values: Sequence[int]
     size: int
@@ -36,32 +36,32 @@ class UIntVector:
 @final
 @frozen
 class Table:
-    """Fields by their slots. Those that are None are left out."""
+    """A table: its fields by slot. `None` omits a field."""
 
     fields: Mapping[int, FieldValue | None] = field(repr=False)
 
 
 Reference: TypeAlias = "str | bytes | UIntVector | Table | Sequence[Table] | Sequence[str]"
-"""What an offset leads to: a string, a vector of bytes, and so on."""
+"""The target of an offset: a string, a vector of bytes, and so on."""
 FieldValue: TypeAlias = "UInt | Reference"
 
 
 def encode_flatbuffer(root: Table) -> bytes:
-    """A file whose root is this table.
+    """Returns the bytes of a FlatBuffers file with this root table.
 
     >>> encode_flatbuffer(Table({0: UInt(7, 1)})).hex(" ", -4)
     '0c000000 06000500 04000000 08000000 07'
     """
     out = bytearray(4)
     todo: list[tuple[int, Reference]] = [(0, root)]
-    for place, value in todo:  # grows as it is read
-        at = _write(out, value, todo)
-        struct.pack_into("<I", out, place, at - place)
+    for offset_position, value in todo:  # appended to while iterated over
+        start = _write(out, value, todo)
+        struct.pack_into("<I", out, offset_position, start - offset_position)
     return bytes(out)
 
 
 def _write(out: bytearray, value: Reference, todo: list[tuple[int, Reference]]) -> int:
-    """Write a value at the end, and note where in it offsets to others are missing; where it begins."""
+    """Appends a value, adds its unresolved references to `todo`, and returns its position."""
     _align(out)
     if isinstance(value, Table):
         return _write_table(out, value, todo)
@@ -84,29 +84,34 @@ def _write(out: bytearray, value: Reference, todo: list[tuple[int, Reference]]) 
 
 
 def _write_table(out: bytearray, table: Table, todo: list[tuple[int, Reference]]) -> int:
-    given = {slot: value for slot, value in table.fields.items() if value is not None}
-    places = [0] * (1 + max(given, default=-1))
+    """Appends a vtable and a table, adds unresolved references to `todo`, and returns the table's position."""
+    present = {slot: value for slot, value in table.fields.items() if value is not None}
+    offsets = [0] * (1 + max(present, default=-1))
     size = 4
-    for slot, value in sorted(given.items(), key=lambda item: -_size(item[1])):  # so that each is aligned
-        places[slot] = size
+    for slot, value in sorted(
+        present.items(), key=lambda item: -_size(item[1])
+    ):  # largest first, so that each is aligned
+        offsets[slot] = size
         size += _size(value)
-    positions = len(out)
-    out += struct.pack(f"<{2 + len(places)}H", 4 + 2 * len(places), size, *places)
+    vtable = len(out)
+    out += struct.pack(f"<{2 + len(offsets)}H", 4 + 2 * len(offsets), size, *offsets)
     _align(out)
     start = len(out)
-    out += struct.pack("<i", start - positions) + bytes(size - 4)
-    for slot, value in given.items():
-        at = start + places[slot]
+    out += struct.pack("<i", start - vtable) + bytes(size - 4)
+    for slot, value in present.items():
+        position = start + offsets[slot]
         if isinstance(value, UInt):
-            struct.pack_into(_FORMATS[value.size], out, at, value.value)
+            struct.pack_into(_FORMATS[value.size], out, position, value.value)
         else:
-            todo.append((at, value))
+            todo.append((position, value))
     return start
 
 
 def _size(value: FieldValue) -> int:
+    """Returns the size of a field in its table."""
     return value.size if isinstance(value, UInt) else 4
 
 
 def _align(out: bytearray) -> None:
+    """Pads to a multiple of four bytes."""
     out += bytes(-len(out) % 4)

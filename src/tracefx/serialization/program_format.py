@@ -1,4 +1,4 @@
-"""What writing and reading a program's bytes share: the limits, the sorts of values, numbers packed in bytes."""
+"""Definitions shared by encoder and decoder: limits, value tags, and packing of 2-bit and 4-bit elements."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ PROGRAM_VERSION: Final = 1
 PROGRAM_DESCRIPTION: Final = "a serialized program"
 
 MAX_VALUE_DEPTH: Final = 100
-"""How deep parameters may stand in each other."""
+"""The maximal nesting of parameter values."""
 MAX_NESTING: Final = 200
-"""How deep programs may stand in each other."""
+"""The maximal nesting of sub-jaxprs."""
 MAX_AXES: Final = 64
-"""NumPy has no arrays of more."""
+"""The maximal number of axes; NumPy's limit."""
 MAX_SET_SIZE: Final = 1024
-"""How many elements a set may have: hostile ones collide."""
+"""The maximal size of a set: elements of hostile input may all have the same hash."""
 MAX_BIG_INTS: Final = 64
-"""How many integers beyond 64 bits operations may hold: such can be made to collide where axes are looked up."""
+"""The maximal number of integers beyond 64 bits: hostile ones may have colliding hashes."""
 MAX_EFFECTS: Final = 64
-"""How many effects a program may have: what calls it asks for each of them."""
+"""The maximal number of effects of a jaxpr: callers iterate over all of them."""
 MAX_SHARED_BYTES: Final = 256
-"""The bytes of the longest operation that is written once for several equations: checking it again takes that long."""
+"""The maximal encoded size of a primitive that several equations share: each use validates it again."""
 SIZE_LIMIT: Final = 1 << 63
-"""Above those of axes."""
+"""An exclusive bound of axis sizes."""
 DTYPE_NAMES: Final[Mapping[DType, str]] = {dtype: name for name, dtype in DTYPES_BY_NAME.items()}
 
 
 class Tag(IntEnum):
-    """What a value is."""
+    """The tags of encoded values."""
 
     NONE = 0
     FALSE = 1
@@ -64,22 +64,23 @@ class Tag(IntEnum):
 
 
 def packed_bits(dtype: DType) -> int:
-    """The bits of an element, where several share a byte; else 0."""
+    """Returns the bits of an element if several elements share a byte; else 0."""
     bits = dtypes.itemsize_bits(dtype)
     return bits if bits in (2, 4) else 0
 
 
 def pack(host: NDArray, bits: int) -> NDArray:
-    """Numbers of 2 or 4 bits, the first in the lowest bits of each byte."""
-    each = 8 // bits
-    low = np.zeros(-(-host.size // each) * each, np.uint8)
+    """Packs elements of 2 or 4 bits into bytes, the first element in the lowest bits."""
+    per_byte = 8 // bits
+    low = np.zeros(-(-host.size // per_byte) * per_byte, np.uint8)
     low[: host.size] = host.reshape(-1).view(np.uint8) & ((1 << bits) - 1)
-    places = np.arange(each, dtype=np.uint8) * bits
-    packed: NDArray = np.bitwise_or.reduce(low.reshape(-1, each) << places, axis=1).astype(np.uint8)
+    shifts = np.arange(per_byte, dtype=np.uint8) * bits
+    packed: NDArray = np.bitwise_or.reduce(low.reshape(-1, per_byte) << shifts, axis=1).astype(np.uint8)
     return packed
 
 
 def unpack(packed: NDArray, bits: int) -> NDArray:
-    places = np.arange(8 // bits, dtype=np.uint8) * bits
-    low: NDArray = ((packed[:, None] >> places) & ((1 << bits) - 1)).reshape(-1)
+    """Unpacks bytes to elements of 2 or 4 bits."""
+    shifts = np.arange(8 // bits, dtype=np.uint8) * bits
+    low: NDArray = ((packed[:, None] >> shifts) & ((1 << bits) - 1)).reshape(-1)
     return low

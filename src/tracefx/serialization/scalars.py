@@ -1,4 +1,4 @@
-"""Plain values as bytes: None, truth values, numbers, strings and bytes, each with a tag before it."""
+"""Encoding of plain values: None, bools, numbers, strings and bytes, each after its tag."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tracefx.serialization.program_format import SIZE_LIMIT, Tag
 
 
 def put_scalar(out: bytearray, value: object) -> bool:
-    """Write a value if it is plain; whether it is."""
+    """Writes a plain value. Returns whether the value is plain; writes nothing otherwise."""
     kind = type(value)
     if value is None:
         out.append(Tag.NONE)
@@ -42,7 +42,7 @@ def _put_integer(out: bytearray, n: int) -> None:
 
 
 def read_scalar(reader: ByteReader, tag: int) -> bool | int | float | complex | str | bytes | None:
-    """What follows a tag."""
+    """Reads the plain value after a tag."""
     match tag:
         case Tag.NONE:
             return None
@@ -63,4 +63,4 @@ def read_scalar(reader: ByteReader, tag: int) -> bool | int | float | complex | 
         case Tag.BYTES:
             return bytes(reader.length_prefixed("bytes"))
         case _:
-            reader.fail(f"no plain value has the number {tag}")
+            reader.fail(f"there is no plain value tag with the number {tag}")

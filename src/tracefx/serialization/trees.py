@@ -1,4 +1,4 @@
-"""Structures of trees as bytes. Classes go by their names, and are looked for among those that are there already."""
+"""Serialization of pytree structures. Classes are identified by name and must already be loaded when they are read."""
 
 from __future__ import annotations
 
@@ -15,21 +15,27 @@ from tracefx.serialization.program_format import MAX_VALUE_DEPTH, Tag
 from tracefx.serialization.scalars import put_scalar, read_scalar
 
 _NODE_KINDS: Final[tuple[NodeKind, ...]] = ("leaf", "none", "tuple", "list", "dict", "namedtuple", "custom")
-"""By their numbers."""
+"""The node kinds by their number in the format."""
 _CONTAINERS: Final[dict[NodeKind, type]] = {"none": type(None), "tuple": tuple, "list": list, "dict": dict}
 
 
 def put_tree(out: bytearray, tree: TreeDef, what: str) -> None:
-    """Write a structure; `what` it is the structure of, for errors to tell.
+    """Writes a pytree structure.
 
-    Raises SerializationError if a node has metadata that are no plain values or tuples of such.
+    Args:
+        out: The bytes to append to.
+        tree: The structure.
+        what: A description for errors.
+
+    Raises:
+        SerializationError: If the metadata of a node is not a plain value or a tuple of plain values.
     """
     _put(out, describe(tree), what, 0)
 
 
 def _put(out: bytearray, tree: TreeDescription, what: str, depth: int) -> None:
     if depth > MAX_VALUE_DEPTH:
-        raise SerializationError(f"{what}: containers stand more than {MAX_VALUE_DEPTH} deep in each other")
+        raise SerializationError(f"{what}: containers are nested more than {MAX_VALUE_DEPTH} deep")
     out.append(_NODE_KINDS.index(tree.kind))
     if tree.kind == "leaf" or tree.kind == "none":
         return
@@ -53,26 +59,26 @@ def _put_value(out: bytearray, value: object, what: str, depth: int) -> None:
             _put_value(out, v, what, depth + 1)
     elif not put_scalar(out, value):
         raise SerializationError(
-            f"{what} can't be written as bytes: a {type_name(type(value))} is neither None nor a number, a string, "
+            f"{what} can't be serialized: a {type_name(type(value))} is neither None nor a number, a string, "
             "bytes or a tuple of such"
         )
 
 
 def read_tree(reader: ByteReader) -> TreeDef:
-    """The structure that `put_tree` wrote. No module is imported for the sake of a class in it."""
+    """Reads a structure that `put_tree` wrote. No module is imported to find a class."""
     tree = _read(reader, 0)
     try:
         return tree.build()
-    except Exception as error:  # whatever jaxlib has against it
-        reader.fail(f"this is no structure of a tree: {error}", error)
+    except Exception as error:  # jaxlib may raise any exception
+        reader.fail(f"this is not a pytree structure: {error}", error)
 
 
 def _read(reader: ByteReader, depth: int) -> TreeDescription:
     if depth > MAX_VALUE_DEPTH:
-        reader.fail(f"containers stand more than {MAX_VALUE_DEPTH} deep in each other")
+        reader.fail(f"containers are nested more than {MAX_VALUE_DEPTH} deep")
     number = reader.byte()
     if number >= len(_NODE_KINDS):
-        reader.fail(f"no kind of container has the number {number}")
+        reader.fail(f"there is no container kind with the number {number}")
     kind = _NODE_KINDS[number]
     if kind == "leaf":
         return TreeDescription(kind)
@@ -91,7 +97,7 @@ def _read(reader: ByteReader, depth: int) -> TreeDescription:
 
 
 def _keys(reader: ByteReader, count: int) -> tuple[object, ...]:
-    """The keys of a dict, which a structure has in their order."""
+    """Reads the keys of a dict and checks that they are sorted, as in every structure."""
     keys = [_value(reader, 0) for _ in range(count)]
     try:
         ordered = all(a < b for a, b in itertools.pairwise(keys))  # type: ignore[operator]  # caught below
@@ -107,44 +113,46 @@ def _value(reader: ByteReader, depth: int) -> object:
     if tag != Tag.TUPLE:
         return read_scalar(reader, tag)
     if depth == MAX_VALUE_DEPTH:
-        reader.fail(f"values stand more than {MAX_VALUE_DEPTH} deep in each other")
+        reader.fail(f"values are nested more than {MAX_VALUE_DEPTH} deep")
     return tuple([_value(reader, depth + 1) for _ in range(reader.count("values"))])
 
 
 def _find_loaded_class(name: str) -> type | None:
-    """The class of this name in the modules that are loaded, found without running anything of theirs."""
+    """Returns the class with this name in loaded modules, or `None`, without running any code of theirs."""
     parts = name.split(".")
     for split in range(len(parts) - 1, 0, -1):
-        found: object = sys.modules.get(".".join(parts[:split]))
+        obj: object = sys.modules.get(".".join(parts[:split]))
         for part in parts[split:]:
-            found = vars(found).get(part) if isinstance(found, (type, ModuleType)) else None
-        if isinstance(found, type) and type_name(found) == name:
-            return found
+            obj = vars(obj).get(part) if isinstance(obj, (type, ModuleType)) else None
+        if isinstance(obj, type) and type_name(obj) == name:
+            return obj
     return None
 
 
 def _named_tuple_type(reader: ByteReader, name: str, count: int) -> type:
-    found = _find_loaded_class(name)
-    fields = None if found is None else namedtuple_fields(found)
-    if found is None or fields is None:
-        reader.fail(f"there is no named tuple {name} here: import the module that defines it before this is loaded")
+    """Returns the named tuple class with this name; fails if it is not loaded or has another number of fields."""
+    cls = _find_loaded_class(name)
+    fields = None if cls is None else namedtuple_fields(cls)
+    if cls is None or fields is None:
+        reader.fail(f"there is no named tuple {name} here: import the module that defines it before this is read")
     if len(fields) != count:
-        reader.fail(f"the named tuple {name} has {len(fields)} fields here, but {count} where this was written")
-    return found
+        reader.fail(f"the named tuple {name} has {len(fields)} fields here, but {count} in the serialized structure")
+    return cls
 
 
 def _registered_type(reader: ByteReader, name: str) -> type:
-    found = NODE_REGISTRY.types_named(name)
-    if not found:
+    """Returns the registered node type with this name; fails if there is not exactly one."""
+    candidates = NODE_REGISTRY.types_named(name)
+    if not candidates:
         loaded = _find_loaded_class(name)
         if loaded is not None:
             NODE_REGISTRY.adopt([loaded])
-            found = NODE_REGISTRY.types_named(name)
-    if len(found) != 1:
+            candidates = NODE_REGISTRY.types_named(name)
+    if len(candidates) != 1:
         reader.fail(
-            f"{name} is not registered as a pytree node here: register it before this is loaded, as where it was "
-            "written"
-            if not found
-            else f"{len(found)} classes called {name} are registered as pytree nodes, so it is not known which is meant"
+            f"{name} is not registered as a pytree node here: register it before this is read, as in the process that "
+            "wrote it"
+            if not candidates
+            else f"{len(candidates)} classes called {name} are registered as pytree nodes, so the name is ambiguous"
         )
-    return found[0]
+    return candidates[0]

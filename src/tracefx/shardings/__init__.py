@@ -1,1 +1,1 @@
-"""Meshes of devices, partition specs, named shardings and sharded arrays."""
+"""Device meshes, partition specs, named shardings and sharded arrays."""

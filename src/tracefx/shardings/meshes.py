@@ -1,4 +1,4 @@
-"""Meshes: devices in rows and columns whose axes have names; and which axes of an array lie along which of a mesh."""
+"""Meshes, arrays of devices with named axes, and partition specs, which map array axes to mesh axes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ from tracefx.text.custom_text import CustomText, TextArgs
 @final
 @frozen(init=False, repr=False)
 class Mesh(CustomText):
-    """Devices as an array with named axes, such as 4 x 2 along "data" and "model".
+    """An array of devices with named axes, e.g. 4 x 2 devices with the axes "data" and "model".
 
-    `devices` is an array of devices, or nested sequences of them; `axis_names` has a string for each of its axes.
+    As a context manager it sets the current mesh, as `set_mesh` does.
 
-    Raises TypeError for names that are no strings, ValueError if there are too many or too few, or one is there twice,
-    or a device is.
+    Args:
+        devices: An array of devices, or nested sequences of them.
+        axis_names: The name of each axis of that array; a string for a single axis.
 
-    As a context manager it is the current mesh, as inside of `set_mesh`.
+    Raises:
+        TypeError: If a name is not a string.
+        ValueError: If the number of names is not the number of axes, or a name or device occurs twice.
 
     >>> from tracefx import devices
     >>> Mesh(devices()[:1], "data")
@@ -37,7 +40,7 @@ class Mesh(CustomText):
 
     text_name: ClassVar[str] = "Mesh"
     flat: tuple[Device, ...]
-    """All devices, the last axis running fastest: what a program over them calls partition 0, 1, ..."""
+    """All devices in row-major order: the device assignment of SPMD programs on the mesh."""
     axis_sizes: tuple[int, ...]
     axis_names: tuple[str, ...]
 
@@ -46,21 +49,21 @@ class Mesh(CustomText):
         names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
         for name in names:
             if not isinstance(name, str):
-                raise TypeError(f"Mesh: names of axes are strings, got {name!r} in {names!r}")
+                raise TypeError(f"Mesh: axis names must be strings, got {name!r} in {names!r}")
         if len(names) != array.ndim:
             raise ValueError(f"Mesh: {len(names)} names {names!r} were given for devices of shape {array.shape}")
         if len(set(names)) != len(names):
             raise ValueError(f"Mesh: the names of the axes must be different, got {names!r}")
         flat = tuple(array.flat)
         if len(set(flat)) != len(flat):
-            raise ValueError("Mesh: a device is there twice")
+            raise ValueError("Mesh: a device occurs twice")
         object.__setattr__(self, "flat", flat)
         object.__setattr__(self, "axis_sizes", array.shape)
         object.__setattr__(self, "axis_names", names)
 
     @property
     def devices(self) -> NDArray:
-        """The devices in their shape."""
+        """The devices as an array with one axis per mesh axis."""
         array = np.empty(len(self.flat), object)
         array[:] = self.flat
         array = array.reshape(self.axis_sizes)
@@ -69,38 +72,38 @@ class Mesh(CustomText):
 
     @property
     def shape(self) -> Mapping[str, int]:
-        """The size of each axis by its name."""
+        """The axis sizes by name."""
         return MappingProxyType(dict(zip(self.axis_names, self.axis_sizes, strict=True)))
 
     @property
     def shape_tuple(self) -> tuple[tuple[str, int], ...]:
-        """The names of the axes with their sizes."""
+        """The pairs of axis name and axis size."""
         return tuple(zip(self.axis_names, self.axis_sizes, strict=True))
 
     @property
     def size(self) -> int:
-        """How many devices there are."""
+        """The number of devices."""
         return len(self.flat)
 
     @property
     def jax_repr(self) -> str:
-        """What JAX shows."""
+        """The `repr` of the equivalent JAX mesh."""
         axes = ", ".join([f"{name!r}: {size}" for name, size in self.shape.items()])
         kinds = ", ".join(["Auto"] * len(self.axis_names))
         return f"Mesh({axes}, axis_types=({kinds}{',' if len(self.axis_names) == 1 else ''}))"
 
     @property
     def empty(self) -> bool:
-        """Whether there is none."""
+        """Whether the mesh has no devices."""
         return not self.flat
 
     @property
     def device_ids(self) -> NDArray:
-        """The devices' numbers, in their shape."""
+        """The device ids as an array with one axis per mesh axis."""
         return np.array([d.id for d in self.flat], np.int64).reshape(self.axis_sizes)
 
     def size_of(self, names: Sequence[str]) -> int:
-        """The product of the sizes of some axes."""
+        """Returns the product of the sizes of some axes."""
         return prod([self.shape[name] for name in names])
 
     def __enter__(self) -> Self:
@@ -113,12 +116,12 @@ class Mesh(CustomText):
     ) -> None:
         override = MESH.innermost_override(self)
         if override is None:
-            raise RuntimeError(f"{self} is not in force in this context")
+            raise RuntimeError(f"{self} is not the mesh of an active `with` block in this context")
         override.__exit__(kind, error, traceback)
 
     @override
     def text_args(self) -> TextArgs:
-        """The sizes by name; the devices' numbers first, unless these are the first that there are."""
+        """Returns the axis sizes by name, preceded by the device ids unless these are the first devices."""
         ids = tuple([device.id for device in self.flat])
         return ((ids,) if ids != tuple(range(len(ids))) else ()), self.shape
 
@@ -128,19 +131,19 @@ class Mesh(CustomText):
         sizes = [size for size in named.values() if type(size) is int and size >= 0]
         if len(sizes) != len(named):
             raise ValueError(f"the axes of a mesh have sizes, not {dict(named)}")
-        there = {device.id: device for device in MEMORY.value.devices(MEMORY.value.platform)}
+        devices_by_id = {device.id: device for device in MEMORY.value.devices(MEMORY.value.platform)}
         count = prod(sizes)
-        if count > len(there):
-            raise ValueError(f"the mesh is of {count} devices, but there are {len(there)}")
+        if count > len(devices_by_id):
+            raise ValueError(f"the mesh is of {count} devices, but there are {len(devices_by_id)}")
         ids: object = values[0] if values else tuple(range(count))
         if len(values) > 1 or not isinstance(ids, tuple) or len(ids) != count:
             raise ValueError(f"a mesh of {count} devices can't be made of {values}")
-        missing = [i for i in ids if i not in there]
+        missing = [i for i in ids if i not in devices_by_id]
         if missing:
-            raise ValueError(f"the mesh is of devices that aren't here: {missing}; here are {len(there)}")
-        found = np.empty(len(ids), object)
-        found[:] = [there[i] for i in ids]
-        return cls(found.reshape(sizes), tuple(named))
+            raise ValueError(f"the mesh is of devices that aren't here: {missing}; here are {len(devices_by_id)}")
+        devices = np.empty(len(ids), object)
+        devices[:] = [devices_by_id[i] for i in ids]
+        return cls(devices.reshape(sizes), tuple(named))
 
     @override
     def __repr__(self) -> str:
@@ -148,16 +151,16 @@ class Mesh(CustomText):
 
 
 NO_MESH: Final = Mesh(np.empty(0, object), "nothing")
-"""What is in use where none is."""
+"""The value of `MESH` where no mesh is set."""
 MESH: Final[Setting[Mesh]] = Setting("mesh", NO_MESH)
 
 
-# ------------------------------------------------------------------ specifications
+# ------------------------------------------------------------------ partition specs
 
 
 @final
 class Unconstrained(CustomText):
-    """Stands in a `PartitionSpec` for an axis of an array that may lie as the compiler likes."""
+    """An entry of a `PartitionSpec` for an array axis whose sharding the compiler chooses."""
 
     __slots__ = ()
     text_name: ClassVar[str] = "UNCONSTRAINED"
@@ -180,28 +183,36 @@ class Unconstrained(CustomText):
 
 UNCONSTRAINED: Final = Unconstrained()
 PartitionEntry: TypeAlias = str | tuple[str, ...] | Unconstrained | None
-"""Along what one axis of an array lies: nothing, an axis of the mesh, several of them, the first running slowest."""
+"""The mesh axes over which one array axis is sharded: none, one, or several (major to minor)."""
 
 
-def _as_entry(given: object) -> PartitionEntry:
-    match given:
+def _as_entry(entry: object) -> PartitionEntry:
+    """Normalizes an entry of a partition spec; raises TypeError for an invalid one."""
+    match entry:
         case None | str() | Unconstrained():
-            return given
-        case tuple() | list() if all(isinstance(name, str) for name in given):
-            return None if not given else given[0] if len(given) == 1 else tuple(given)
+            return entry
+        case tuple() | list() if all(isinstance(name, str) for name in entry):
+            return None if not entry else entry[0] if len(entry) == 1 else tuple(entry)
         case _:
             raise TypeError(
                 "PartitionSpec: for each axis of an array it takes None, the name of an axis of the mesh, or a tuple "
-                f"of names, got {given!r}"
+                f"of names, got {entry!r}"
             )
 
 
 @final
 @frozen(init=False, repr=False)
 class PartitionSpec(CustomText):
-    """Which axes of an array lie along which axes of a mesh: `P("data", None)` splits the rows of a matrix.
+    """The mesh axes over which each array axis is sharded: `P("data", None)` shards the rows of a matrix.
 
-    Axes of the array beyond those that are named are not split. A tuple of names splits one axis along several.
+    Axes of the array beyond the entries are not sharded.
+
+    Args:
+        parts: For each array axis: `None`, a mesh axis, a tuple of mesh axes (major to minor), or `UNCONSTRAINED`.
+
+    Raises:
+        TypeError: If an entry is something else.
+        ValueError: If a mesh axis occurs twice.
 
     >>> PartitionSpec("data", None, ("x", "y"))
     P('data', None, ('x', 'y'))
@@ -213,11 +224,11 @@ class PartitionSpec(CustomText):
     entries: tuple[PartitionEntry, ...] = field()
 
     def __init__(self, *parts: object) -> None:
-        found = tuple(map(_as_entry, parts))
-        named = [name for part in found for name in entry_axis_names(part)]
-        if len(set(named)) != len(named):
+        entries = tuple(map(_as_entry, parts))
+        axis_names = [name for part in entries for name in entry_axis_names(part)]
+        if len(set(axis_names)) != len(axis_names):
             raise ValueError(f"PartitionSpec: an axis of the mesh can split one axis of an array only, got {parts!r}")
-        object.__setattr__(self, "entries", found)
+        object.__setattr__(self, "entries", entries)
 
     def __iter__(self) -> Iterator[PartitionEntry]:
         return iter(self.entries)
@@ -239,21 +250,21 @@ class PartitionSpec(CustomText):
     @override
     def from_text_args(cls, values: tuple[object, ...], named: Mapping[str, object]) -> PartitionSpec:
         if named:
-            raise ValueError(f"P takes parts by their place, not {list(named)}")
+            raise ValueError(f"P takes positional entries, not the keywords {list(named)}")
         return cls(*values)
 
     @property
     def jax_repr(self) -> str:
-        """What JAX shows: as a tuple would be."""
+        """The `repr` of the equivalent JAX spec."""
         return f"P({', '.join(map(repr, self.entries))}{',' if len(self.entries) == 1 else ''})"
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The axes of the mesh that occur."""
+        """The mesh axes that occur in the spec."""
         return tuple([name for part in self.entries for name in entry_axis_names(part)])
 
     def of_rank(self, ndim: int) -> tuple[PartitionEntry, ...]:
-        """A part for each axis of an array. ValueError if the array has fewer axes than there are parts."""
+        """Returns one entry per array axis. Raises ValueError if the spec has more than `ndim` entries."""
         if len(self.entries) > ndim:
             raise ValueError(f"{self} has {len(self.entries)} entries, but the array has {ndim} axes")
         return self.entries + (None,) * (ndim - len(self.entries))
@@ -264,7 +275,7 @@ class PartitionSpec(CustomText):
 
 
 def entry_axis_names(part: PartitionEntry) -> tuple[str, ...]:
-    """The axes of the mesh that one axis of an array lies along."""
+    """Returns the mesh axes of an entry."""
     if part is None or isinstance(part, Unconstrained):
         return ()
     return (part,) if isinstance(part, str) else part
@@ -273,7 +284,7 @@ def entry_axis_names(part: PartitionEntry) -> tuple[str, ...]:
 @final
 @frozen
 class MeshEffect(Effect):
-    """The program runs on the devices of a mesh."""
+    """The program contains computations on the devices of a mesh."""
 
     observable = False
     mesh: Mesh

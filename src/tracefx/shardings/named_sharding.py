@@ -1,4 +1,4 @@
-"""Shardings along the axes of a mesh."""
+"""Shardings over the axes of a mesh."""
 
 from __future__ import annotations
 
@@ -22,9 +22,15 @@ from tracefx.shardings.meshes import MESH, NO_MESH, Mesh, PartitionEntry, Partit
 @final
 @frozen(repr=False)
 class NamedSharding(Sharding):
-    """An array laid along the axes of a mesh, as its `spec` says.
+    """A sharding given by a mesh and a partition spec.
 
-    Raises TypeError for what is no mesh or specification, ValueError for names that the mesh doesn't have.
+    Args:
+        mesh: The mesh.
+        spec: For each array axis, the mesh axes over which it is sharded.
+
+    Raises:
+        TypeError: If `mesh` is not a `Mesh` or `spec` not a `PartitionSpec`.
+        ValueError: If the spec names an axis that the mesh does not have.
 
     >>> from tracefx import devices
     >>> NamedSharding(Mesh(devices()[:1], "data"), PartitionSpec("data"))
@@ -58,15 +64,17 @@ class NamedSharding(Sharding):
     def _tiling(self, ndim: int) -> Tiling:
         parts = self.spec.of_rank(ndim)
         if any(isinstance(part, Unconstrained) for part in parts):
-            raise ValueError(f"{self.spec} leaves it to the compiler where an array lies, which none is there to say")
-        along = [entry_axis_names(part) for part in parts]
-        counts = tuple([self.mesh.size_of(names) for names in along])
-        order = [name for names in along for name in names]
-        rest = [name for name in self.mesh.axis_names if name not in order]
-        places = np.arange(prod(counts)).reshape([self.mesh.shape[name] for name in order] + [1] * len(rest))
-        wide = np.broadcast_to(places, [self.mesh.shape[name] for name in [*order, *rest]])
-        back = [[*order, *rest].index(name) for name in self.mesh.axis_names]
-        return Tiling(self.mesh.flat, counts, tuple(int(i) for i in wide.transpose(back).flat))
+            raise ValueError(
+                f"{self.spec} leaves it to the compiler how an array is sharded, so it has no sharding outside of one"
+            )
+        axis_names = [entry_axis_names(part) for part in parts]
+        counts = tuple([self.mesh.size_of(names) for names in axis_names])
+        order = [name for names in axis_names for name in names]
+        unused = [name for name in self.mesh.axis_names if name not in order]
+        tiles = np.arange(prod(counts)).reshape([self.mesh.shape[name] for name in order] + [1] * len(unused))
+        tiles_by_device = np.broadcast_to(tiles, [self.mesh.shape[name] for name in [*order, *unused]])
+        to_mesh_order = [[*order, *unused].index(name) for name in self.mesh.axis_names]
+        return Tiling(self.mesh.flat, counts, tuple(int(i) for i in tiles_by_device.transpose(to_mesh_order).flat))
 
     @override
     def __repr__(self) -> str:
@@ -79,7 +87,7 @@ def _tiling(sharding: NamedSharding, ndim: int) -> Tiling:
 
 
 def to_named_sharding(tiling: Tiling, mesh: Mesh) -> NamedSharding:
-    """What a tiling is called on a mesh; if its axes don't do, on one that is made for it."""
+    """Returns the named sharding with this tiling on a mesh; on a new mesh if its axes cannot express it."""
     if mesh.flat == tiling.devices:
         for parts in _axis_assignments(tiling.counts, dict(mesh.shape)):
             sharding = NamedSharding(mesh, PartitionSpec(*_strip_trailing_none(parts)))
@@ -93,7 +101,7 @@ def to_named_sharding(tiling: Tiling, mesh: Mesh) -> NamedSharding:
 
 
 def _axis_assignments(counts: Sequence[int], sizes: dict[str, int]) -> Iterator[tuple[PartitionEntry, ...]]:
-    """All ways to lay axes that are cut into so many pieces along axes of a mesh."""
+    """Iterates over all assignments of mesh axes to array axes with these numbers of tiles."""
     if not counts:
         yield ()
         return
@@ -115,7 +123,7 @@ def _strip_trailing_none(parts: tuple[PartitionEntry, ...]) -> tuple[PartitionEn
 @final
 @frozen
 class ShardingAssignment:
-    """Where a program runs and where its inputs and outputs lie; `None` for what the compiler may choose."""
+    """The devices of a program and the shardings of its inputs and outputs; `None` where the compiler chooses."""
 
     devices: tuple[Device, ...]
     inputs: tuple[Sharding | None, ...]
@@ -123,7 +131,7 @@ class ShardingAssignment:
 
 
 def as_sharding(given: Sharding | PartitionSpec, what: str) -> Sharding:
-    """A sharding; of a specification, that on the mesh in use."""
+    """Converts a partition spec to a sharding on the current mesh; returns a sharding unchanged."""
     if isinstance(given, Sharding):
         return given
     if not isinstance(given, PartitionSpec):
@@ -131,14 +139,14 @@ def as_sharding(given: Sharding | PartitionSpec, what: str) -> Sharding:
     mesh = MESH.value
     if mesh is NO_MESH:
         raise ValueError(
-            f"{what}: {given} names axes of a mesh, but none is in use: write NamedSharding(mesh, {given}), or call it "
+            f"{what}: {given} names axes of a mesh, but no mesh is set: write NamedSharding(mesh, {given}), or call it "
             "inside of `with set_mesh(mesh):`"
         )
     return NamedSharding(mesh, given)
 
 
 def require_shardable(aval: ShapedArray, sharding: Sharding, what: str) -> None:
-    """ValueError, which says `what` the array is, unless the sharding can be that of an array of this type."""
+    """Raises ValueError unless an array with this aval can have the sharding; `what` names the array."""
     try:
         sharding.shard_shape(aval.shape)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Arrays that lie on devices other than the host's first: where they were put, or where they were computed."""
+"""Arrays that are committed, sharded, or on devices other than the first host device."""
 
 from __future__ import annotations
 
@@ -20,10 +20,16 @@ from tracefx.core.values import ConcreteArray
 
 @final
 class ShardedArray(ConcreteArray):
-    """Numbers that lie as a sharding says.
+    """An array with an explicit sharding.
 
-    What is computed of them is computed where they are, if they are `committed` to stay there. Others were computed on
-    one device, because it was the default then, and are brought to where the committed ones are.
+    Computations with a `committed` array run on its devices. Uncommitted ones were computed on one device that was the
+    default then, and move to the devices of committed operands.
+
+    Args:
+        aval: The abstract value.
+        buffer: The device buffer, of several shards perhaps.
+        placed: The sharding.
+        committed: Whether computations must run on its devices.
     """
 
     __slots__ = ("committed", "placed")
@@ -32,7 +38,7 @@ class ShardedArray(ConcreteArray):
     buffer: Buffer
 
     def __init__(self, aval: ShapedArray, buffer: Buffer, placed: Sharding, committed: bool = True) -> None:
-        self.aval = aval  # what super() would do, which takes as long as all of this
+        self.aval = aval  # inlines super().__init__, which would double the cost
         self.host = None
         self.buffer = buffer
         self.placed = placed
@@ -50,24 +56,25 @@ class ShardedArray(ConcreteArray):
     @property
     @override
     def device(self) -> Device:
-        """The first of its devices."""
+        """The first device of the sharding."""
         return self.placed.devices[0]
 
     @override
     def numpy(self) -> NDArray:
-        """The numbers, brought together on the host."""
+        """Returns the elements of all shards as one NumPy array."""
         host = self.host
         if host is None:
             if not self._is_readable:
                 raise RuntimeError(
                     f"{self.aval!r} lies on devices of several processes, so its numbers can't be read here: look at "
-                    "x.addressable_shards, or move it first with device_put(x, NamedSharding(mesh, P())) in all "
-                    "processes, by which each has all of it"
+                    "x.addressable_shards, or replicate it first with device_put(x, NamedSharding(mesh, P())) in all "
+                    "processes"
                 )
             host = self.host = self._joined()
         return host
 
     def _joined(self) -> NDArray:
+        """Gathers the shards into one NumPy array."""
         tiles = [BACKEND.value.read(tile) for tile in BACKEND.value.disassemble(self.buffer)]
         local = list(self.placed.addressable_devices_indices_map(self.aval.shape).values())
         if tiles[0].shape[: self.aval.ndim] == self.aval.shape:
@@ -81,6 +88,7 @@ class ShardedArray(ConcreteArray):
 
     @property
     def _is_readable(self) -> bool:
+        """Whether this process has all elements."""
         return self.placed.is_fully_addressable or self.placed.is_fully_replicated
 
     @override
@@ -103,7 +111,7 @@ class ShardedArray(ConcreteArray):
 
     @override
     def attach_buffer(self, buffer: Buffer) -> None:
-        raise AssertionError("it has its buffer from the beginning")
+        raise AssertionError("a sharded array always has a buffer")
 
     @property
     @override
@@ -115,17 +123,17 @@ class ShardedArray(ConcreteArray):
     def global_shards(self) -> Sequence[Shard]:
         tiling = self.placed.tiling(self.aval.ndim)
         aval = self.aval.update(shape=tiling.tile_shape(self.aval.shape))
-        mine = self.placed.addressable_devices
+        addressable = self.placed.addressable_devices
         tiles = iter(BACKEND.value.disassemble(self.buffer))
-        seen: dict[int, int] = {}
-        found = []
-        for device, place, index in zip(
+        replica_ids: dict[int, int] = {}
+        shards = []
+        for device, tile_index, index in zip(
             tiling.devices, tiling.tile_indices, tiling.indices(self.aval.shape), strict=True
         ):
-            seen[place] = seen.get(place, -1) + 1
-            data = self._tile(aval, next(tiles), device) if device in mine else None
-            found.append(Shard(device, index, seen[place], data))
-        return found
+            replica_ids[tile_index] = replica_ids.get(tile_index, -1) + 1
+            data = self._tile(aval, next(tiles), device) if device in addressable else None
+            shards.append(Shard(device, index, replica_ids[tile_index], data))
+        return shards
 
     @staticmethod
     def _tile(aval: ShapedArray, buffer: Buffer, device: Device) -> ConcreteArray:

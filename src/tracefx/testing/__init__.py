@@ -1,4 +1,4 @@
-"""Laws for your own functions, operations and handlers, and how to generate arguments for them.
+"""Laws that check functions, primitives and handlers of your own, and Hypothesis strategies that generate arguments.
 
 >>> import numpy as np
 >>> import tracefx.numpy as fnp
@@ -8,10 +8,10 @@
 >>> check_equivalent(lambda x: x * x, fnp.square, np.array([0.5, -1.0]))
 
 `check_primitive`, `check_function`, `check_grads`, `check_linear` and `check_batchable` check many laws at once;
-`check_equivalent` and `assert_transforms_commute` compare functions and transformations; `check_handler` is for authors
-of handlers. What breaks a law raises `LawError`, which shows the smallest program found that breaks it.
+`check_equivalent` and `assert_transforms_commute` compare functions and transformations; `check_handler` checks a
+custom handler. A violated law raises `LawError`, which shows the smallest program found that violates it.
 
-The strategies of `tracefx.testing.strategies` make arguments, programs and stacks of transformations; they need
+The strategies of `tracefx.testing.strategies` generate arguments, programs and stacks of transformations; they need
 Hypothesis, which `pip install hypothesis` installs.
 """
 

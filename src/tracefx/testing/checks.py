@@ -1,4 +1,4 @@
-"""Many laws at once, for a primitive or a function."""
+"""`check_primitive`, `check_function`, `check_linear` and `check_batchable`: many laws at once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,12 @@ from tracefx.transforms.jit import jit
 @final
 @frozen
 class LawReport:
-    """Which laws hold, by their names, and why the others were not checked."""
+    """The result of a check: the names of the laws that hold, and why the others were skipped.
+
+    Attributes:
+        passed: the names of the laws that hold.
+        skipped: the reason for each law that was not checked, by name.
+    """
 
     passed: tuple[str, ...]
     skipped: Mapping[str, str]
@@ -47,12 +52,13 @@ class LawReport:
     @override
     def __str__(self) -> str:
         lines = [f"{name}: holds" for name in self.passed]
-        return "\n".join([*lines, *[f"{name}: left out, since {why}" for name, why in self.skipped.items()]])
+        return "\n".join([*lines, *[f"{name}: skipped, since {why}" for name, why in self.skipped.items()]])
 
 
 def _check_all(laws: Sequence[Law], subjects: Sequence[Subject]) -> LawReport:
-    held: list[str] = []
-    left_out: dict[str, str] = {}
+    """Checks laws for all subjects; a law is skipped if it applies to none of them."""
+    passed: list[str] = []
+    skipped: dict[str, str] = {}
     for each in laws:
         reasons: list[str] = []
         for subject in subjects:
@@ -61,22 +67,31 @@ def _check_all(laws: Sequence[Law], subjects: Sequence[Subject]) -> LawReport:
             except (MissingRuleError, Inapplicable) as error:
                 reasons.append(str(error))
         if len(reasons) < len(subjects):
-            held.append(each.name)
+            passed.append(each.name)
         else:
-            left_out[each.name] = reasons[0]
-    return LawReport(tuple(held), left_out)
+            skipped[each.name] = reasons[0]
+    return LawReport(tuple(passed), skipped)
 
 
 def check_primitive(
     prim: Primitive, *samples: Sequence[Any], laws: Sequence[Law] = LAWS, ulps: Ulps | None = None
 ) -> LawReport:
-    """Check every law that the primitive's rules allow, at each sample, a sequence of operands.
+    """Checks every law that the rules of a primitive allow, at samples of its operands.
 
-    The report says which laws hold, and which were left out because a rule is missing or no operand has derivatives.
-    Values may be `ulps` apart where they are computed in different ways: by default as far as the table of tolerances
-    says for a primitive of this name, which for one that it doesn't know is not at all.
+    Args:
+        prim: the primitive, an instance.
+        *samples: sequences of operands, away from points without derivatives.
+        laws: the laws to check; all by default.
+        ulps: the tolerance for values computed in different ways; by default that of the table of tolerances, in which
+            primitives that are not listed must agree exactly.
 
-    Raises `LawError` for the first law that is broken, `ValueError` without samples.
+    Returns:
+        A report of the laws that hold, and of those skipped because a rule is missing or no operand is differentiable.
+
+    Raises:
+        LawError: for the first law that is violated.
+        TypeError: if `prim` is not a primitive.
+        ValueError: if there are no samples.
 
     >>> import numpy as np
     >>> from tracefx.ops.elementwise.powers import IntegerPow
@@ -96,9 +111,19 @@ def check_primitive(
 def check_function(
     f: Callable[..., Any], *args: Any, laws: Sequence[Law] = LAWS, ulps: Ulps | None = None
 ) -> LawReport:
-    """Check every law for a function of trees of arrays to trees of arrays, at arguments.
+    """Checks every law for a function of trees of arrays, at given arguments.
 
-    Raises `LawError` for the first law that is broken.
+    Args:
+        f: the function; its results are trees of arrays.
+        *args: the arguments.
+        laws: the laws to check; all by default.
+        ulps: the tolerance; by default that for programs of many operations.
+
+    Returns:
+        A report of the laws that hold, and of those skipped.
+
+    Raises:
+        LawError: for the first law that is violated.
 
     >>> import tracefx.numpy as fnp
     >>> report = check_function(lambda d: fnp.tanh(d["w"] @ d["x"]), {"w": fnp.ones((2, 3)), "x": fnp.arange(3.0)})
@@ -112,12 +137,13 @@ def check_function(
 
 
 @law(
-    "a linear function of sums and multiples gives sums and multiples, and its transpose is its adjoint",
+    "f(x + 3 y) = f(x) + 3 f(y), and the transpose of f is its adjoint",
     call="check_linear",
 )
 def _is_linear(self: Law, subject: Subject) -> None:
+    """Checks linearity at random arguments, and the transpose against the adjoint."""
     if len(subject.differentiable_args) < len(subject.args):
-        raise Inapplicable("every argument of a linear function has to be an array of floats or complex numbers")
+        raise Inapplicable("every argument of a linear function must be an array of floats or complex numbers")
     subject = promote_to_64_bits(subject)
     rng = subject.rng("linear")
     xs, ys = [[random_like(a.aval, rng) for a in subject.args] for _ in range(2)]
@@ -130,16 +156,24 @@ def _is_linear(self: Law, subject: Subject) -> None:
     ws = [random_like(o.aval, rng) for o in f_x]
     try:
         cts = backward_pass(jaxpr, consts, [UndefinedPrimal(x.aval) for x in xs], ws)
-    except TypeError as error:  # as it says, an operation that is not linear
+    except TypeError as error:  # names a primitive that is not linear
         raise self.violation(subject, f"  {error}") from error
     pulled = [Zero(x.aval) if ct is None else ct for x, ct in zip(xs, cts, strict=True)]
     require_adjoint(self, subject.at(xs), xs, ws, eval_jaxpr(jaxpr, consts, xs), pulled, tolerance)
 
 
 def check_linear(f: Callable[..., Any] | Primitive, *args: Any, ulps: Ulps | None = None) -> None:
-    """Check that a function is linear in all of its arguments together, and that transposing it gives its adjoint.
+    """Checks that a function is linear in all arguments jointly, and that its transpose is its adjoint.
 
-    Only the types of the arguments count. Raises `LawError` if it is not so.
+    Args:
+        f: a function of arrays, or a primitive.
+        *args: arrays of floats or complex numbers; only their shapes and dtypes matter.
+        ulps: the tolerance in units in the last place; by default that of the table for the primitive, or that of
+            programs of many operations for functions.
+
+    Raises:
+        Inapplicable: if an argument is not an array of floats or complex numbers.
+        LawError: if the function is not linear, or its transpose is wrong.
 
     >>> import numpy as np
     >>> check_linear(lambda x, y: x[::-1] - 2.0 * y, np.ones(3), np.ones(3))
@@ -151,12 +185,14 @@ def check_linear(f: Callable[..., Any] | Primitive, *args: Any, ulps: Ulps | Non
 
 
 def _stacked_outputs(run: ValueFunction, batch: SampleBatch, args: Sequence[Value]) -> list[Value]:
+    """Returns the outputs for a batch along axis 0."""
     axes = (0,) * len(args)
     return batch_axis_first(evaluate_batch(run, args, axes, batch.size), batch.size)
 
 
-@law("compiled, a batch gives what it gives evaluated", call="check_batchable")
+@law("a compiled batch gives the same results as an eager one", call="check_batchable")
 def _compiled_batches(self: Law, subject: Subject) -> None:
+    """Checks that a compiled batch gives the eager results."""
     batch = SampleBatch.like(subject.args)
     args = batch.stacked((0,) * len(subject.args))
     compiled = jit(lambda *xs: as_arrays(_batched_outputs(subject.run, xs, batch.size)))
@@ -166,14 +202,15 @@ def _compiled_batches(self: Law, subject: Subject) -> None:
 
 
 def _batched_outputs(run: ValueFunction, args: Sequence[Value], size: int) -> list[Value]:
-    """The outputs for a batch along first axes, under whatever handler is current."""
+    """Returns the outputs for a batch along axis 0, under the current handler."""
     handler = Batch(current(), MappedAxis(size))
     outs = run_with_handler(handler, run, [handler.wrap(a, 0) for a in args])
     return [batch_first(*handler.unwrap(o), handler.axis) for o in outs]
 
 
-@law("batches of batches are loops in loops", call="check_batchable")
+@law("nested vmap gives the same results as nested loops", call="check_batchable")
 def _batches_of_batches(self: Law, subject: Subject) -> None:
+    """Checks that nested `vmap` gives the results of nested loops."""
     outer = SampleBatch.like(subject.args)
     inner = [SampleBatch.like(args) for args in outer.elements]
     axes = (0,) * len(subject.args)
@@ -196,8 +233,9 @@ def _batches_of_batches(self: Law, subject: Subject) -> None:
     require_close(self, subject.at(whole), got, want, ("vmap of vmap", "loops"))
 
 
-@law("a batch of one, or of none, has the types of any batch", call="check_batchable")
+@law("batches of size 1 and 0 give the shapes and dtypes of any batch", call="check_batchable")
 def _small_batches(self: Law, subject: Subject) -> None:
+    """Checks batches of sizes 1 and 0."""
     outs = subject.outs()
     for size in (1, 0):
         args = [
@@ -217,13 +255,25 @@ def _small_batches(self: Law, subject: Subject) -> None:
 
 
 BATCH_LAWS: Final = (vmap_is_a_loop, _small_batches, _compiled_batches, _batches_of_batches, vmap_commutes_with_jvp)
+"""The laws that `check_batchable` checks."""
 
 
 def check_batchable(f: Callable[..., Any] | Primitive, *args: Any, ulps: Ulps | None = None) -> None:
-    """Check that a function can be mapped over batches: along every axis of its arguments, compiled, under another
-    `vmap`, over batches of one and of none, and beside `jvp`. The arguments are those of one element of a batch.
+    """Checks that a function can be batched.
 
-    Raises `LawError` where a batch is not what a loop gives, and what `vmap` raises where it can't be mapped.
+    It is mapped along every axis of its arguments, compiled, under another `vmap`, over batches of sizes 1 and 0, and
+    combined with `jvp`.
+
+    Args:
+        f: a function of trees of arrays, or a primitive.
+        *args: the arguments for one element of a batch.
+        ulps: the tolerance in units in the last place; by default that of the table for the primitive, or that of
+            programs of many operations for functions.
+
+    Raises:
+        LawError: if a batch gives other results than a loop.
+        MissingRuleError: if a primitive has no batch rule.
+        ValueError: if there are no arguments.
 
     >>> import numpy as np
     >>> import tracefx.numpy as fnp
@@ -231,7 +281,7 @@ def check_batchable(f: Callable[..., Any] | Primitive, *args: Any, ulps: Ulps | 
     """
     subject = Subject.of(f, args, ulps)
     if not subject.args:
-        raise ValueError("check_batchable needs arguments: there is nothing to map in a function of none")
+        raise ValueError("check_batchable needs arguments: a function without arguments can't be mapped")
     for each in BATCH_LAWS:
         if each is not vmap_commutes_with_jvp or subject.differentiable_args:
             each.check(subject)

@@ -1,7 +1,7 @@
-"""Steps of programs that are loops, branches and functions with rules of their own, with steps for bodies.
+"""Steps of generated programs with control flow and custom derivative rules, whose bodies are steps too.
 
-A step takes a value `x` and another of the same shape, `y`, and gives one of this shape. Bodies take `x`, and close
-over `y`. They are written for tracefx; `JaxAdapter` stands for `fx` where they are run by JAX.
+A step takes a value `x` and another of the same shape, `y`, and returns one of this shape. Bodies take `x` and close
+over `y`. Programs are written for tracefx; `JaxAdapter` takes the place of `fx` to run them with JAX.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tracefx.testing.generated_programs import AnyCallable, ProgramStep, SourceW
 
 
 def _write_body(to: SourceWriter, y: str | None, steps: Sequence[ProgramStep]) -> str:
-    """Write a function of one value that does steps on it and on `y`; of one on itself where there is no `y`."""
+    """Writes a function of one value that applies steps to it and `y`; without `y`, to it alone."""
     name, x = to.name("f"), to.name()
     with to.block(f"def {name}({x}):"):
         to.line(f"return {write_steps(to, [x, x if y is None else y], steps)[-1]}")
@@ -26,7 +26,7 @@ def _write_body(to: SourceWriter, y: str | None, steps: Sequence[ProgramStep]) -
 @final
 @frozen
 class CondStep(ProgramStep):
-    """One of two bodies, by what the elements of `y` add up to."""
+    """A `cond`, whose predicate compares the sum of `y` with a threshold."""
 
     operands: tuple[int, int]
     at: float
@@ -43,7 +43,7 @@ class CondStep(ProgramStep):
 @final
 @frozen
 class SwitchStep(ProgramStep):
-    """One of several bodies."""
+    """A `switch` over several bodies."""
 
     operands: tuple[int, int]
     bodies: tuple[tuple[ProgramStep, ...], ...]
@@ -58,7 +58,7 @@ class SwitchStep(ProgramStep):
 @final
 @frozen
 class ScanStep(ProgramStep):
-    """A scan that carries `x`, counts its steps, and adds its results up."""
+    """A `scan` that carries `x` and a step counter, and whose stacked results are summed."""
 
     operands: tuple[int, int]
     length: int
@@ -86,7 +86,7 @@ class ScanStep(ProgramStep):
 @final
 @frozen
 class WhileStep(ProgramStep):
-    """A loop that ends by what it has come to, or after so many steps."""
+    """A `while_loop` that ends on a condition on the carry, or after `max_steps` steps."""
 
     operands: tuple[int, int]
     max_steps: int
@@ -96,13 +96,13 @@ class WhileStep(ProgramStep):
     def write(self, to: SourceWriter, xs: Sequence[str]) -> str:
         x, y = xs
         body = _write_body(to, y, self.body)
-        goes, step, n, last = to.name("f"), to.name("f"), to.name("n"), to.name()
-        with to.block(f"def {goes}(carry):"):
+        condition, step, n, last = to.name("f"), to.name("f"), to.name("n"), to.name()
+        with to.block(f"def {condition}(carry):"):
             to.line("return fnp.sum(carry[1] * carry[1]) < 5.0")
         with to.block(f"def {step}(carry):"):
             to.line(f"return carry[0] + 1, {body}(carry[1] * 1.5 + 0.3)")
         init = f"(fnp.int32(0), {x})"
-        to.line(f"{n}, {last} = fx.lax.while_loop({goes}, {step}, {init}, max_steps={self.max_steps})")
+        to.line(f"{n}, {last} = fx.lax.while_loop({condition}, {step}, {init}, max_steps={self.max_steps})")
         return to.value(f"{last} + 0.25 * {n}.astype({last}.dtype)")
 
 
@@ -112,7 +112,7 @@ WRAPPER_NAMES: Final = ("checkpoint", "jit", "custom_jvp", "custom_vjp")
 @final
 @frozen
 class WrappedStep(ProgramStep):
-    """A call of a body that changes nothing but what transformations do with it; rules of its own are true."""
+    """A body under `checkpoint`, `jit`, or correct custom derivative rules: it computes the same as the body."""
 
     operands: tuple[int, int]
     how: str
@@ -123,7 +123,7 @@ class WrappedStep(ProgramStep):
         x, y = xs
         if not self.how.startswith("custom"):
             return to.value(f"fx.{self.how}({_write_body(to, y, self.body)})({x})")
-        body, f = _write_body(to, None, self.body), to.name("f")  # which may close over nothing that is differentiated
+        body, f = _write_body(to, None, self.body), to.name("f")  # it must not close over differentiated values
         to.line(f"{f} = fx.{self.how}({body})")
         if self.how == "custom_jvp":
             to.line(f"{f}.defjvp(lambda primals, tangents: fx.jvp({body}, primals, tangents))")
@@ -132,16 +132,16 @@ class WrappedStep(ProgramStep):
         return to.value(f"{f}({x} + {y})")
 
 
-# ------------------------------------------------------------------ by JAX
+# ------------------------------------------------------------------ JAX
 
 
 @final
 @frozen(eq=False)
 class JaxAdapter:
-    """`jax` in the place of `fx`: its operations, and in other words those that it has otherwise.
+    """A stand-in for `fx` that runs programs with `jax`, translating what JAX does differently.
 
-    A bounded `while_loop` is a scan that does nothing once it is done; pieces of scans are left to it; and a function
-    with a rule for reverse mode is without, since in JAX it allows no forward mode.
+    A bounded `while_loop` becomes a scan that does nothing once the condition is false; the `checkpoint` option of
+    `scan` is dropped; and custom VJP rules are dropped, since in JAX they exclude forward mode.
     """
 
     library: Any
@@ -160,6 +160,8 @@ class JaxAdapter:
 @final
 @frozen(eq=False)
 class _JaxLaxAdapter:
+    """The part of `JaxAdapter` for `lax`."""
+
     library: Any
 
     def __getattr__(self, name: str) -> Any:
@@ -178,10 +180,12 @@ class _JaxLaxAdapter:
 @final
 @frozen(eq=False)
 class _WithoutCustomRule:
+    """A function whose custom rule is ignored."""
+
     f: AnyCallable
 
     def defvjp(self, forward: AnyCallable, backward: AnyCallable) -> None:
-        """Rules that are true change nothing."""
+        """Ignores the rule, which is correct and so changes no results."""
 
     def __call__(self, *args: Any) -> Any:
         return self.f(*args)

@@ -1,4 +1,4 @@
-"""Derivatives of any order, in both modes."""
+"""`check_grads`: checks derivatives of any order in both modes."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from tracefx.testing.subjects import (
 from tracefx.testing.tolerances import Ulps
 
 DerivativeMode: TypeAlias = Literal["fwd", "rev"]
+"""Forward or reverse mode."""
 MODES: Final[tuple[DerivativeMode, ...]] = ("fwd", "rev")
 
 
@@ -42,13 +43,24 @@ def check_grads(
     modes: Sequence[DerivativeMode] = MODES,
     ulps: Ulps | None = None,
 ) -> None:
-    """Check derivatives of a function at arguments, up to an order: forward mode against differences, reverse mode
-    against forward mode, or against differences where only `"rev"` is among the `modes`.
+    """Checks derivatives up to an order: forward mode against finite differences, reverse mode against forward mode.
 
-    Derivatives of higher order are those of derivatives in each of the modes, in turn. Differences are taken in
-    float64 wherever the function takes that.
+    With only `"rev"` among the modes, reverse mode is checked against finite differences. Derivatives of higher order
+    are derivatives of derivatives, in every sequence of the modes. Finite differences are computed in float64 if the
+    function accepts it.
 
-    Raises `LawError` for a wrong derivative, `Inapplicable` if no argument has derivatives.
+    Args:
+        f: a function of trees of arrays, or a primitive.
+        *args: the arguments.
+        order: the highest order of the derivatives.
+        modes: `"fwd"`, `"rev"`, or both.
+        ulps: the tolerance in units in the last place; by default that of the table for the primitive, or that of
+            programs of many operations for functions.
+
+    Raises:
+        Inapplicable: if no argument is differentiable.
+        LawError: if a derivative is wrong.
+        ValueError: if `order` or `modes` is invalid.
 
     >>> import numpy as np
     >>> import tracefx.numpy as fnp
@@ -56,9 +68,9 @@ def check_grads(
     >>> check_grads(fnp.sinh, 0.5, order=4, modes=["fwd"])
     """
     if not modes or not set(modes) <= set(MODES):
-        raise ValueError(f'check_grads: modes are "fwd" and "rev", one or both, got {modes!r}')
+        raise ValueError(f'check_grads: modes must be "fwd", "rev" or both, got {modes!r}')
     if order < 1:
-        raise ValueError(f"check_grads: order has to be at least 1, got {order}")
+        raise ValueError(f"check_grads: order must be at least 1, got {order}")
     subject = Subject.of(f, args, ulps)
 
     def check(subject: Subject) -> None:
@@ -72,6 +84,7 @@ def check_grads(
 
 
 def _check(subject: Subject, order: int, modes: Sequence[DerivativeMode]) -> None:
+    """Checks the first derivatives of a subject, and recursively those of its derivatives."""
     if "fwd" in modes:
         jvp_is_the_derivative.check(subject)
     if "rev" in modes:
@@ -82,54 +95,63 @@ def _check(subject: Subject, order: int, modes: Sequence[DerivativeMode]) -> Non
             _check(_forward_derivative(subject) if mode == "fwd" else _reverse_derivative(subject), order - 1, modes)
 
 
-@law("<w, differences along v> = <vjp of w, v> for any directions v and w")
+@law("<w, differences along v> = <vjp of w, v> for all directions v and w")
 def _vjp_is_the_derivative(self: Law, subject: Subject) -> None:
+    """Checks cotangents against finite differences."""
     require_derivatives(subject)
     wide = promote_to_64_bits(subject)
     directions, at = random_tangents(wide, wide.differentiable_args, "directions"), wide.outs()
     slopes, ulps = finite_differences(wide, directions, at)
     linear = linearize_function(wide.run, wide.args, [i in wide.differentiable_args for i in range(len(wide.args))])
-    ws: list[Tangent] = [  # of outputs that are said to have no derivative too
+    ws: list[Tangent] = [  # including outputs whose derivative is declared to be zero
         random_like(o.aval, wide.rng(f"cotangent {i}")) if dtypes.is_inexact(o.aval.dtype) else Zero(o.aval.tangent())
         for i, o in enumerate(at)
     ]
-    rest = iter(slopes)
-    pushed: list[Tangent] = [next(rest) if dtypes.is_inexact(o.aval.dtype) else Zero(o.aval.tangent()) for o in at]
-    known = [w if moved else Zero(w.aval) for w, moved in zip(ws, linear.active_outputs, strict=True)]
-    require_adjoint(self, wide, directions, ws, pushed, linear.pull(known), ulps)
+    remaining_slopes = iter(slopes)
+    pushed: list[Tangent] = [
+        next(remaining_slopes) if dtypes.is_inexact(o.aval.dtype) else Zero(o.aval.tangent()) for o in at
+    ]
+    cotangents = [w if moved else Zero(w.aval) for w, moved in zip(ws, linear.active_outputs, strict=True)]
+    require_adjoint(self, wide, directions, ws, pushed, linear.pull(cotangents), ulps)
 
 
 # ------------------------------------------------------------------ derivatives as functions
 
 
 def _forward_derivative(subject: Subject) -> Subject:
-    """The tangents of the outputs along a fixed direction, as a function of the arguments."""
+    """Returns the function from the arguments to the tangents of the outputs along a fixed direction."""
     directions = [
         to_numpy(random_like(a.aval, subject.rng(f"fixed {i}"))) if i in subject.differentiable_args else None
         for i, a in enumerate(subject.args)
     ]
 
     def run(*xs: Value) -> list[Value]:
-        given: list[Tangent] = [
+        tangents: list[Tangent] = [
             Zero(x.aval.tangent()) if d is None else array_of_type(d, x.aval)
             for x, d in zip(xs, directions, strict=True)
         ]
-        return [instantiate_zeros(t) for t in evaluate_jvp(subject.run, xs, given)[1] if t.aval.dtype != dtypes.float0]
+        return [
+            instantiate_zeros(t) for t in evaluate_jvp(subject.run, xs, tangents)[1] if t.aval.dtype != dtypes.float0
+        ]
 
     return Subject(f"the derivative of {subject.name}", run, subject.args, subject.ulps)
 
 
 def _reverse_derivative(subject: Subject) -> Subject:
-    """The cotangents of the arguments for fixed ones of the outputs, as a function of the arguments."""
-    moving = [i in subject.differentiable_args for i in range(len(subject.args))]
+    """Returns the function from the arguments to their cotangents, for fixed cotangents of the outputs."""
+    is_differentiated = [i in subject.differentiable_args for i in range(len(subject.args))]
 
     def run(*xs: Value) -> list[Value]:
-        linear = linearize_function(subject.run, xs, moving)
+        linear = linearize_function(subject.run, xs, is_differentiated)
         cts: list[Tangent] = []
-        for i, (o, moved) in enumerate(zip(linear.outs, linear.active_outputs, strict=True)):
+        for i, (o, is_active) in enumerate(zip(linear.outs, linear.active_outputs, strict=True)):
             rng = subject.rng(f"fixed cotangent {i}")
-            cts.append(random_like(o.aval, rng) if moved else Zero(o.aval.tangent()))
+            cts.append(random_like(o.aval, rng) if is_active else Zero(o.aval.tangent()))
         pulled = linear.pull(cts)
-        return [instantiate_zeros(ct) for ct, moves in zip(pulled, moving, strict=True) if moves]
+        return [
+            instantiate_zeros(ct)
+            for ct, differentiated in zip(pulled, is_differentiated, strict=True)
+            if differentiated
+        ]
 
     return Subject(f"the gradient of {subject.name}", run, subject.args, subject.ulps)

@@ -1,4 +1,4 @@
-"""Whether two functions mean the same, and whether two transformations commute."""
+"""`check_equivalent` compares two functions; `assert_transforms_commute` checks that two transformations commute."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 FunctionTransform: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]] | Transform
-"""A transformation of functions, such as `fx.grad` or `fx.Vmap() @ fx.Grad()`."""
+"""A function transformation, e.g. `fx.grad` or `fx.Vmap() @ fx.Grad()`."""
 
-# ------------------------------------------------------------------ what becomes of a call
+# ------------------------------------------------------------------ outcomes of calls
 
 
 @final
 @frozen(eq=False)
 class Outcome:
-    """The leaves that a call gives, and their tree; or the exception that it raises."""
+    """The outcome of a call: the leaves and the structure of its result, or the exception that it raised."""
 
     leaves: tuple[Value, ...]
     tree: object
@@ -60,28 +60,30 @@ class Outcome:
 
     @staticmethod
     def of(f: AnyCallable, args: Sequence[PyTree]) -> Outcome:
+        """Calls the function and returns the outcome. `Inapplicable` is raised."""
         try:
             leaves, tree = trees.flatten(f(*args))
             return Outcome(tuple([as_value(cast(Array, leaf), "an output") for leaf in leaves]), tree)
         except Inapplicable:
             raise
-        except Exception as error:  # which is a result like others: that of the other function is compared with it
+        except Exception as error:  # an outcome, compared with that of the other function
             return Outcome((), None, error)
 
     @override
     def __str__(self) -> str:
         if self.error is not None:
             return f"raises {type(self.error).__name__}: {self.error}"
-        return f"gives {', '.join([repr(x.aval) for x in self.leaves]) or 'nothing'}"
+        return f"returns {', '.join([repr(x.aval) for x in self.leaves]) or 'nothing'}"
 
 
 def describe_outcome_difference(got: Outcome, want: Outcome, names: tuple[str, str], ulps: Ulps) -> str | None:
+    """Returns how two outcomes differ, or None if they are equal up to the tolerance."""
     if got.error is not None or want.error is not None:
         if type(got.error) is type(want.error):
             return None
         return f"  {names[0]} {got}\n  {names[1]} {want}"
     if got.tree != want.tree:
-        return f"  {names[0]} gives the tree {got.tree}\n  {names[1]} gives the tree {want.tree}"
+        return f"  {names[0]} returns the tree {got.tree}\n  {names[1]} returns the tree {want.tree}"
     return describe_difference(got.leaves, want.leaves, names, ulps)
 
 
@@ -91,17 +93,17 @@ def describe_outcome_difference(got: Outcome, want: Outcome, names: tuple[str, s
 @final
 @frozen(eq=False, repr=False)
 class SubjectTransform:
-    """A transformation that says everything of one kind about a function, at any arguments."""
+    """A transformation that computes all results of one kind, e.g. all derivatives, at any arguments."""
 
     name: str
     title: str
     of: Callable[[Subject], list[Value]]
 
     def __call__(self, f: AnyCallable) -> AnyCallable:
-        def viewed(*args: PyTree) -> list[Array]:
+        def transformed(*args: PyTree) -> list[Array]:
             return as_arrays(self.of(evolve(Subject.of(f, args), name="f")))
 
-        return viewed
+        return transformed
 
     @override
     def __repr__(self) -> str:
@@ -109,6 +111,7 @@ class SubjectTransform:
 
 
 def _jvp_outputs(subject: Subject) -> list[Value]:
+    """Returns the outputs and their tangents along a random direction."""
     require_derivatives(subject)
     tangents: list[Tangent] = [
         random_like(a.aval, subject.rng(f"tangent {i}")) if i in subject.differentiable_args else Zero(a.aval.tangent())
@@ -119,18 +122,26 @@ def _jvp_outputs(subject: Subject) -> list[Value]:
 
 
 def _vjp_outputs(subject: Subject) -> list[Value]:
+    """Returns the cotangents of the arguments for random cotangents of the outputs."""
     require_derivatives(subject)
-    moving = [i in subject.differentiable_args for i in range(len(subject.args))]
-    linear = linearize_function(subject.run, subject.args, moving)
+    is_differentiated = [i in subject.differentiable_args for i in range(len(subject.args))]
+    linear = linearize_function(subject.run, subject.args, is_differentiated)
     cts: list[Tangent] = [
-        random_like(o.aval, subject.rng(f"cotangent {i}")) if moved else Zero(o.aval.tangent())
-        for i, (o, moved) in enumerate(zip(linear.outs, linear.active_outputs, strict=True))
+        random_like(o.aval, subject.rng(f"cotangent {i}")) if is_active else Zero(o.aval.tangent())
+        for i, (o, is_active) in enumerate(zip(linear.outs, linear.active_outputs, strict=True))
     ]
-    return [instantiate_zeros(ct) for ct, moves in zip(linear.pull(cts), moving, strict=True) if moves]
+    return [
+        instantiate_zeros(ct)
+        for ct, differentiated in zip(linear.pull(cts), is_differentiated, strict=True)
+        if differentiated
+    ]
 
 
 def _batch_outputs(subject: Subject) -> list[Value]:
-    """Along first axes, and along last ones. The batch is made by operations, so that the arguments may be traced."""
+    """Returns the outputs for batches along the first and along the last axes.
+
+    The batch is built by traceable operations, since the arguments may be traced.
+    """
     sides = {n for a in subject.args for n in a.aval.shape}
     size = next(n for n in range(2, 4 + len(sides)) if n not in sides)
     rows = [[_vary_element(x, k) for k in range(size)] for x in as_arrays(subject.args)]
@@ -143,7 +154,7 @@ def _batch_outputs(subject: Subject) -> list[Value]:
 
 
 def _vary_element(x: Array, k: int) -> Array:
-    """The element number `k` of a batch: the numbers of the first in another order, one number alone a bit smaller."""
+    """Returns element `k` of a batch: the numbers of `x` rotated; if there is only one, slightly smaller."""
     if x.size > 1:
         return fnp.roll(x, k)
     return x * (1 - k / 8) if dtypes.is_inexact(x.dtype) else x
@@ -159,11 +170,10 @@ BATCHED: Final = SubjectTransform("BATCHED", "over a batch", _batch_outputs)
 FORWARD: Final = SubjectTransform("FORWARD", "in forward mode", _jvp_outputs)
 REVERSE: Final = SubjectTransform("REVERSE", "in reverse mode", _vjp_outputs)
 TRANSFORMS: Final[tuple[FunctionTransform, ...]] = (COMPILED, BATCHED, FORWARD, REVERSE)
-"""What two functions are compared under: compiled; over batches of varied arguments; their derivatives along random
-directions, forward and backward."""
+"""The default transformations under which functions are compared: compiled, batched, forward mode, reverse mode."""
 
 
-# ------------------------------------------------------------------ two functions
+# ------------------------------------------------------------------ comparing functions
 
 
 FUNCTION_LABELS: Final = ("the first", "the second")
@@ -177,23 +187,30 @@ def check_equivalent(
     ulps: Ulps | None = None,
     max_examples: int | None = None,
 ) -> None:
-    """Check that two functions mean the same: values, dtypes, weak types, trees, the classes of the errors they raise;
-    their derivatives in both modes, what they give for batches, and that compiled they do what they do evaluated.
+    """Checks that two functions are equivalent.
 
-    `arguments` are one for each of theirs: a tree of arrays, or a Hypothesis strategy for such. With strategies,
-    arguments are drawn (`max_examples` times, by default as often as the Hypothesis profile says) and those at which
-    the functions differ are shrunk. `transforms` are what they are compared under beside evaluation, e.g.
-    `(*TRANSFORMS, fx.hessian)`. Values may be `ulps` apart: by default as far as those of any program of many
-    operations; derivatives as far as derivatives may, or as that if it is more.
+    They must agree in values, dtypes, weak types, tree structures and the classes of exceptions, and so must their
+    batched versions and their derivatives in both modes; each compiled function must agree with its eager evaluation.
 
-    Raises `LawError`, which says where they differ, with both programs and Python that fails in the same way.
+    Args:
+        f: the first function.
+        g: the second function.
+        *arguments: for each argument a tree of arrays, or a Hypothesis strategy for such trees. With strategies,
+            arguments at which the functions differ are shrunk.
+        transforms: the transformations under which the functions are compared, e.g. `(*TRANSFORMS, fx.hessian)`.
+        ulps: the tolerance for values; by default that for programs of many operations. Derivatives have the wider of
+            this and the tolerance for derivatives.
+        max_examples: how often arguments are drawn; by default as the Hypothesis profile says.
+
+    Raises:
+        LawError: if the functions differ: it says where, with both programs and Python code that reproduces it.
 
     >>> import tracefx.numpy as fnp
     >>> check_equivalent(lambda x: fnp.log(fnp.exp(x) + 1), lambda x: fnp.logaddexp(x, 0), fnp.arange(3.0))
     >>> check_equivalent(lambda x: x * 2, lambda x: x + 2, 2.0)
     Traceback (most recent call last):
         ...
-    tracefx.testing.errors.LawError: two functions mean the same, but not so for <lambda> and <lambda> of (2.0), over...
+    tracefx.testing.errors.LawError: the functions are equivalent: violated by <lambda> and <lambda> of (2.0), over...
     """
     tolerance = PROGRAM if ulps is None else ulps
 
@@ -207,12 +224,13 @@ def check_equivalent(
 
 
 def _is_strategy(x: object) -> TypeGuard[SearchStrategy[Any]]:
-    """A strategy is there only if Hypothesis has been imported, which is left to whoever made it."""
+    """Returns whether this is a Hypothesis strategy, without importing Hypothesis."""
     hypothesis = sys.modules.get("hypothesis.strategies")
     return hypothesis is not None and isinstance(x, hypothesis.SearchStrategy)
 
 
 def _for_all(at: Callable[..., None], arguments: Sequence[object], max_examples: int | None) -> None:
+    """Runs a check at arguments drawn from strategies."""
     from hypothesis import HealthCheck, given, settings
     from hypothesis import strategies as st
 
@@ -231,46 +249,49 @@ def _for_all(at: Callable[..., None], arguments: Sequence[object], max_examples:
     try:
         run()
     except LawError as error:
-        error.__notes__ = []  # which say in other words what the message says
+        error.__notes__ = []  # Hypothesis's notes repeat the message
         raise error from None
 
 
 def _equivalent_at(
     f: AnyCallable, g: AnyCallable, args: Sequence[PyTree], transforms: Sequence[FunctionTransform], ulps: Ulps
 ) -> None:
-    what = _first_difference(f, g, args, transforms, ulps)
-    if what is None:
+    """Raises LawError if the functions differ at these arguments."""
+    difference = _first_difference(f, g, args, transforms, ulps)
+    if difference is None:
         return
-    how, text = what
+    where, text = difference
     call = f"{display_name(f)} and {display_name(g)} of ({', '.join(map(source_of, args))})"
-    error = LawError(f"two functions mean the same, but not so for {call}{how}\n{text}")
+    error = LawError(f"the functions are equivalent: violated by {call}{where}\n{text}")
     raise error.with_reproducer(lambda: _reproducer(f, g, args, transforms, ulps))
 
 
 def _first_difference(
     f: AnyCallable, g: AnyCallable, args: Sequence[PyTree], transforms: Sequence[FunctionTransform], ulps: Ulps
 ) -> tuple[str, str] | None:
-    """In which way the functions differ first, and under what."""
+    """Returns the transformation under which the functions differ first, as text, and how; None if they agree."""
     plain = [Outcome.of(h, args) for h in (f, g)]
-    what = describe_outcome_difference(plain[0], plain[1], FUNCTION_LABELS, ulps)
-    if what is not None:
-        return "", what
+    difference = describe_outcome_difference(plain[0], plain[1], FUNCTION_LABELS, ulps)
+    if difference is not None:
+        return "", difference
     for t in transforms:
         is_same = t is COMPILED or t is BATCHED
         try:
             outcomes = [Outcome.of(t(h), args) for h in (f, g)]
         except Inapplicable:
             continue
-        allowed = ulps if is_same else DERIVATIVE.widen_to(ulps)
-        what = describe_outcome_difference(outcomes[0], outcomes[1], FUNCTION_LABELS, allowed)
-        if what is not None:
-            return f", {_transform_title(t)}", what
+        tolerance = ulps if is_same else DERIVATIVE.widen_to(ulps)
+        difference = describe_outcome_difference(outcomes[0], outcomes[1], FUNCTION_LABELS, tolerance)
+        if difference is not None:
+            return f", {_transform_title(t)}", difference
         if t is COMPILED and all(x.error is None for x in plain):
             for name, evaluated, compiled in zip(FUNCTION_LABELS, plain, outcomes, strict=True):
                 leaves = evolve(evaluated, tree=compiled.tree)
-                what = describe_outcome_difference(compiled, leaves, (f"{name} compiled", f"{name} evaluated"), ulps)
-                if what is not None:
-                    return f", {_transform_title(t)}", what
+                difference = describe_outcome_difference(
+                    compiled, leaves, (f"{name} compiled", f"{name} evaluated"), ulps
+                )
+                if difference is not None:
+                    return f", {_transform_title(t)}", difference
     return None
 
 
@@ -279,36 +300,37 @@ def _transform_title(t: FunctionTransform) -> str:
 
 
 def display_name(f: object) -> str:
+    """Returns the name of a function or transformation."""
     return repr(f) if isinstance(f, Transform | SubjectTransform) else getattr(f, "__name__", type(f).__name__)
 
 
 def _reproducer(
     f: AnyCallable, g: AnyCallable, args: Sequence[PyTree], transforms: Sequence[FunctionTransform], ulps: Ulps
 ) -> Reproducer:
-    """Both programs, and Python with the functions themselves where it can import them, else with their programs."""
+    """Returns both programs, and Python code that calls the functions by import if possible, else by their programs."""
     subjects = [Subject.of(h, args) for h in (f, g)]
     try:
         programs = [staged(s.run, [a.aval for a in s.args]) for s in subjects]
-    except Exception:  # one of them can't be traced
+    except Exception:  # one of the functions can't be traced
         programs = []
     texts = [
         f"{which} is this program:\n{indented_text(p[0])}" for which, p in zip(FUNCTION_LABELS, programs, strict=False)
     ]
     options = ""
     if tuple(transforms) != TRANSFORMS:
-        written = [_source_of_transform(t) for t in transforms]
-        if not all(written):
+        transform_sources = [_source_of_transform(t) for t in transforms]
+        if not all(transform_sources):
             return Reproducer("\n".join(texts))
-        options = f"transforms=[{', '.join(map(str, written))}]"
+        options = f"transforms=[{', '.join(map(str, transform_sources))}]"
     imports = [import_of(f), import_of(g)]
     definitions: list[str | None]
     if all(imports):
         definitions, names = imports, [display_name(f), display_name(g)]
-        given = list(map(source_of, args))
+        argument_sources = list(map(source_of, args))
     else:
         names = ["f", "g"]
         definitions = [definition_of(name, *p) for name, p in zip(names, programs, strict=False)]
-        given = list(map(source_of, subjects[0].args))
+        argument_sources = list(map(source_of, subjects[0].args))
         as_programs = [lambda *xs, p=p: eval_jaxpr(p[0], p[1], [as_value(x) for x in xs]) for p in programs]
         if (
             len(programs) < 2
@@ -317,10 +339,13 @@ def _reproducer(
         ):
             return Reproducer("\n".join(texts))
     lines = list(dict.fromkeys([d for d in definitions if d is not None]))
-    return Reproducer("\n".join(texts), script("\n".join(lines), "check_equivalent", [*names, *given], ulps, options))
+    return Reproducer(
+        "\n".join(texts), script("\n".join(lines), "check_equivalent", [*names, *argument_sources], ulps, options)
+    )
 
 
 def _source_of_transform(t: FunctionTransform) -> str | None:
+    """Returns Python code for a transformation, or None if there is none."""
     if isinstance(t, SubjectTransform):
         return t.name
     if isinstance(t, Transform):
@@ -329,7 +354,7 @@ def _source_of_transform(t: FunctionTransform) -> str | None:
     return f"fx.{name}" if getattr(sys.modules["tracefx"], name, None) is t else None
 
 
-# ------------------------------------------------------------------ two transformations
+# ------------------------------------------------------------------ comparing orders of transformations
 
 
 def assert_transforms_commute(
@@ -339,12 +364,17 @@ def assert_transforms_commute(
     *args: PyTree,
     ulps: Ulps | None = None,
 ) -> None:
-    """Check that `a(b(f))` and `b(a(f))` do the same at arguments: give the same, or raise errors of one class.
+    """Checks that two transformations commute: `a(b(f))` and `b(a(f))` return the same or raise the same.
 
-    `a` and `b` are transformations, as values (`fx.Vmap()`) or as functions from functions to functions. Values may be
-    `ulps` apart, by default as far as derivatives may.
+    Args:
+        a: a transformation, as a value (`fx.Vmap()`) or a function of functions (`fx.vmap`).
+        b: another transformation.
+        f: a function of trees of arrays, or a primitive.
+        *args: the arguments of the transformed functions.
+        ulps: the tolerance; by default that for derivatives.
 
-    Raises `LawError` if they don't.
+    Raises:
+        LawError: if the results differ.
 
     >>> import tracefx as fx
     >>> import tracefx.numpy as fnp
@@ -355,31 +385,31 @@ def assert_transforms_commute(
     names = (f"{display_name(a)} of {display_name(b)}", f"{display_name(b)} of {display_name(a)}")
     orders = (a(b(function)), b(a(function)))
     got, want = [Outcome.of(order, args) for order in orders]
-    what = describe_outcome_difference(got, want, names, DERIVATIVE.widen_to(PROGRAM if ulps is None else ulps))
-    if what is None:
+    difference = describe_outcome_difference(got, want, names, DERIVATIVE.widen_to(PROGRAM if ulps is None else ulps))
+    if difference is None:
         return
     call = f"{display_name(f)}({', '.join(map(source_of, args))})"
 
     def evidence() -> Reproducer:
         texts: list[str] = []
         for name, order in zip(names, orders, strict=True):
-            with suppress(Exception):  # of what can't be traced there is no program
+            with suppress(Exception):  # functions that can't be traced have no program
                 texts.append(f"{name} is this program:\n{indented_text(make_jaxpr(order)(*args).jaxpr)}")
-        given = [_source_of_transform(a), _source_of_transform(b)]
+        transform_sources = [_source_of_transform(a), _source_of_transform(b)]
         line = import_of(f)
-        if line is None or None in given:
+        if line is None or None in transform_sources:
             return Reproducer("\n".join(texts))
         python = script(
             line,
             "assert_transforms_commute",
-            [*map(str, given), display_name(f), *map(source_of, args)],
+            [*map(str, transform_sources), display_name(f), *map(source_of, args)],
             PROGRAM if ulps is None else ulps,
         )
         return Reproducer("\n".join(texts), python)
 
-    raise LawError(f"{display_name(a)} and {display_name(b)} commute, but not so for {call}\n{what}").with_reproducer(
-        evidence
-    )
+    raise LawError(
+        f"{display_name(a)} and {display_name(b)} commute: violated by {call}\n{difference}"
+    ).with_reproducer(evidence)
 
 
 def _as_function(prim: Primitive) -> AnyCallable:

@@ -1,4 +1,4 @@
-"""What checks raise."""
+"""The exceptions that checks raise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing_extensions import override
 @final
 @frozen
 class Reproducer:
-    """What shows that a law is broken: programs, and Python that fails in the same way; `None` if there is none."""
+    """Evidence for a violated law: programs as text, and Python code that reproduces the failure, or None."""
 
     programs: str
     python: str | None = None
@@ -25,34 +25,35 @@ class Reproducer:
 
 @final
 class LawError(AssertionError):
-    """A law is broken: by what, where, and by how much.
+    """Raised for a violated law.
 
-    `message` says so. `str` adds the evidence: the smallest program found that breaks the law, as a jaxpr and as Python
-    to run. It is looked for when it is asked for, in the context of the failure.
+    `message` says which law, at which arguments, and how results differ. `str` appends the reproducer: the smallest
+    program found that violates the law, as a jaxpr and as Python code. The search for it runs when it is first needed,
+    in the context of the failure.
     """
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
         self.message = message
         self._find: Callable[[], Reproducer | None] | None = None
-        self._evidence: Reproducer | None = None
+        self._reproducer: Reproducer | None = None
 
     def with_reproducer(self, find: Callable[[], Reproducer | None]) -> LawError:
-        """The same error, with `find` to say what shows it, in place of what it had."""
+        """Sets the function that finds the reproducer, and returns the error."""
         context = contextvars.copy_context()
         self._find = lambda: context.run(find)
         return self
 
     @property
     def reproducer(self) -> Reproducer | None:
-        """The smallest program found that breaks the law, as a jaxpr and as Python to run; `None` if there is none."""
+        """The smallest program found that violates the law, as a jaxpr and as Python code; None if there is none."""
         if self._find is not None:
             find, self._find = self._find, None
             try:
-                self._evidence = find()
-            except Exception as error:  # the message is worth more than what was to come with it
-                self._evidence = Reproducer(f"looking for a program that shows it has failed: {error!r}")
-        return self._evidence
+                self._reproducer = find()
+            except Exception as error:  # a failing search must not hide the message
+                self._reproducer = Reproducer(f"the search for a reproducer failed: {error!r}")
+        return self._reproducer
 
     @override
     def __str__(self) -> str:
@@ -65,4 +66,4 @@ class LawError(AssertionError):
 
 @final
 class Inapplicable(ValueError):
-    """The law says nothing about these arguments."""
+    """Raised if a law says nothing about the given arguments."""

@@ -1,7 +1,7 @@
-"""Programs and stacks of transformations as values: compared, run, and printed as the Python that they are.
+"""Generated programs and stacks of transformations: values that can be compared, run, and printed as Python source.
 
-A program is its source. What is run is that text, in which `fx` and `fnp` are names: of `tracefx` and `tracefx.numpy`,
-or of whatever `function` is given in their place, JAX or NumPy alone. So one value is a program of each library.
+A program is its source text, in which `fx` and `fnp` stand for `tracefx` and `tracefx.numpy`, or for whatever
+`function` is given instead, e.g. JAX, or NumPy for `fnp`. So one value is a program of each library.
 """
 
 from __future__ import annotations
@@ -27,28 +27,30 @@ AnyCallable: TypeAlias = Callable[..., Any]
 @final
 @frozen(eq=False)
 class SourceWriter:
-    """Python in the making: lines, how far in the next one stands, and names that are not taken yet."""
+    """Builds Python source: lines, the current indentation, and fresh names."""
 
     lines: list[str] = field(factory=list, init=False)
     _depth: list[None] = field(factory=list, init=False)
     _taken: list[None] = field(factory=list, init=False)
 
     def name(self, prefix: str = "v") -> str:
-        """A name that no other value or function of the program has."""
+        """Returns a name that is not used yet."""
         self._taken.append(None)
         return f"{prefix}{len(self._taken) - 1}"
 
     def line(self, text: str) -> None:
+        """Writes a line at the current indentation."""
         self.lines.append("    " * len(self._depth) + text)
 
     def value(self, expression: str) -> str:
-        """The name of a new value."""
+        """Assigns an expression to a fresh name, and returns the name."""
         name = self.name()
         self.line(f"{name} = {expression}")
         return name
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
+        """Writes the head of a block, and indents the lines written inside the context."""
         self.line(head)
         self._depth.append(None)
         yield
@@ -70,7 +72,13 @@ class SourceFunction:
 
     @staticmethod
     def of(source: str, name: str, fx: Any, fnp: Any, /) -> SourceFunction:
-        """The function that `source` defines under a name, with modules in the places of `fx` and `fnp`.
+        """Creates the function that `source` defines under a name.
+
+        Args:
+            source: Python source in which `np`, `fx` and `fnp` are defined.
+            name: the name of the function.
+            fx: the module that `fx` stands for.
+            fnp: the module that `fnp` stands for.
 
         >>> SourceFunction.of("def f(x):\\n    return fnp.abs(x)", "f", None, np)(-2.0)
         np.float64(2.0)
@@ -91,7 +99,7 @@ class SourceFunction:
 
 
 class ProgramStep(ABC):
-    """One operation on earlier values, by their numbers."""
+    """A step of a program: one operation on earlier values, given by their indices."""
 
     __slots__ = ()
 
@@ -101,13 +109,18 @@ class ProgramStep(ABC):
 
     @abstractmethod
     def write(self, to: SourceWriter, xs: Sequence[str]) -> str:
-        """Write the operation down, on operands by their names; gives the name of its result."""
+        """Writes the operation, and returns the name of its result.
+
+        Args:
+            to: the writer.
+            xs: the names of the operands.
+        """
 
 
 @final
 @frozen
 class ExpressionStep(ProgramStep):
-    """An expression, in which `{0}` and `{1}` are the operands.
+    """A step given by an expression, in which `{0}` and `{1}` stand for the operands.
 
     >>> ExpressionStep("fnp.sin({0})", (0,)).at(np, 0.0)
     np.float64(0.0)
@@ -121,19 +134,20 @@ class ExpressionStep(ProgramStep):
         return to.value(self.expression.format(*xs))
 
     def at(self, fnp: Any, *operands: Any) -> Any:
-        """Its result, by the array functions of `fnp`."""
+        """Evaluates the expression with the array functions of `fnp`."""
         return _lambda(self.expression, len(operands))(np, fnp, *operands)
 
 
 @functools.cache
 def _lambda(expression: str, count: int) -> AnyCallable:
+    """Compiles an expression to a function of `np`, `fnp` and the operands."""
     names = [f"x{i}" for i in range(count)]
-    made: AnyCallable = eval(f"lambda np, fnp, {', '.join(names)}: {expression.format(*names)}")
-    return made
+    function: AnyCallable = eval(f"lambda np, fnp, {', '.join(names)}: {expression.format(*names)}")
+    return function
 
 
 def write_steps(to: SourceWriter, known: Sequence[str], steps: Sequence[ProgramStep]) -> list[str]:
-    """Write steps down after each other; the names of all values, the first `known` ones among them."""
+    """Writes steps one after another, and returns the names of all values, starting with those in `known`."""
     values = list(known)
     for step in steps:
         values.append(step.write(to, [values[i] for i in step.operands]))
@@ -143,7 +157,9 @@ def write_steps(to: SourceWriter, known: Sequence[str], steps: Sequence[ProgramS
 @final
 @frozen(repr=False)
 class GeneratedProgram:
-    """Inputs, then a value for each step. The last value, with the sums of all that nobody used, is the output.
+    """A program: the shapes of its inputs, and steps with a value each.
+
+    The output is the last value, plus the sums of all values that no step uses.
 
     >>> program = GeneratedProgram(((3,),), (binary_step("add", 0, 0), unary_step("sin", 1)))
     >>> program
@@ -159,7 +175,7 @@ class GeneratedProgram:
     steps: tuple[ProgramStep, ...]
 
     def function(self, fx: Any, fnp: Any) -> SourceFunction:
-        """The program as a function of its inputs, by the operations of `fx` and the array functions of `fnp`."""
+        """Returns the program as a function of its inputs, with the modules that `fx` and `fnp` stand for."""
         return SourceFunction.of(self.source, "program", fx, fnp)
 
     @property
@@ -170,8 +186,8 @@ class GeneratedProgram:
         with to.block(f"def program({', '.join(inputs)}):  # {', '.join(map(str, self.shapes))}"):
             values = write_steps(to, inputs, self.steps)
             used = {i for step in self.steps for i in step.operands}
-            rest = [f"fnp.sum({v})" for i, v in enumerate(values[:-1]) if i not in used]
-            to.line(f"return {' + '.join([values[-1], *rest])}")
+            unused_sums = [f"fnp.sum({v})" for i, v in enumerate(values[:-1]) if i not in used]
+            to.line(f"return {' + '.join([values[-1], *unused_sums])}")
         return to.text
 
     @override
@@ -179,7 +195,7 @@ class GeneratedProgram:
         return self.source
 
 
-# What keeps numbers between bounds: programs of any length stay finite.
+# Expressions whose values are bounded, so that programs of any length stay finite.
 UNARY: Final[Mapping[str, str]] = MappingProxyType(
     {
         "sin": "fnp.sin({0})",
@@ -208,108 +224,115 @@ BINARY: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def dot_step(x: int, y: int) -> ExpressionStep:
-    """The product of two values that have axes."""
+    """Returns a step that multiplies two values that have axes by `dot`."""
     return ExpressionStep("fnp.dot({0}, {1})", (x, y))
 
 
 def unary_step(name: str, x: int) -> ExpressionStep:
+    """Returns a step that applies a function of `UNARY`."""
     return ExpressionStep(UNARY[name], (x,))
 
 
 def binary_step(name: str, x: int, y: int) -> ExpressionStep:
+    """Returns a step that applies a function of `BINARY`."""
     return ExpressionStep(BINARY[name], (x, y))
 
 
 def reduce_step(name: str, x: int, axis: int, keepdims: bool) -> ExpressionStep:
-    """`sum` or `max` along an axis."""
+    """Returns a step that reduces an axis by `sum` or `max`."""
     return ExpressionStep(f"fnp.{name}({{0}}, axis={axis}, keepdims={keepdims})", (x,))
 
 
 def ravel_step(x: int) -> ExpressionStep:
+    """Returns a step that flattens a value."""
     return ExpressionStep("fnp.ravel({0})", (x,))
 
 
 def transpose_step(x: int) -> ExpressionStep:
+    """Returns a step that reverses the axes."""
     return ExpressionStep("fnp.transpose({0})", (x,))
 
 
 def broadcast_step(x: int, shape: Shape) -> ExpressionStep:
+    """Returns a step that broadcasts a value to a shape."""
     return ExpressionStep(f"fnp.broadcast_to({{0}}, {shape})", (x,))
 
 
 def flip_step(x: int, axis: int) -> ExpressionStep:
+    """Returns a step that reverses an axis."""
     return ExpressionStep(f"fnp.flip({{0}}, {axis})", (x,))
 
 
 def slice_step(x: int, axis: int, start: int) -> ExpressionStep:
-    """What is left from `start` on along an axis."""
+    """Returns a step that slices an axis from `start` on."""
     return ExpressionStep(f"{{0}}[{':, ' * axis}{start}:]", (x,))
 
 
 def concatenate_step(x: int, axis: int) -> ExpressionStep:
-    """The value and its sine, one behind the other."""
+    """Returns a step that concatenates a value and its sine along an axis."""
     return ExpressionStep(f"fnp.concatenate([{{0}}, fnp.sin({{0}})], {axis})", (x,))
 
 
 def expand_dims_step(x: int, axis: int) -> ExpressionStep:
+    """Returns a step that inserts an axis."""
     return ExpressionStep(f"fnp.expand_dims({{0}}, {axis})", (x,))
 
 
-# ------------------------------------------------------------------ stacks
+# ------------------------------------------------------------------ stacks of transformations
 
 
 @final
 @frozen
 class TransformLayer:
-    """One transformation of a stack; `mapped` says of each input whether `vmap` maps it."""
+    """One transformation of a stack; `mapped` says which inputs `vmap` maps."""
 
     name: str
     mapped: tuple[bool, ...]
 
     def inputs(self, shapes: Sequence[Shape]) -> tuple[Shape, ...]:
-        """The shapes of the inputs of the transformed function."""
+        """Returns the shapes of the inputs of the transformed function."""
         if self.name != "vmap":
             return tuple(shapes)
         return tuple([(2, *s) if m else s for s, m in zip(shapes, self.mapped, strict=True)])
 
     def write(self, to: SourceWriter, f: str) -> str:
-        """Write the transformation of a function down; gives the name of what the function becomes."""
+        """Writes the transformation of a function, and returns the name of the result."""
         if self.name not in TRANSFORM_NAMES:
-            raise ValueError(f"no layer is called {self.name!r}; there are {', '.join(TRANSFORM_NAMES)}")
-        made = to.name("f")
+            raise ValueError(f"unknown transformation {self.name!r}; expected one of {', '.join(TRANSFORM_NAMES)}")
+        transformed = to.name("f")
         match self.name:
             case "jit":
-                to.line(f"{made} = fx.jit({f})")
+                to.line(f"{transformed} = fx.jit({f})")
             case "vmap":
                 axes = tuple([0 if m else None for m in self.mapped])
-                to.line(f"{made} = fx.vmap({f}, in_axes={axes})")
+                to.line(f"{transformed} = fx.vmap({f}, in_axes={axes})")
             case "grad":
-                to.line(f"{made} = fx.grad(lambda *xs: fnp.sum({f}(*xs)), {len(self.mapped) - 1})")
+                to.line(f"{transformed} = fx.grad(lambda *xs: fnp.sum({f}(*xs)), {len(self.mapped) - 1})")
             case "jvp":
-                to.line(f"{made} = lambda *xs: fx.jvp({f}, xs, tuple([fnp.cos(x) for x in xs]))[1]")
+                to.line(f"{transformed} = lambda *xs: fx.jvp({f}, xs, tuple([fnp.cos(x) for x in xs]))[1]")
             case "linearize":
-                to.line(f"{made} = lambda *xs: fx.linearize({f}, *xs)[1](*[fnp.sin(x) for x in xs])")
+                to.line(f"{transformed} = lambda *xs: fx.linearize({f}, *xs)[1](*[fnp.sin(x) for x in xs])")
             case _:
-                to.line(f"{made} = lambda *xs: (lambda y, pull: pull(y)[0])(*fx.vjp({f}, *xs))")
-        return made
+                to.line(f"{transformed} = lambda *xs: (lambda y, pull: pull(y)[0])(*fx.vjp({f}, *xs))")
+        return transformed
 
     def over(self, fx: Any, fnp: Any, f: AnyCallable) -> AnyCallable:
-        """The function transformed, by the transformations of `fx`."""
+        """Transforms a function with the transformations of `fx`."""
         to = SourceWriter()
         with to.block("def transformed(f):"):
             to.line(f"return {self.write(to, 'f')}")
-        made: AnyCallable = SourceFunction.of(to.text, "transformed", fx, fnp)(f)
-        return made
+        transformed: AnyCallable = SourceFunction.of(to.text, "transformed", fx, fnp)(f)
+        return transformed
 
 
 TRANSFORM_NAMES: Final = ("jit", "vmap", "grad", "jvp", "vjp", "linearize")
-"""What a stack is made of. `grad` is of the sum of the outputs with respect to the last input."""
+"""The transformations in stacks. `grad` differentiates the sum of the outputs with respect to the last input."""
 
 
 @final
 @frozen(repr=False)
 class TransformedProgram:
-    """A program under a stack of transformations, the innermost first, and a seed for numbers to run it on.
+    """A program under a stack of transformations, the innermost first, and a seed for its inputs.
 
     >>> program = GeneratedProgram(((3,),), (unary_step("sin", 0),))
     >>> TransformedProgram(program, (TransformLayer("jit", (True,)),), seed=0)
@@ -331,14 +354,16 @@ class TransformedProgram:
     seed: int
 
     def function(self, fx: Any, fnp: Any) -> SourceFunction:
+        """Returns the transformed function, with the modules that `fx` and `fnp` stand for."""
         return SourceFunction.of(self.source, self._lines()[1], fx, fnp)
 
     @property
     def source(self) -> str:
-        """The definitions of the program and of what the layers make of it."""
+        """The definitions of the program and of its transformations."""
         return self._lines()[0]
 
     def _lines(self) -> tuple[str, str]:
+        """Returns the source, and the name of the transformed function."""
         to, f = SourceWriter(), "program"
         to.line(self.program.source)
         for layer in self.layers:
@@ -347,14 +372,14 @@ class TransformedProgram:
 
     @property
     def input_shapes(self) -> tuple[Shape, ...]:
-        """The shapes that the stack takes."""
+        """The shapes of the inputs of the transformed function."""
         shapes = self.program.shapes
         for layer in self.layers:
             shapes = layer.inputs(shapes)
         return shapes
 
     def inputs(self) -> list[npt.NDArray[np.float64]]:
-        """Numbers between -1.5 and 1.5, of the shapes that the stack takes."""
+        """Draws inputs between -1.5 and 1.5."""
         rng = np.random.default_rng(self.seed)
         return [np.asarray(rng.uniform(-1.5, 1.5, shape)) for shape in self.input_shapes]
 
@@ -374,4 +399,4 @@ class TransformedProgram:
 
 
 SOURCE_IMPORTS: Final = ("import numpy as np", "import tracefx as fx", "import tracefx.numpy as fnp")
-"""What the source of a program needs."""
+"""The imports that the source of a program needs."""

@@ -1,4 +1,4 @@
-"""What every handler must keep, whatever it does: checked for handlers that others write."""
+"""Laws that every handler must satisfy, and `check_handler`, which checks them for custom handlers."""
 
 from __future__ import annotations
 
@@ -27,29 +27,24 @@ from tracefx.testing.tolerances import DERIVATIVE, EXACT, PROGRAM, Ulps
 from tracefx.testing.wrappers import CONTROL_FLOW_WRAPPERS
 
 HandlerFactory: TypeAlias = Callable[[Handler], Handler]
-"""Of the handler below, the handler: a constructor."""
+"""A constructor: a function from the inner handler to the handler."""
 Interpretation: TypeAlias = Callable[[AnyCallable], AnyCallable]
-"""Of a function, the one that it is under a handler."""
+"""A function from a function to the function that runs it under a handler."""
 
-# ------------------------------------------------------------------ handlers to check others with
+# ------------------------------------------------------------------ test handlers
 
 
 @final
 @frozen(eq=False)
 class FaultInjector(Handler):
-    """Raises `error` at the operation number `fuse`, and hands all others on; never, if that is negative."""
+    """A handler that raises `error` at operation number `fail_at` (never if negative) and forwards the others."""
 
-    title = "bomb"
+    title = "fault injector"
     inner: Handler
     error: type[BaseException]
     fail_at: int
     seen: list[str] = field(factory=list, init=False)
-    """The operations so far, by their names."""
-
-    @property
-    @override
-    def below(self) -> Handler:
-        return self.inner
+    """The names of the primitives bound so far."""
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
@@ -61,11 +56,11 @@ class FaultInjector(Handler):
 
 @final
 class InjectedError(Exception):
-    """What is raised in functions to see what becomes of it."""
+    """The exception that `FaultInjector` raises in checks."""
 
 
 def _handled_by(make_handler: HandlerFactory) -> Interpretation:
-    """Functions, run under a new handler over the one that is current."""
+    """Returns the interpretation that runs functions under a new handler over the current one."""
 
     def interpret(f: AnyCallable) -> AnyCallable:
         def handled(*args: PyTree) -> Any:
@@ -77,13 +72,13 @@ def _handled_by(make_handler: HandlerFactory) -> Interpretation:
     return interpret
 
 
-# ------------------------------------------------------------------ what is checked
+# ------------------------------------------------------------------ cases and laws
 
 
 @final
 @frozen(eq=False)
 class HandlerCase:
-    """A handler, a function, and arguments; `given` is the handler as the check was given it."""
+    """A handler, a function and arguments to check it with; `given` is the handler or interpretation under test."""
 
     check: str
     given: object
@@ -94,33 +89,34 @@ class HandlerCase:
     transparent: bool
     ulps: Ulps
     context: Context = field(factory=copy_context, init=False)
-    """What is in force before the handler is tried."""
+    """The context before the handler is run."""
 
     def expected(self, f: AnyCallable) -> AnyCallable | None:
-        """What the handler has to make of a function, where that is known."""
+        """Returns what the handler should make of a function; None if that is unknown."""
         return f if self.transparent else None if self.meaning is None else self.meaning(f)
 
     def require_same(
         self, what: str, got: AnyCallable, want: AnyCallable, names: tuple[str, str], ulps: Ulps | None = None
     ) -> None:
-        """`LawError` unless both functions give the same at the arguments."""
+        """Raises LawError unless both functions have the same outcome at the arguments."""
         outcomes = [Outcome.of(g, self.args) for g in (got, want)]
         for outcome in outcomes:
             if isinstance(outcome.error, MissingRuleError | Inapplicable):
                 raise outcome.error
-        found = describe_outcome_difference(outcomes[0], outcomes[1], names, self.ulps if ulps is None else ulps)
-        if found is not None:
-            raise self.violation(what, found, got)
+        difference = describe_outcome_difference(outcomes[0], outcomes[1], names, self.ulps if ulps is None else ulps)
+        if difference is not None:
+            raise self.violation(what, difference, got)
         if outcomes[0].error is not None:
             raise outcomes[0].error
 
     def violation(self, what: str, found: str, program: AnyCallable | None = None) -> LawError:
+        """Returns the error for a violation; `found` describes the results."""
         call = f"{display_name(self.f)}({', '.join(map(source_of, self.args))})"
-        error = LawError(f"{what}, but not so for {display_name(self.given)} around {call}\n{found}")
+        error = LawError(f"{what}: violated by {display_name(self.given)} around {call}\n{found}")
         return error.with_reproducer(lambda: self.context.copy().run(self.reproducer, program))
 
     def reproducer(self, program: AnyCallable | None) -> Reproducer | None:
-        """The function's program, what the handler made of it, and Python that fails so."""
+        """Returns the programs without and with the handler, and Python code that reproduces the failure."""
         texts = [
             text
             for text in (_program_text("the program:", self.f, self.args), _handled_program_text(program, self.args))
@@ -129,22 +125,22 @@ class HandlerCase:
         definitions = [import_of(self.given), import_of(self.f)]
         if None in definitions or self.meaning is not None:
             return Reproducer("\n".join(texts)) if texts else None
-        given = [display_name(self.given), display_name(self.f), *map(source_of, self.args)]
+        call_args = [display_name(self.given), display_name(self.f), *map(source_of, self.args)]
         options = "" if self.transparent else "transparent=False"
         lines = "\n".join([d for d in definitions if d is not None])
-        return Reproducer("\n".join(texts), script(lines, self.check, given, self.ulps, options))
+        return Reproducer("\n".join(texts), script(lines, self.check, call_args, self.ulps, options))
 
 
 def _program_text(heading: str, f: AnyCallable, args: Sequence[PyTree]) -> str:
     try:
         subject = Subject.of(f, args)
         return f"{heading}\n{indented_text(staged(subject.run, [a.aval for a in subject.args])[0])}"
-    except Exception:  # it can't be traced
+    except Exception:  # the function can't be traced
         return ""
 
 
 def _handled_program_text(program: AnyCallable | None, args: Sequence[PyTree]) -> str:
-    return "" if program is None else _program_text("under the handler, what differs is this program:", program, args)
+    return "" if program is None else _program_text("the differing program, under the handler:", program, args)
 
 
 Check: TypeAlias = Callable[[HandlerCase], None]
@@ -153,7 +149,7 @@ Check: TypeAlias = Callable[[HandlerCase], None]
 @final
 @frozen(eq=False)
 class HandlerLaw:
-    """What has to be true of every handler, and how it is checked."""
+    """A property that every handler must have, and the function that checks it."""
 
     name: str
     statement: str
@@ -165,94 +161,101 @@ class HandlerLaw:
 
 
 def _handler_law(statement: str) -> Callable[[Callable[[HandlerCase, str], None]], HandlerLaw]:
-    def made(check: Callable[[HandlerCase, str], None]) -> HandlerLaw:
+    def decorator(check: Callable[[HandlerCase, str], None]) -> HandlerLaw:
         return HandlerLaw(check.__name__, statement, lambda case: check(case, statement))
 
-    return made
+    return decorator
 
 
 # ------------------------------------------------------------------ the context
 
 
-@_handler_law("a handler leaves the context as it found it")
+@_handler_law("a handler restores the context")
 def restores_context(case: HandlerCase, statement: str) -> None:
+    """Checks that the current handler and its state are the same after a call as before."""
     before = current()
     outcome = Outcome.of(case.handled(case.f), case.args)
-    _require_same_context(case, statement, before, "it is done")
+    _require_same_context(case, statement, before, "the call")
     if isinstance(outcome.error, HandlerStateError):
         raise case.violation(statement, f"  {outcome.error}")
     if outcome.error is not None:
         raise outcome.error
 
 
-@_handler_law("an exception passes through a handler, and leaves things as they were")
+@_handler_law("a handler propagates exceptions and keeps no state of them")
 def propagates_exceptions(case: HandlerCase, statement: str) -> None:
-    want = Outcome.of(case.handled(case.f), case.args)
-    for where, bombed in (("in the function", _faults_in_function), ("below the handler", _faults_in_inner_handler)):
-        for fuse, run in bombed(case):
+    """Checks that exceptions, raised at each operation of the function or of the inner handler, reach the caller.
+
+    Afterwards the handler must behave as before.
+    """
+    outcome_before = Outcome.of(case.handled(case.f), case.args)
+    for where, faults in (("in the function", _faults_in_function), ("in the inner handler", _faults_in_inner_handler)):
+        for fail_at, run in faults(case):
             before = current()
             outcome = Outcome.of(run, case.args)
             if not isinstance(outcome.error, InjectedError):
                 raise case.violation(
-                    statement, f"  raised {where}, at operation {fuse}, it does not come out: the call {outcome}"
+                    statement, f"  raised {where} at operation {fail_at}, it is not propagated: the call {outcome}"
                 )
-            _require_same_context(case, statement, before, f"an exception {where}, at operation {fuse}")
-    again = Outcome.of(case.handled(case.f), case.args)
-    found = describe_outcome_difference(again, want, ("after exceptions", "before"), EXACT)
-    if found is not None:
-        raise case.violation(statement, found)
+            _require_same_context(case, statement, before, f"an exception {where} at operation {fail_at}")
+    outcome_after = Outcome.of(case.handled(case.f), case.args)
+    difference = describe_outcome_difference(outcome_after, outcome_before, ("after exceptions", "before"), EXACT)
+    if difference is not None:
+        raise case.violation(statement, difference)
 
 
 def _require_same_context(case: HandlerCase, statement: str, before: Handler, what: str) -> None:
+    """Raises LawError unless `before` is still the current handler."""
     after = current()
     if after is not before:
-        raise case.violation(statement, f"  after {what}, {after.title} is current in place of {before.title}")
+        raise case.violation(statement, f"  after {what}, {after.title} is current instead of {before.title}")
 
 
 def _faults_in_function(case: HandlerCase) -> Iterator[tuple[int, AnyCallable]]:
-    """The function, raising at each of its operations."""
+    """Yields the handled function, raising at each of its own operations."""
 
-    def exploding(fuse: int, seen: list[str]) -> AnyCallable:
+    def with_fault(fail_at: int, seen: list[str]) -> AnyCallable:
         def f(*args: PyTree) -> Any:
-            with handling(FaultInjector(current(), InjectedError, fuse)) as bomb:
+            with handling(FaultInjector(current(), InjectedError, fail_at)) as injector:
                 try:
                     return case.f(*args)
                 finally:
-                    seen[:] = bomb.seen
+                    seen[:] = injector.seen
 
         return f
 
     seen: list[str] = []
-    Outcome.of(case.handled(exploding(-1, seen)), case.args)
-    for fuse in range(len(seen)):
-        yield fuse, case.handled(exploding(fuse, []))
+    Outcome.of(case.handled(with_fault(-1, seen)), case.args)
+    for fail_at in range(len(seen)):
+        yield fail_at, case.handled(with_fault(fail_at, []))
 
 
 def _faults_in_inner_handler(case: HandlerCase) -> Iterator[tuple[int, AnyCallable]]:
-    """The handler over one that raises at each operation that it gets."""
+    """Yields the handled function over an inner handler that raises at each operation that it gets."""
 
-    def exploding(fuse: int, seen: list[str]) -> AnyCallable:
+    def with_fault(fail_at: int, seen: list[str]) -> AnyCallable:
         def f(*args: PyTree) -> Any:
-            with handling(FaultInjector(current(), InjectedError, fuse)) as bomb:
+            with handling(FaultInjector(current(), InjectedError, fail_at)) as injector:
                 try:
                     return case.handled(case.f)(*args)
                 finally:
-                    seen[:] = bomb.seen
+                    seen[:] = injector.seen
 
         return f
 
     seen: list[str] = []
-    Outcome.of(exploding(-1, seen), case.args)
-    for fuse in range(len(seen)):
-        yield fuse, exploding(fuse, [])
+    Outcome.of(with_fault(-1, seen), case.args)
+    for fail_at in range(len(seen)):
+        yield fail_at, with_fault(fail_at, [])
 
 
-@_handler_law("no tracer of a handler comes out of it")
+@_handler_law("a handler leaks no tracers")
 def does_not_leak_tracers(case: HandlerCase, statement: str) -> None:
+    """Checks that no result is a tracer of the handler, and that a function under the handler can be staged."""
     outcome = Outcome.of(case.handled(case.f), case.args)
     for i, x in enumerate(outcome.leaves):
         if isinstance(x, Tracer):
-            raise case.violation(statement, f"  output {i} is {x!r}, which belongs to {x.handler.title}")
+            raise case.violation(statement, f"  output {i} is {x!r}, a leaked tracer of {x.handler.title}")
     subject = Subject.of(case.handled(case.f), case.args)
     try:
         staged(subject.run, [a.aval for a in subject.args])
@@ -260,20 +263,22 @@ def does_not_leak_tracers(case: HandlerCase, statement: str) -> None:
         raise case.violation(statement, f"  traced: {error}") from error
 
 
-# ------------------------------------------------------------------ what it does
+# ------------------------------------------------------------------ meaning
 
 
-@_handler_law("a handler does what it is meant to")
+@_handler_law("a handler computes its meaning")
 def matches_reference(case: HandlerCase, statement: str) -> None:
+    """Checks that a function under the handler equals its meaning, or itself if the handler is transparent."""
     want = case.expected(case.f)
     if want is None:
-        raise Inapplicable("nothing says what it is meant to do: give a meaning, or transparent=True")
+        raise Inapplicable("its meaning is unknown: pass a meaning, or transparent=True")
     names = ("under it", "without it" if case.transparent else "as meant")
     case.require_same(statement, case.handled(case.f), want, names, EXACT if case.transparent else None)
 
 
-@_handler_law("a handler acts inside of loops, branches and calls as it does outside")
+@_handler_law("a handler treats operations inside loops, branches and calls as it does those outside")
 def interprets_bodies(case: HandlerCase, statement: str) -> None:
+    """Checks that the handler acts on a function inside control flow and calls as outside, eagerly and compiled."""
     want = case.handled(case.f)
     for name, wrapping in CONTROL_FLOW_WRAPPERS.items():
         inside = case.handled(wrapping(case.f))
@@ -283,8 +288,9 @@ def interprets_bodies(case: HandlerCase, statement: str) -> None:
         )
 
 
-@_handler_law("a handler composes with transformations, in whichever order")
+@_handler_law("a handler composes with transformations in either order")
 def composes(case: HandlerCase, statement: str) -> None:
+    """Checks that transformations of handled functions, and handled transformations, compute the meaning."""
     ulps = DERIVATIVE.widen_to(case.ulps)
     applied = 0
     for t in TRANSFORMS:
@@ -299,11 +305,12 @@ def composes(case: HandlerCase, statement: str) -> None:
         except Inapplicable:
             continue
     if not applied:
-        raise Inapplicable("nothing says what it is meant to do: give a meaning, or transparent=True")
+        raise Inapplicable("its meaning is unknown: pass a meaning, or transparent=True")
 
 
-@_handler_law("a function under a handler is a function like others")
+@_handler_law("a function under a handler satisfies the laws of functions")
 def satisfies_function_laws(case: HandlerCase, statement: str) -> None:
+    """Checks the laws of functions for a function under the handler."""
     handled = Subject.of(case.handled(case.f), case.args, case.ulps)
     for law in LAWS:
         if law is text_round_trips or (law is jvp_is_the_derivative and not handled.differentiable_args):
@@ -325,7 +332,7 @@ HANDLER_LAWS: Final = (
     composes,
     satisfies_function_laws,
 )
-"""All of them, those that the others rest on first."""
+"""All laws of handlers, the basic ones first."""
 
 # ------------------------------------------------------------------ the check
 
@@ -350,22 +357,32 @@ def check_handler(
     laws: Sequence[HandlerLaw] = HANDLER_LAWS,
     ulps: Ulps | None = None,
 ) -> LawReport:
-    """Check what every handler must keep: the context is left as it was found, after exceptions too, which pass; no
-    tracer comes out; it acts inside of `jit`, `scan`, `cond`, `while_loop`, `checkpoint` and custom rules as it does
-    outside, compiled too; it composes with `jit`, `vmap` and derivatives in both orders; and functions under it keep
-    the laws of functions.
+    """Checks the laws that every handler must satisfy.
 
-    `make_handler` makes the handler, over the one below: mostly the class. It is put around `f` at arguments, by
-    default around small functions of one array. A handler that is `transparent`, as one is without a `meaning`,
-    changes nothing that functions give; for others `meaning` gives the function that one becomes. With neither
-    (`transparent=False`) the laws that don't need to know are checked.
+    The handler restores the context, also after exceptions, which it propagates; it leaks no tracers; it acts inside
+    the bodies of `jit`, `scan`, `cond`, `while_loop`, `checkpoint` and custom rules as it does outside, also compiled;
+    it composes with `jit`, `vmap` and derivatives in both orders; and functions under it satisfy the laws of functions.
 
-    The report says which laws hold, and which were left out because they say nothing about the handler.
+    Args:
+        make_handler: a function from the inner handler to the handler, usually its class.
+        f: a function of trees of arrays to run under the handler; by default small functions of one array.
+        *args: the arguments of `f`.
+        meaning: a function from `f` to the function that should result.
+        transparent: whether the handler should not change results; by default it should unless there is a `meaning`.
+            With False and no `meaning`, laws that need to know the meaning are skipped.
+        laws: the laws to check; all by default.
+        ulps: the tolerance; by default that for programs of many operations.
 
-    Raises `LawError` for the first law that is broken.
+    Returns:
+        A report of the laws that hold, and of those skipped.
 
-    >>> from tracefx.testing import Identity
-    >>> print(check_handler(Identity, lambda x: x * 2, 3.0))
+    Raises:
+        LawError: for the first law that is violated.
+        TypeError: if `make_handler` is not callable.
+        ValueError: if `transparent` is True and there is a `meaning`.
+
+    >>> from tracefx.testing import IdentityHandler
+    >>> print(check_handler(IdentityHandler, lambda x: x * 2, 3.0))
     restores_context: holds
     propagates_exceptions: holds
     does_not_leak_tracers: holds
@@ -376,7 +393,7 @@ def check_handler(
     """
     if not callable(make_handler):
         raise TypeError(
-            f"check_handler takes what makes a handler of the one below, such as its class, got {make_handler!r}"
+            f"check_handler takes a function from the inner handler to a handler, e.g. its class, got {make_handler!r}"
         )
     handled = _handled_by(make_handler)
     return _check_laws("check_handler", make_handler, handled, f, args, meaning, transparent, laws, ulps)
@@ -391,13 +408,29 @@ def check_interpretation(
     laws: Sequence[HandlerLaw] = HANDLER_LAWS,
     ulps: Ulps | None = None,
 ) -> LawReport:
-    """`check_handler` for a handler as users have it: `interpret(f)` is the function that `f` is under it.
+    """Checks the laws of `check_handler` for an interpretation: a function from functions to functions.
 
-    It may wrap arguments and unwrap results. The function under it takes what `f` takes.
+    Args:
+        interpret: the interpretation. It may wrap arguments and unwrap results; `interpret(f)` takes the arguments of
+            `f`.
+        f: a function of trees of arrays; by default small functions of one array.
+        *args: the arguments of `f`.
+        meaning: a function from `f` to the function that should result.
+        transparent: whether results should not change; by default they should not unless there is a `meaning`.
+        laws: the laws to check; all by default.
+        ulps: the tolerance; by default that for programs of many operations.
+
+    Returns:
+        A report of the laws that hold, and of those skipped.
+
+    Raises:
+        LawError: for the first law that is violated.
+        TypeError: if `interpret` is not callable.
+        ValueError: if `transparent` is True and there is a `meaning`.
 
     >>> import tracefx as fx
-    >>> from tracefx.testing import Identity
-    >>> report = check_interpretation(fx.Handle(Identity), lambda x: x * 2, 3.0)
+    >>> from tracefx.testing import IdentityHandler
+    >>> report = check_interpretation(fx.Handle(IdentityHandler), lambda x: x * 2, 3.0)
     >>> len(report.passed)
     7
     """
@@ -417,22 +450,25 @@ def _check_laws(
     laws: Sequence[HandlerLaw],
     ulps: Ulps | None,
 ) -> LawReport:
+    """Checks laws for all examples; a law is skipped if it doesn't apply."""
     is_transparent = meaning is None if transparent is None else transparent
     if is_transparent and meaning is not None:
-        raise ValueError(f"{check}: a transparent handler has no other meaning; give transparent or meaning")
+        raise ValueError(f"{check}: a transparent handler has no other meaning; pass either transparent or meaning")
     x = np.array([0.5, -1.5, 2.0], np.float32)
     examples: list[tuple[AnyCallable, tuple[PyTree, ...]]] = (
         [(_ONE_OPERATION, (x,)), (_SEVERAL_OPERATIONS, (x,))] if f is None else [(f, args)]
     )
     tolerance = PROGRAM if ulps is None else ulps
     cases = [HandlerCase(check, given, handled, g, xs, meaning, is_transparent, tolerance) for g, xs in examples]
-    held: list[str] = []
-    left_out: dict[str, str] = {}
+    passed: list[str] = []
+    skipped: dict[str, str] = {}
     for law in laws:
         try:
             for case in cases:
-                case.context.copy().run(law.check, case)  # so that what a handler leaves behind is gone with it
-            held.append(law.name)
+                case.context.copy().run(
+                    law.check, case
+                )  # in a copy of the context, which discards what a handler leaves behind
+            passed.append(law.name)
         except (Inapplicable, MissingRuleError) as error:
-            left_out[law.name] = str(error)
-    return LawReport(tuple(held), left_out)
+            skipped[law.name] = str(error)
+    return LawReport(tuple(passed), skipped)

@@ -1,4 +1,4 @@
-"""What a law is, how it is found broken, and what is said then."""
+"""`Law` and the decorator `law`, which defines one; comparison of results, and the messages of violations."""
 
 from __future__ import annotations
 
@@ -22,16 +22,30 @@ from tracefx.testing.tolerances import Ulps, ulp_distance
 @final
 @frozen(eq=False)
 class Law:
-    """A statement about functions, and how to check it."""
+    """A property that every function must have, and the function that checks it.
+
+    Attributes:
+        name: the name of the law.
+        statement: the property, as a sentence.
+        check: raises LawError if a subject violates the law.
+    """
 
     name: str
     statement: str
     check: Callable[[Subject], None]
 
     def __call__(self, f: Callable[..., Any] | Primitive, *args: Any, ulps: Ulps | None = None) -> None:
-        """Check the law for a function at arguments, which are trees of arrays, or for a primitive at operands.
+        """Checks the law.
 
-        Values may be `ulps` apart: by default as far as the table allows the operation, or any program.
+        Args:
+            f: a function of trees of arrays, or a primitive.
+            *args: the arguments or operands.
+            ulps: the tolerance in units in the last place; by default that of the table for the primitive, or that of
+                programs of many operations for functions.
+
+        Raises:
+            Inapplicable: if the law says nothing about the arguments.
+            LawError: if the law is violated.
         """
         self.check(Subject.of(f, args, ulps))
 
@@ -40,39 +54,47 @@ class Law:
         return self.name
 
     def violation(self, subject: Subject, what: str) -> LawError:
-        return LawError(f"{self.statement}, but not so for {subject}\n{what}")
+        """Returns the error for a violation by this subject; `what` describes the results."""
+        return LawError(f"{self.statement}: violated by {subject}\n{what}")
 
 
 def law(statement: str, call: str | None = None) -> Callable[[Callable[[Law, Subject], None]], Law]:
-    """Make a law of a function that checks it: `check(law, subject)`, which raises `law.broken(subject, what)`.
+    """Returns a decorator that turns a checking function into a law.
 
-    `call` is what of `tracefx.testing` checks it, by default the law itself.
+    The function is called as `check(law, subject)` and raises `law.violation(subject, what)`.
+
+    Args:
+        statement: the property, as a sentence.
+        call: the name in `tracefx.testing` of the function that checks the law; by default that of the law.
+
+    Returns:
+        The decorator.
 
     >>> import tracefx.numpy as fnp
     >>> from tracefx.extend import as_array
-    >>> @law("twice as much in gives twice as much out")
+    >>> @law("doubling the arguments doubles the results")
     ... def keeps_factors(self: Law, subject: Subject) -> None:
     ...     got = subject.run(*[as_array(x) * 2.0 for x in subject.args])
     ...     want = [as_array(out) * 2.0 for out in subject.outs()]
-    ...     require_close(self, subject, got, want, ("of twice as much", "twice as much"))
+    ...     require_close(self, subject, got, want, ("f(2 x)", "2 f(x)"))
     >>> keeps_factors(fnp.cumsum, fnp.arange(3.0))
     """
 
-    def made(check: Callable[[Law, Subject], None]) -> Law:
-        home = LIBRARY if check.__module__.startswith(f"{LIBRARY}.") else check.__module__
+    def decorator(check: Callable[[Law, Subject], None]) -> Law:
+        module = LIBRARY if check.__module__.startswith(f"{LIBRARY}.") else check.__module__
 
-        def checked(subject: Subject) -> None:
+        def check_with_reproducer(subject: Subject) -> None:
             try:
-                check(itself, subject)
+                check(new_law, subject)
             except LawError as error:
                 raise error.with_reproducer(
-                    lambda: find_reproducer(itself.check, call or itself.name, subject, home=home)
+                    lambda: find_reproducer(new_law.check, call or new_law.name, subject, home=module)
                 ) from None
 
-        itself = Law(check.__name__, statement, checked)
-        return itself
+        new_law = Law(check.__name__, statement, check_with_reproducer)
+        return new_law
 
-    return made
+    return decorator
 
 
 # ------------------------------------------------------------------ comparing results
@@ -86,42 +108,57 @@ def require_close(
     names: tuple[str, str],
     ulps: Ulps | None = None,
 ) -> None:
-    """`LawError` unless both are as many values of the same types, equal up to the tolerance, and none is a tracer."""
-    what = describe_difference(got, want, names, subject.ulps if ulps is None else ulps)
-    if what is not None:
-        raise broken.violation(subject, what)
+    """Requires two sequences of values to agree.
+
+    Args:
+        broken: the law that is violated otherwise.
+        subject: the subject of the check.
+        got: values.
+        want: the expected values.
+        names: what both are, for the message.
+        ulps: the tolerance; by default that of the subject.
+
+    Raises:
+        LawError: if they differ in number, shapes, dtypes, or by more than the tolerance, or if a value is a tracer.
+    """
+    difference = describe_difference(got, want, names, subject.ulps if ulps is None else ulps)
+    if difference is not None:
+        raise broken.violation(subject, difference)
 
 
 def describe_difference(got: Sequence[Value], want: Sequence[Value], names: tuple[str, str], ulps: Ulps) -> str | None:
-    """In which way two sequences of values differ, both shown; `None` if they are equal up to the tolerance."""
+    """Describes how two sequences of values differ, showing both; None if they are equal up to the tolerance."""
     if len(got) != len(want):
-        return f"  {names[0]} it has {len(got)} outputs, {names[1]} {len(want)}"
+        return f"  {names[0]}: {len(got)} outputs, {names[1]}: {len(want)} outputs"
     for i, (g, w) in enumerate(zip(got, want, strict=True)):
-        what = _difference_of_one(i, g, w, names, ulps)
-        if what is not None:
-            return what
+        difference = _difference_of_one(i, g, w, names, ulps)
+        if difference is not None:
+            return difference
     return None
 
 
 def _difference_of_one(i: int, got: Value, want: Value, names: tuple[str, str], ulps: Ulps) -> str | None:
+    """Describes how output `i` differs; None if it agrees."""
     for x, name in zip((got, want), names, strict=True):
         if isinstance(x, Tracer):
-            return f"  output {i}, {name}, is {x!r}, which belongs to {x.handler.title}"
+            return f"  output {i}, {name}, is {x!r}, a leaked tracer of {x.handler.title}"
 
-    def with_both(what: str) -> str:
+    def with_both(text: str) -> str:
         width = max(map(len, names)) + 1
         both = [f"  {name + ':':<{width}} {format_value(x)}" for name, x in zip(names, (got, want), strict=True)]
-        return "\n".join([*both, what])
+        return "\n".join([*both, text])
 
     if got.aval != want.aval:
         return with_both(f"  output {i} has types {got.aval!r} and {want.aval!r}")
     g, w = to_numpy(got), to_numpy(want)
-    allowed = ulps.for_array(w)
-    distance = ulp_distance(g, w, allowed.least)
-    limit = allowed.of(g.dtype) if dtypes.is_inexact(g.dtype) else 0
+    tolerance = ulps.for_array(w)
+    distance = ulp_distance(g, w, tolerance.least)
+    limit = tolerance.of(g.dtype) if dtypes.is_inexact(g.dtype) else 0
     if distance.size and float(np.max(distance)) > limit:
-        at = np.unravel_index(int(np.argmax(distance)), distance.shape)
-        place = f" at {tuple(map(int, at))}" if at else ""
-        how = f"{float(distance[at]):.4g} ulps apart, allowed are {limit:.4g}" if limit else "allowed is no difference"
-        return with_both(f"  output {i}{place}: {g[at]} and {w[at]}, {how}")
+        position = np.unravel_index(int(np.argmax(distance)), distance.shape)
+        where = f" at {tuple(map(int, position))}" if position else ""
+        explanation = (
+            f"{float(distance[position]):.4g} ulps apart, at most {limit:.4g} allowed" if limit else "must be equal"
+        )
+        return with_both(f"  output {i}{where}: {g[position]} and {w[position]}, {explanation}")
     return None

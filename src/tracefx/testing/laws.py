@@ -1,13 +1,13 @@
-"""The laws: what transformations must do with any function, checked at given arguments.
+"""The laws of transformations: properties that hold for every function, checked at given arguments.
 
-Each law is a value that is called with a function and its arguments, or with a primitive and its operands:
+A law is called with a function and its arguments, or with a primitive and its operands:
 
 >>> import tracefx.numpy as fnp
 >>> jvp_is_the_derivative(lambda x: fnp.sin(x) * x, 0.5)
 >>> vmap_is_a_loop(lambda x, y: x @ y, fnp.ones((2, 3)), fnp.ones(3))
 
-A law that is broken raises `LawError`, an `AssertionError` that names the law, the arguments and both results. A law
-that says nothing about the arguments, such as one of derivatives about integers, raises `Inapplicable`.
+A violated law raises `LawError`, an `AssertionError` with the law, the arguments and both results. A law that says
+nothing about the arguments, e.g. one of derivatives about integers, raises `Inapplicable`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from tracefx.interpreters.batch import Batch
 from tracefx.interpreters.jvp import JVP
 from tracefx.interpreters.stage import Stage
 from tracefx.passes.check import check_jaxpr
-from tracefx.passes.dce import cse, dce, renumber
+from tracefx.passes.cse import cse
+from tracefx.passes.dce import dce
+from tracefx.passes.rebuilding import renumber
 from tracefx.programs import parse_jaxpr
 from tracefx.testing.errors import Inapplicable
 from tracefx.testing.law import Law, law, require_close
@@ -62,12 +64,13 @@ from tracefx.transforms.linearization import Linearization
 
 
 def require_derivatives(subject: Subject) -> None:
+    """Raises Inapplicable unless an argument has an inexact dtype."""
     if not subject.differentiable_args:
-        raise Inapplicable(f"no argument has derivatives: {show_avals([a.aval for a in subject.args])}")
+        raise Inapplicable(f"no argument is differentiable: {show_avals([a.aval for a in subject.args])}")
 
 
 def random_tangents(subject: Subject, chosen: Sequence[int], what: str) -> list[Tangent]:
-    """A random direction: tangents for the chosen arguments, zeros for the others."""
+    """Returns random tangents for the chosen arguments, and zeros for the others."""
     rng = subject.rng(what)
     return [random_like(a.aval, rng) if i in chosen else Zero(a.aval.tangent()) for i, a in enumerate(subject.args)]
 
@@ -75,39 +78,44 @@ def random_tangents(subject: Subject, chosen: Sequence[int], what: str) -> list[
 # ------------------------------------------------------------------ evaluated, staged, compiled
 
 
-@law("evaluation gives the types that abstract evaluation says")
+@law("eager evaluation gives the shapes and dtypes that abstract_eval predicts")
 def abstract_eval_matches_evaluation(self: Law, subject: Subject) -> None:
+    """Checks that `abstract_eval` predicts the avals of eager results."""
     jaxpr, _ = staged(subject.run, [a.aval for a in subject.args])
     try:
         outs = subject.outs()
-    except TypeError as error:  # abstract evaluation has found no fault in the operands
+    except TypeError as error:  # abstract_eval has accepted the operands
         raise self.violation(subject, f"  {error}") from error
     if [o.aval for o in outs] != list(jaxpr.out_avals):
         raise self.violation(subject, f"  evaluated: {[o.aval for o in outs]}\n  staged:    {list(jaxpr.out_avals)}")
 
 
-@law("staged and evaluated, a function gives what it gives at once")
+@law("the staged program gives the same results as eager evaluation")
 def staging_changes_nothing(self: Law, subject: Subject) -> None:
+    """Checks that evaluating the staged jaxpr gives the eager results exactly."""
     jaxpr, consts = staged(subject.run, [a.aval for a in subject.args])
     check_jaxpr(jaxpr)
-    again = eval_jaxpr(jaxpr, consts, subject.args)
-    require_close(self, subject, again, subject.outs(), ("staged", "evaluated"), EXACT)
+    staged_outs = eval_jaxpr(jaxpr, consts, subject.args)
+    require_close(self, subject, staged_outs, subject.outs(), ("staged", "evaluated"), EXACT)
 
 
-@law("compiled, a function gives what it gives evaluated")
+@law("the compiled function gives the same results as eager evaluation")
 def jit_changes_nothing(self: Law, subject: Subject) -> None:
+    """Checks that the compiled function gives the eager results, at the first call and on the fast path."""
     compiled, args, outs = _jitted(subject.run), as_arrays(subject.args), subject.outs()
-    for name in ("compiled", "called again"):  # when it is at hand, with its arguments where it takes them
+    for name in ("compiled", "called again"):  # the second call takes the fast path
         require_close(self, subject, compiled(*args), outs, (name, "evaluated"))
 
 
 def _jitted(run: ValueFunction) -> ValueFunction:
+    """Compiles a function of values."""
     compiled = jit(lambda *xs: run(*xs))
     return lambda *xs: [as_value(o) for o in compiled(*as_arrays(xs))]
 
 
-@law("under another transformation too, jit changes nothing")
+@law("jit does not change results under other transformations")
 def jit_commutes_with_transforms(self: Law, subject: Subject) -> None:
+    """Checks that `vmap`, `jvp`, `linearize` and `vjp` of the compiled function agree with those of the function."""
     compiled = _jitted(subject.run)
     batch = SampleBatch.like(subject.args)
     axes: BatchAxes = (0,) * len(subject.args)
@@ -135,7 +143,7 @@ def jit_commutes_with_transforms(self: Law, subject: Subject) -> None:
 
 
 def random_cotangents(subject: Subject, linear: Linearization, what: str) -> list[Tangent]:
-    """Random cotangents of the outputs that have derivatives."""
+    """Returns random cotangents for the outputs that have derivatives."""
     rng = subject.rng(what)
     return [
         random_like(o.aval, rng) if moved else Zero(o.aval.tangent())
@@ -144,42 +152,46 @@ def random_cotangents(subject: Subject, linear: Linearization, what: str) -> lis
 
 
 def _derivative_tolerance(subject: Subject) -> Ulps:
-    """Derivatives have a tolerance of their own, or the one that the user gave if that is wider."""
+    """Returns the tolerance for derivatives, or that of the subject if it is wider."""
     return DERIVATIVE.widen_to(subject.ulps)
 
 
 # ------------------------------------------------------------------ derivatives
 
 
-@law("a jvp is what differences along its direction tend to")
+@law("jvp agrees with finite differences")
 def jvp_is_the_derivative(self: Law, subject: Subject) -> None:
+    """Checks tangents against finite differences, with respect to subsets of the arguments."""
     require_derivatives(subject)
     wide = promote_to_64_bits(subject)
     at = wide.outs()
     for chosen in subsets(wide.differentiable_args):
         tangents = random_tangents(wide, chosen, f"direction {chosen}")
         outs, pushed = evaluate_jvp(wide.run, wide.args, tangents)
-        require_close(self, wide, outs, at, ("beside its tangent", "evaluated"))
+        require_close(self, wide, outs, at, ("primal output", "evaluated"))
         slopes, ulps = finite_differences(wide, tangents, at)
         for i, (out, t) in enumerate(zip(at, pushed, strict=True)):
             if t.aval != out.aval.tangent():
                 raise self.violation(
-                    wide, f"  output {i} is {out.aval!r}, its tangent {t.aval!r} in place of {out.aval.tangent()!r}"
+                    wide, f"  output {i} is {out.aval!r}, its tangent {t.aval!r} instead of {out.aval.tangent()!r}"
                 )
         numbers = [instantiate_zeros(t) for t in pushed if t.aval.dtype != dtypes.float0]
         require_close(self, wide, numbers, slopes, ("jvp", "differences"), ulps)
 
 
 def finite_differences(subject: Subject, tangents: Sequence[Tangent], at: Sequence[Value]) -> tuple[list[Value], Ulps]:
-    """How the outputs with derivatives, `at` the arguments, differ along a direction, and how exactly that is known.
+    """Returns the finite differences of the inexact outputs along a direction, and their tolerance.
 
-    Raises `Inapplicable` if numbers are too narrow to say anything.
+    `at` are the outputs at the arguments.
+
+    Raises:
+        Inapplicable: if a dtype has fewer than 32 bits.
     """
     some = [i for i, o in enumerate(at) if dtypes.is_inexact(o.aval.dtype)]
     numbers = [subject.args[i].aval.dtype for i in subject.differentiable_args] + [at[i].aval.dtype for i in some]
     narrowest = min(dtypes.itemsize_bits(dtypes.real_dtype(dtype)) for dtype in numbers)
     if narrowest < 32:
-        raise Inapplicable("differences of numbers of 16 bits and fewer say nothing")
+        raise Inapplicable("finite differences of numbers of 16 bits or fewer are meaningless")
     step, ulps = (2.0**-17, FINITE_DIFFERENCES) if narrowest == 64 else (2.0**-8, FINITE_DIFFERENCES_32_BITS)
     ahead, behind = [_evaluate_shifted(subject, tangents, h) for h in (step, -step)]
     slopes: list[Value] = [
@@ -189,6 +201,7 @@ def finite_differences(subject: Subject, tangents: Sequence[Tangent], at: Sequen
 
 
 def _evaluate_shifted(subject: Subject, tangents: Sequence[Tangent], step: float) -> list[Value]:
+    """Evaluates the function at the arguments plus `step` times the tangents."""
     args = [
         a if isinstance(t, Zero) else array_of_type(to_numpy(a) + step * to_numpy(t), a.aval)
         for a, t in zip(subject.args, tangents, strict=True)
@@ -196,8 +209,9 @@ def _evaluate_shifted(subject: Subject, tangents: Sequence[Tangent], step: float
     return subject.run(*args)
 
 
-@law("linearize gives what jvp gives")
+@law("linearize gives the same results as jvp")
 def linearize_is_jvp(self: Law, subject: Subject) -> None:
+    """Checks that `linearize` gives the primals and tangents of `jvp`."""
     require_derivatives(subject)
     for chosen in subsets(subject.differentiable_args):
         tangents = random_tangents(subject, chosen, f"direction {chosen}")
@@ -216,8 +230,9 @@ def linearize_is_jvp(self: Law, subject: Subject) -> None:
         )
 
 
-@law("<J v, w> = <v, Jᵀ w> for any directions v and w")
+@law("<J v, w> = <v, Jᵀ w> for all directions v and w")
 def transpose_is_adjoint(self: Law, subject: Subject) -> None:
+    """Checks that the transpose is the adjoint of the linearized function, and the avals of cotangents."""
     require_derivatives(subject)
     wide = promote_to_64_bits(subject)
     for chosen in subsets(wide.differentiable_args):
@@ -235,9 +250,10 @@ def transpose_is_adjoint(self: Law, subject: Subject) -> None:
 
 
 def _require_types(broken: Law, subject: Subject, vs: Sequence[Tangent], pulled: Sequence[Tangent]) -> None:
+    """Raises LawError unless the cotangents have the avals of the tangents."""
     for i, (v, ct) in enumerate(zip(vs, pulled, strict=True)):
         if ct.aval != v.aval:
-            raise broken.violation(subject, f"  the cotangent of argument {i} is {ct.aval!r} in place of {v.aval!r}")
+            raise broken.violation(subject, f"  the cotangent of argument {i} is {ct.aval!r} instead of {v.aval!r}")
 
 
 def require_adjoint(
@@ -249,7 +265,17 @@ def require_adjoint(
     pulled: Sequence[Tangent],
     ulps: Ulps = DERIVATIVE,
 ) -> None:
-    """`LawError` unless `<pushed, ws>` is `<vs, pulled>` and the pulled cotangents have the types of the arguments."""
+    """Raises LawError unless `<pushed, ws> = <vs, pulled>`, and the cotangents have the avals of the arguments.
+
+    Args:
+        broken: the law that is violated otherwise.
+        subject: the subject of the check.
+        vs: tangents of the arguments.
+        ws: cotangents of the outputs.
+        pushed: the tangents of the outputs for `vs`.
+        pulled: the cotangents of the arguments for `ws`.
+        ulps: the tolerance.
+    """
     _require_types(broken, subject, vs, pulled)
     left, right = [_inner_product_terms(a, b) for a, b in ((pushed, ws), (vs, pulled))]
     numbers = [x.aval.dtype for x in [*vs, *ws] if dtypes.is_inexact(x.aval.dtype)]
@@ -264,7 +290,7 @@ def require_adjoint(
 
 
 def _inner_product_terms(xs: Sequence[Tangent], ys: Sequence[Tangent]) -> NDArray:
-    """The terms of a pairing of tangents and cotangents: bilinear, without conjugation, its real part."""
+    """Returns the terms of the pairing of tangents and cotangents: real parts of products without conjugation."""
     products = [np.zeros(1)]
     for x, y in zip(xs, ys, strict=True):
         if not isinstance(x, Zero) and not isinstance(y, Zero):
@@ -276,8 +302,9 @@ def _inner_product_terms(xs: Sequence[Tangent], ys: Sequence[Tangent]) -> NDArra
 # ------------------------------------------------------------------ batches
 
 
-@law("vmap is a loop, whichever arguments and axes it maps")
+@law("vmap gives the same results as a loop, for all batch axes")
 def vmap_is_a_loop(self: Law, subject: Subject) -> None:
+    """Checks that `vmap`, along every axis of every choice of arguments, gives the stacked results of a loop."""
     batch = SampleBatch.like(subject.args)
     loops: dict[tuple[bool, ...], list[list[Value]]] = {}
     for axes in all_batch_axes([a.aval.ndim for a in subject.args]):
@@ -285,7 +312,7 @@ def vmap_is_a_loop(self: Law, subject: Subject) -> None:
         try:
             outs = evaluate_batch(subject.run, stacked.args, axes, batch.size)
             got = batch_axis_first(outs, batch.size)
-        except (IndexError, AssertionError) as error:  # an axis that is not there
+        except (IndexError, AssertionError) as error:  # an axis that doesn't exist
             raise self.violation(stacked, f"  in_axes={axes}: {error!r}") from error
         which = tuple([axis is not None for axis in axes])
         if which not in loops:
@@ -294,7 +321,7 @@ def vmap_is_a_loop(self: Law, subject: Subject) -> None:
         for i, ((_, _, aval), out) in enumerate(zip(outs, loop[0], strict=True)):
             if aval != out.aval:
                 raise self.violation(
-                    stacked, f"  in_axes={axes}: output {i} is mapped of {aval!r}, in the loop {out.aval!r}"
+                    stacked, f"  in_axes={axes}: an element of output {i} is {aval!r}, in the loop {out.aval!r}"
                 )
         want = [
             array_of_type(np.stack([to_numpy(o) for o in each]), each[0].aval.with_axis(batch.size, 0))
@@ -304,27 +331,28 @@ def vmap_is_a_loop(self: Law, subject: Subject) -> None:
 
 
 def all_batch_axes(ranks: Sequence[int], most: int = 80) -> list[BatchAxes]:
-    """Every choice of batch axes, `None` for arguments without one; of very many choices, some of each kind."""
+    """Returns all choices of batch axes, with `None` for unbatched arguments; at most `most`, evenly sampled."""
     choices = [[None, *range(rank + 1)] for rank in ranks]
     all_axes = [axes for axes in itertools.product(*choices) if any(axis is not None for axis in axes)]
     return all_axes[:: -(-len(all_axes) // most)] if all_axes else []
 
 
 def batch_axis_first(outs: Sequence[tuple[Value, int | None, ShapedArray | None]], size: int) -> list[Value]:
-    """The outputs for a batch, batch axis in front."""
-    fronted: list[Value] = []
+    """Moves the batch axis of each output to the front, broadcasting outputs without one."""
+    results: list[Value] = []
     for val, axis, _ in outs:
         if isinstance(val, Tracer):
-            fronted.append(val)
+            results.append(val)
             continue
         host = to_numpy(val)
         host = np.broadcast_to(host, (size, *host.shape)) if axis is None else np.moveaxis(host, axis, 0)
-        fronted.append(array_of_type(host, val.aval.update(shape=host.shape)))
-    return fronted
+        results.append(array_of_type(host, val.aval.update(shape=host.shape)))
+    return results
 
 
 @law("vmap and jvp commute")
 def vmap_commutes_with_jvp(self: Law, subject: Subject) -> None:
+    """Checks that `vmap` of `jvp` and `jvp` of `vmap` give the same results."""
     require_derivatives(subject)
     batch = SampleBatch.like(subject.args)
     axes: BatchAxes = (0,) * len(subject.args)
@@ -360,6 +388,7 @@ def vmap_commutes_with_jvp(self: Law, subject: Subject) -> None:
 
 
 def _dense_pairs(pairs: Sequence[tuple[tuple[Value, Tangent], int | None]], size: int) -> list[Value]:
+    """Returns primals and tangents as arrays with the batch axis first."""
     both: list[Value] = []
     for (p, t), axis in pairs:
         both += batch_axis_first([(p, axis, None), (instantiate_zeros(t), axis, None)], size)
@@ -372,23 +401,19 @@ def _dense_pairs(pairs: Sequence[tuple[tuple[Value, Tangent], int | None]], size
 @final
 @frozen(eq=False)
 class IdentityHandler(Handler):
-    """Hands every operation on."""
+    """A handler that forwards every primitive to the inner handler."""
 
     title = "identity"
     inner: Handler
-
-    @property
-    @override
-    def below(self) -> Handler:
-        return self.inner
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         return self.inner.bind(prim, args)
 
 
-@law("a handler that hands everything on changes nothing")
+@law("a handler that forwards every primitive changes nothing")
 def identity_changes_nothing(self: Law, subject: Subject) -> None:
+    """Checks that results, programs and derivatives are the same under `IdentityHandler`."""
     outs = subject.outs()
     require_close(
         self,
@@ -415,8 +440,9 @@ def identity_changes_nothing(self: Law, subject: Subject) -> None:
         require_close(self, subject, got, want, ("jvp over it", "jvp alone"), EXACT)
 
 
-@law("no tracer survives the handler that made it")
+@law("no tracer outlives the handler that created it")
 def no_tracer_leaks(self: Law, subject: Subject) -> None:
+    """Checks that no transformation returns tracers or changes later results."""
     outs = subject.outs()
     stage = Stage(current())
     run_with_handler(stage, subject.run, [stage.input(a.aval) for a in subject.args])
@@ -432,24 +458,26 @@ def no_tracer_leaks(self: Law, subject: Subject) -> None:
         results += [*pushed, *map(instantiate_zeros, tangents)]
     for x in results:
         if isinstance(x, Tracer):
-            raise self.violation(subject, f"  {x!r}, which belongs to {x.handler.title}, comes out")
+            raise self.violation(subject, f"  {x!r} is a leaked tracer of {x.handler.title}")
     require_close(self, subject, subject.outs(), outs, ("after transformations", "before"), EXACT)
 
 
 # ------------------------------------------------------------------ programs
 
 
-@law("a program read from its text is the program")
+@law("parsing the text of a program gives the same program")
 def text_round_trips(self: Law, subject: Subject) -> None:
+    """Checks that parsing the text of the staged program gives an equal program."""
     jaxpr, _ = staged(subject.run, [a.aval for a in subject.args])
-    own = custom_primitives(jaxpr)
-    again = parse_jaxpr(str(jaxpr), *own)
-    if again != jaxpr:
-        raise self.violation(subject, f"  the program: {jaxpr}\n  as read:     {again}")
+    custom = custom_primitives(jaxpr)
+    parsed = parse_jaxpr(str(jaxpr), *custom)
+    if parsed != jaxpr:
+        raise self.violation(subject, f"  the program: {jaxpr}\n  as parsed:   {parsed}")
 
 
-@law("passes keep what a program computes, and its types")
+@law("passes preserve the results and avals of a program")
 def passes_change_nothing(self: Law, subject: Subject) -> None:
+    """Checks that `dce`, `cse` and `renumber` preserve the results and avals of the staged program."""
     jaxpr, consts = staged(subject.run, [a.aval for a in subject.args])
     outs = eval_jaxpr(jaxpr, consts, subject.args)
     for simplify in (dce, cse, renumber):
@@ -476,4 +504,4 @@ LAWS: Final[tuple[Law, ...]] = (
     vmap_commutes_with_jvp,
     jit_commutes_with_transforms,
 )
-"""All of them, those that the others rest on first."""
+"""All laws of functions, the basic ones first."""

@@ -1,4 +1,4 @@
-"""Making a program that breaks a law smaller, while it breaks it."""
+"""`shrink`: reduces a program that violates a law, while it still does."""
 
 from __future__ import annotations
 
@@ -16,52 +16,56 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value, to_numpy
 from tracefx.interpreters.stage import stage
-from tracefx.passes.dce import renumber
+from tracefx.passes.rebuilding import renumber
 from tracefx.testing.subjects import array_of_type
 
 MAX_CHECKS: Final = 200
-"""How many programs are tried: one takes as long as the law does."""
+"""The maximum number of candidates that are checked: each check takes as long as the law does."""
 
 
 @final
 @frozen(eq=False)
 class Candidate:
-    """A program with constants, and arguments."""
+    """A program with its constants and arguments."""
 
     jaxpr: Jaxpr
     consts: Sequence[Value]
     args: tuple[Value, ...]
 
     def run(self, *xs: Value) -> list[Value]:
+        """Evaluates the program."""
         return eval_jaxpr(self.jaxpr, self.consts, xs)
 
 
 FailurePredicate: TypeAlias = Callable[[Candidate], bool]
+"""Whether a candidate violates the law."""
 
 
 def shrink(whole: Candidate, breaks: FailurePredicate) -> Candidate | None:
-    """The smallest program found that still breaks the law, cut out of one that may break it; `None` if that doesn't.
+    """Returns the smallest part found of a program that violates a law, or None if the program itself does not.
 
-    It is one operation, wherever in the program, if one alone breaks it; else as few equations as are needed together.
+    The result is a single equation, at any depth, if one suffices; otherwise a minimal sequence of equations.
     """
     if not breaks(whole):
         return None
     budget = iter(range(MAX_CHECKS))
 
-    def tried(candidate: Candidate) -> bool:
+    def breaks_within_budget(candidate: Candidate) -> bool:
         return next(budget, None) is not None and breaks(candidate)
 
-    found = next(filter(tried, _single_equations(whole)), None) or _minimal_equations(whole, tried)
-    return _arguments_to_ones(found, tried)
+    smallest = next(filter(breaks_within_budget, _single_equations(whole)), None) or _minimal_equations(
+        whole, breaks_within_budget
+    )
+    return _arguments_to_ones(smallest, breaks_within_budget)
 
 
-# ------------------------------------------------------------------ one operation
+# ------------------------------------------------------------------ single equations
 
 
 def _single_equations(whole: Candidate) -> Iterator[Candidate]:
-    """The operations of a program, each a program of its own at the operands that it gets; those inside others first.
+    """Yields each equation of a program as a program at the operands it gets, those of sub-jaxprs first.
 
-    Of a loop it is the first step that counts, of a condition the branch that is chosen.
+    A loop contributes its first step, a conditional the branch taken.
     """
     seen: set[tuple[object, ...]] = set()
     for prim, operands in _applied_primitives(whole.jaxpr, [*whole.consts, *whole.args]):
@@ -70,13 +74,14 @@ def _single_equations(whole: Candidate) -> Iterator[Candidate]:
             if key in seen:
                 continue
             seen.add(key)
-            single = _single_equation(prim, operands)
-        except Exception:  # it has no types, or is no value: then it is part of something larger
+            candidate = _single_equation(prim, operands)
+        except Exception:  # it can't be staged alone, e.g. for operands without an aval
             continue
-        yield single
+        yield candidate
 
 
 def _applied_primitives(jaxpr: Jaxpr, args: Sequence[Value]) -> Iterator[tuple[Primitive, list[Value]]]:
+    """Yields each primitive applied by a program with its operands, those of sub-jaxprs first."""
     for eqn, operands, _ in _evaluate_equations(jaxpr, args):
         if isinstance(eqn.prim, HasSubjaxprs):
             for body in eqn.prim.jaxprs():
@@ -87,7 +92,7 @@ def _applied_primitives(jaxpr: Jaxpr, args: Sequence[Value]) -> Iterator[tuple[P
 
 
 def _evaluate_equations(jaxpr: Jaxpr, args: Sequence[Value]) -> Iterator[tuple[Eqn, list[Value], Sequence[Value]]]:
-    """Each equation with its operands and results. It ends where evaluation does."""
+    """Yields each equation with its operands and results, until evaluation fails."""
     env = {v.index: x for v, x in zip((*jaxpr.constvars, *jaxpr.invars), args, strict=True)}
     for eqn in jaxpr.eqns:
         operands = [env[x.index] if isinstance(x, Var) else x for x in eqn.inputs]
@@ -100,7 +105,10 @@ def _evaluate_equations(jaxpr: Jaxpr, args: Sequence[Value]) -> Iterator[tuple[E
 
 
 def _operands_of_body(body: Jaxpr, operands: Sequence[Value]) -> list[Value] | None:
-    """What a body gets of the operands of its operation, judged by types: the last ones, or rows of them."""
+    """Returns the arguments of a body among the operands of its equation, judged by avals; None if they don't match.
+
+    They are the last operands, or the first row of each.
+    """
     n = len(body.invars)
     if n > len(operands):
         return None
@@ -116,26 +124,26 @@ def _operands_of_body(body: Jaxpr, operands: Sequence[Value]) -> list[Value] | N
 
 
 def _single_equation(prim: Primitive, operands: Sequence[Value]) -> Candidate:
-    """One operation as a program: literals stay what they are, an operand that comes twice is one input."""
-    places: dict[int, int] = {}
+    """Returns a program of one equation: literals stay literals, and repeated operands become one input."""
+    input_indices: dict[int, int] = {}
     args: list[Value] = []
     for x in operands:
-        if not isinstance(x, Literal) and id(x) not in places:
-            places[id(x)] = len(args)
+        if not isinstance(x, Literal) and id(x) not in input_indices:
+            input_indices[id(x)] = len(args)
             args.append(x)
 
     def run(*xs: Value) -> Sequence[Value]:
-        return CURRENT.get().bind(prim, [xs[places[id(x)]] if id(x) in places else x for x in operands])
+        return CURRENT.get().bind(prim, [xs[input_indices[id(x)]] if id(x) in input_indices else x for x in operands])
 
     jaxpr, consts = stage(run, [a.aval for a in args])
     return Candidate(jaxpr, tuple(consts), tuple(args))
 
 
-# ------------------------------------------------------------------ several
+# ------------------------------------------------------------------ several equations
 
 
-def _minimal_equations(whole: Candidate, tried: FailurePredicate) -> Candidate:
-    """As few equations as break the law together: for the first outputs that do, those that can't be cut."""
+def _minimal_equations(whole: Candidate, breaks: FailurePredicate) -> Candidate:
+    """Returns a minimal program: the shortest violating prefix of the equations, without those that can be removed."""
     jaxpr = whole.jaxpr
     env: dict[int, Value] = dict(
         zip([v.index for v in (*jaxpr.constvars, *jaxpr.invars)], [*whole.consts, *whole.args], strict=True)
@@ -144,44 +152,44 @@ def _minimal_equations(whole: Candidate, tried: FailurePredicate) -> Candidate:
         env.update(zip([v.index for v in eqn.outs], outs, strict=True))
     eqns = [eqn for eqn in jaxpr.eqns if all(v.index in env for v in eqn.outs)]
     prefixes = [eqns[: i + 1] for i in range(len(eqns))]
-    kept = next((prefix for prefix in prefixes if tried(_backward_slice(prefix, env))), None)
-    if kept is None:
+    needed = next((prefix for prefix in prefixes if breaks(_backward_slice(prefix, env))), None)
+    if needed is None:
         return whole
-    for eqn in kept[:-1]:
-        fewer = [e for e in kept if e is not eqn]
-        if tried(_backward_slice(fewer, env)):
-            kept = fewer
-    return _backward_slice(kept, env)
+    for eqn in needed[:-1]:
+        fewer = [e for e in needed if e is not eqn]
+        if breaks(_backward_slice(fewer, env)):
+            needed = fewer
+    return _backward_slice(needed, env)
 
 
 def _backward_slice(eqns: Sequence[Eqn], env: dict[int, Value]) -> Candidate:
-    """Those of the equations that the last one needs; what these read of others are inputs."""
+    """Returns the equations that the last one depends on; other values that they read become inputs."""
     outs = eqns[-1].outs
     needed = {v.index for v in outs}
-    kept: list[Eqn] = []
+    sliced: list[Eqn] = []
     for eqn in reversed(eqns):
         if any(v.index in needed for v in eqn.outs):
-            kept.insert(0, eqn)
+            sliced.insert(0, eqn)
             needed.update([x.index for x in eqn.inputs if isinstance(x, Var)])
-    bound = {v.index for eqn in kept for v in eqn.outs}
+    bound = {v.index for eqn in sliced for v in eqn.outs}
     inputs: dict[int, Var] = {}
-    for x in [x for eqn in kept for x in eqn.inputs]:
+    for x in [x for eqn in sliced for x in eqn.inputs]:
         if isinstance(x, Var) and x.index not in bound:
             inputs.setdefault(x.index, x)
-    part = Jaxpr((), tuple(inputs.values()), tuple(kept), outs)
+    part = Jaxpr((), tuple(inputs.values()), tuple(sliced), outs)
     return Candidate(renumber(part), (), tuple([env[i] for i in inputs]))
 
 
-# ------------------------------------------------------------------ plain numbers
+# ------------------------------------------------------------------ simpler arguments
 
 
-def _arguments_to_ones(found: Candidate, tried: FailurePredicate) -> Candidate:
-    """The same program at ones in the place of arguments, wherever it breaks the law there too."""
-    for i, x in enumerate(found.args):
+def _arguments_to_ones(smallest: Candidate, breaks: FailurePredicate) -> Candidate:
+    """Replaces arguments by ones where the law is still violated."""
+    for i, x in enumerate(smallest.args):
         if dtypes.is_bool(x.aval.dtype) or not x.aval.size:
             continue
         ones = array_of_type(np.ones(x.aval.shape), x.aval)
-        candidate = evolve(found, args=(*found.args[:i], ones, *found.args[i + 1 :]))
-        if np.any(to_numpy(x) != 1) and tried(candidate):
-            found = candidate
-    return found
+        candidate = evolve(smallest, args=(*smallest.args[:i], ones, *smallest.args[i + 1 :]))
+        if np.any(to_numpy(x) != 1) and breaks(candidate):
+            smallest = candidate
+    return smallest

@@ -1,4 +1,4 @@
-"""What shows that a law is broken: the smallest program found, as a jaxpr and as Python that runs."""
+"""Evidence for violated laws: the smallest violating program, as a jaxpr and as Python code that runs."""
 
 from __future__ import annotations
 
@@ -30,13 +30,21 @@ LIBRARY: Final = "tracefx.testing"
 def find_reproducer(
     check: Callable[[Subject], None], call: str, subject: Subject, options: str = "", home: str = LIBRARY
 ) -> Reproducer | None:
-    """A program that fails a check, as a jaxpr and as Python that calls `call`; `None` if it can't be traced.
+    """Finds a program that fails a check, as a jaxpr and as Python code.
 
-    `home` is the module that `call` is imported from.
+    Args:
+        check: raises LawError if a subject fails.
+        call: the name of the checking function in the Python code.
+        subject: the subject that failed.
+        options: keyword arguments of the call, as Python code.
+        home: the module that `call` is imported from.
+
+    Returns:
+        The evidence; None if the function can't be traced.
     """
     try:
         jaxpr, consts = staged(subject.run, [a.aval for a in subject.args])
-    except Exception:  # whatever the function raises: there is nothing to show then
+    except Exception:  # a function that can't be traced has no program
         return None
     if subject.source_function is not None:
         python = script(
@@ -47,58 +55,59 @@ def find_reproducer(
             options,
             home,
         )
-        return Reproducer(f"it is this program:\n{indented_text(jaxpr)}", python)
+        return Reproducer(f"the program:\n{indented_text(jaxpr)}", python)
 
     def breaks(candidate: Candidate) -> bool:
         try:
             check(Subject("program", candidate.run, candidate.args, subject.ulps))
         except LawError:
             return True
-        except Exception:  # another failure than the one that is to be shown
+        except Exception:  # not the failure to reproduce
             return False
         return False
 
-    found = shrink(Candidate(jaxpr, tuple(consts), subject.args), breaks)
-    if found is None:  # in 64 bits, to which derivatives widen, it may be another program
+    smallest = shrink(Candidate(jaxpr, tuple(consts), subject.args), breaks)
+    if smallest is None:  # derivatives are checked in 64 bits, where the program may differ
         wide = promote_to_64_bits(subject)
-        found = shrink(Candidate(*staged(wide.run, [a.aval for a in wide.args]), wide.args), breaks)
-    if found is None:
+        smallest = shrink(Candidate(*staged(wide.run, [a.aval for a in wide.args]), wide.args), breaks)
+    if smallest is None:
         return Reproducer(
-            f"traced, the function is this program:\n{indented_text(jaxpr)}\n"
-            "which keeps the law: what breaks it is in how the function looks at its arguments"
+            f"the function traces to this program:\n{indented_text(jaxpr)}\n"
+            "which satisfies the law: the violation depends on Python code that inspects the arguments"
         )
-    heading = "the smallest program found that breaks it:"
-    definition = definition_of("program", found.jaxpr, found.consts)
+    heading = "the smallest program found that violates it:"
+    definition = definition_of("program", smallest.jaxpr, smallest.consts)
     if definition is None:
         return Reproducer(
-            f"{heading}\n{indented_text(found.jaxpr)}\nwhich holds functions, so that its text is not all of it"
+            f"{heading}\n{indented_text(smallest.jaxpr)}\nwhich contains Python functions, so its text is incomplete"
         )
-    python = script(definition, call, ["program", *map(source_of, found.args)], subject.ulps, options, home)
-    return Reproducer(f"{heading}\n{indented_text(found.jaxpr)}", python)
+    python = script(definition, call, ["program", *map(source_of, smallest.args)], subject.ulps, options, home)
+    return Reproducer(f"{heading}\n{indented_text(smallest.jaxpr)}", python)
 
 
 def indented_text(jaxpr: Jaxpr) -> str:
+    """Returns the text of a program, indented."""
     return textwrap.indent(str(jaxpr), "  ")
 
 
-# ------------------------------------------------------------------ Python
+# ------------------------------------------------------------------ Python code
 
 
 _NAMES: Final = ("array", "Ulps", "COMPILED", "BATCHED", "FORWARD", "REVERSE")
-"""What of `tracefx.testing` may occur in arguments."""
+"""The names of `tracefx.testing` that may occur in arguments."""
 
 
 def script(definitions: str, call: str, args: Sequence[str], ulps: Ulps, options: str = "", home: str = LIBRARY) -> str:
-    """A Python program: imports, definitions, and a check, from the module `home`, with the settings of here."""
-    given = [*args, *([options] if options else []), *([f"ulps={ulps!r}"] if ulps != PROGRAM else [])]
+    """Returns a Python script: imports, definitions, and the call of a check, under the current settings."""
+    call_args = [*args, *([options] if options else []), *([f"ulps={ulps!r}"] if ulps != PROGRAM else [])]
     names = sorted(
         {
             *([call] if home == LIBRARY else []),
-            *[name for name in _NAMES if any(re.search(rf"\b{name}\b", each) for each in given)],
+            *[name for name in _NAMES if any(re.search(rf"\b{name}\b", each) for each in call_args)],
         }
     )
     contexts = [f"fx.{name}()" for name, on in (("enable_x64", X64.value), ("disable_jit", DISABLE_JIT.value)) if on]
-    text = " ".join([definitions, *given])
+    text = " ".join([definitions, *call_args])
     modules = {line: line.split()[-1] for line in SOURCE_IMPORTS}
     imports = [line for line, name in modules.items() if re.search(rf"\b{name}\.", text) or (contexts and name == "fx")]
     if names:
@@ -108,54 +117,55 @@ def script(definitions: str, call: str, args: Sequence[str], ulps: Ulps, options
     lines = [*imports, "", definitions, ""]
     if contexts:
         lines.append(f"with {', '.join(contexts)}:")
-    lines.append(f"{'    ' if contexts else ''}{call}({', '.join(given)})")
+    lines.append(f"{'    ' if contexts else ''}{call}({', '.join(call_args)})")
     return "\n".join(lines)
 
 
 def definition_of(name: str, jaxpr: Jaxpr, consts: Sequence[Value]) -> str | None:
-    """Python that defines a function which is a program; `None` if the program can't be read from its text."""
-    own = custom_primitives(jaxpr)
+    """Returns Python code that defines a function which evaluates a program; None if its text can't be parsed."""
+    custom = custom_primitives(jaxpr)
     try:
-        if parse_jaxpr(str(jaxpr), *own) != jaxpr:
+        if parse_jaxpr(str(jaxpr), *custom) != jaxpr:
             return None
     except ParseError:
         return None
-    imports = [_import_of_primitive(prim) for prim in own]
-    more = "".join([f", {prim.__qualname__}" for prim in own])
-    held = ", ".join(map(source_of, consts))
+    imports = [_import_of_primitive(prim) for prim in custom]
+    extra_args = "".join([f", {prim.__qualname__}" for prim in custom])
+    const_sources = ", ".join(map(source_of, consts))
     return "\n".join(
         [
             *imports,
             f'{name}_jaxpr = fx.parse_jaxpr("""',
             str(jaxpr).replace("\\", "\\\\"),
-            f'"""{more})',
+            f'"""{extra_args})',
             "",
             f"def {name}(*xs):",
-            f"    return fx.eval_jaxpr({name}_jaxpr, [{held}], xs)",
+            f"    return fx.eval_jaxpr({name}_jaxpr, [{const_sources}], xs)",
         ]
     )
 
 
 def _import_of_primitive(prim: type[Primitive]) -> str:
-    return _import_line(prim.__module__, prim.__qualname__, f"the class of the operation {prim.name!r}")
+    """Returns the line that imports the class of a primitive."""
+    return _import_line(prim.__module__, prim.__qualname__, f"the class of the primitive {prim.name!r}")
 
 
-def _import_line(module: str, name: str, what: str) -> str:
-    """The line that imports a name, or that says what it is where it can't be imported."""
+def _import_line(module: str, name: str, description: str) -> str:
+    """Returns the line that imports a name, or a comment that describes it if it can't be imported."""
     if "." in name or module == "__main__":
-        return f"# {name} of {module} is {what}"
+        return f"# {name} of {module} is {description}"
     return f"from {module} import {name}"
 
 
 def custom_primitives(jaxpr: Jaxpr) -> list[type[Primitive]]:
-    """The classes of a program's operations that are not tracefx's own, one of each name."""
+    """Returns the classes of a program's primitives that are not built in, one of each name."""
     return list(
         {prim.name: prim for prim in _primitive_classes(jaxpr) if VOCABULARY.get(prim.name) is not prim}.values()
     )
 
 
 def _primitive_classes(jaxpr: Jaxpr) -> Iterator[type[Primitive]]:
-    """The classes of the operations of a program, in its bodies too."""
+    """Yields the classes of a program's primitives, including those of sub-jaxprs."""
     for eqn in jaxpr.eqns:
         yield type(eqn.prim)
         if isinstance(eqn.prim, HasSubjaxprs):
@@ -164,7 +174,7 @@ def _primitive_classes(jaxpr: Jaxpr) -> Iterator[type[Primitive]]:
 
 
 def import_of(f: object) -> str | None:
-    """The line that imports a function, if there is one."""
+    """Returns the line that imports a function, or its source if it has one; None if it can't be imported."""
     if isinstance(f, SourceFunction):
         return f.source
     module, name = getattr(f, "__module__", None), getattr(f, "__qualname__", None)
@@ -173,13 +183,14 @@ def import_of(f: object) -> str | None:
     return f"from {module} import {name}" if getattr(inspect.getmodule(f), name, None) is f else None
 
 
-# ------------------------------------------------------------------ values
+# ------------------------------------------------------------------ Python code of values
 
 _MAX_PRINTED_ELEMENTS: Final = 64
+"""Larger arrays are printed in an encoded form."""
 
 
 def source_of(x: Any) -> str:
-    """Python that makes a tree of arrays, in terms of `np` and of `array` from `tracefx.testing`.
+    """Returns Python code for a tree of arrays, in terms of `np` and of `array` of `tracefx.testing`.
 
     >>> source_of({"w": [np.float32([0.5, np.nan]), 1]})
     "{'w': [array([0.5, np.nan], 'float32'), 1]}"
@@ -226,7 +237,7 @@ def _nested(numbers: Any) -> str:
 
 
 def _number(x: complex | int | bool) -> str:
-    """A number, by names where it has no digits."""
+    """Returns Python code for a number, with names for infinities and NaN."""
     if isinstance(x, complex):
         return f"complex({_number(x.real)}, {_number(x.imag)})"
     if isinstance(x, float) and not np.isfinite(x):

@@ -1,4 +1,4 @@
-"""What laws are about: a function of values, its arguments, and what transformations make of it."""
+"""`Subject`: a function and the arguments that laws are checked at; and helpers that transform and compare it."""
 
 from __future__ import annotations
 
@@ -30,15 +30,23 @@ from tracefx.testing.tolerances import PROGRAM, Ulps, ulps_of
 from tracefx.transforms.linearization import Linearization, linearize_values
 
 ValueFunction: TypeAlias = Callable[..., list[Value]]
-"""A function of values, one argument each, to values."""
+"""A function from values, one for each argument, to a list of values."""
 BatchAxes: TypeAlias = tuple[int | None, ...]
-"""Of each argument, the axis along which it differs from one element of a batch to another."""
+"""The batch axis of each argument; None for arguments that are not batched."""
 
 
 @final
 @frozen(eq=False)
 class Subject:
-    """A function or primitive, applied to arguments."""
+    """A function or a primitive, and the arguments at which laws are checked.
+
+    Attributes:
+        name: the name of the function.
+        run: the function, from flat arguments to flat results.
+        args: the flat arguments.
+        ulps: the tolerance.
+        prim: the primitive, if the subject is one.
+    """
 
     name: str
     run: ValueFunction
@@ -46,18 +54,27 @@ class Subject:
     ulps: Ulps
     prim: Primitive | None = None
     source_function: SourceFunction | None = None
-    """The function itself, if it was made of its source."""
+    """The function with its source, if it was created from source."""
 
     @staticmethod
     def of(f: Callable[..., Any] | Primitive, args: Sequence[Any], ulps: Ulps | None = None) -> Subject:
-        """`f` and its arguments: of a primitive the operands; of a function trees of arrays, which are flattened."""
+        """Creates a subject.
+
+        Args:
+            f: a function of trees of arrays, or a primitive.
+            args: the arguments, which are flattened; for a primitive its operands.
+            ulps: the tolerance; by default that of the table for the primitive, or that of programs of many operations.
+
+        Raises:
+            TypeError: if `f` is neither a function nor a primitive.
+        """
         if isinstance(f, Primitive):
             values = tuple([as_value(a, f"operand {i} of {f.name}") for i, a in enumerate(args)])
             return Subject(f.name, _binding(f), values, ulps_of(f.name) if ulps is None else ulps, f)
         if not callable(f):
             raise TypeError(f"a law is about a function or a primitive, got {f!r}")
-        given, tree = trees.flatten(tuple(args))
-        leaves = cast(list[ArrayLike], given)  # `as_value` says so of what is none
+        flat_args, tree = trees.flatten(tuple(args))
+        leaves = cast(list[ArrayLike], flat_args)  # `as_value` rejects leaves that are not arrays
 
         def run(*values: Value) -> list[Value]:
             out = f(*tree.unflatten([as_array(v) for v in values]))
@@ -65,28 +82,28 @@ class Subject:
 
         name = getattr(f, "__name__", type(f).__name__)
         values = tuple([as_value(leaf) for leaf in leaves])
-        written = f if isinstance(f, SourceFunction) else None
-        return Subject(name, run, values, PROGRAM if ulps is None else ulps, source_function=written)
+        source_function = f if isinstance(f, SourceFunction) else None
+        return Subject(name, run, values, PROGRAM if ulps is None else ulps, source_function=source_function)
 
     def outs(self) -> list[Value]:
-        """The outputs, evaluated."""
+        """Evaluates the function at the arguments."""
         return self.run(*self.args)
 
     def at(self, args: Sequence[Value]) -> Subject:
-        """The same function at other arguments."""
+        """Returns the same function at other arguments."""
         return evolve(self, args=tuple(args))
 
     def over(self, run: ValueFunction) -> Subject:
-        """Another function at the same arguments."""
+        """Returns another function at the same arguments."""
         return Subject(self.name, run, self.args, self.ulps)
 
     @property
     def differentiable_args(self) -> tuple[int, ...]:
-        """The arguments that have derivatives."""
+        """The indices of the arguments with inexact dtypes."""
         return tuple([i for i, a in enumerate(self.args) if dtypes.is_inexact(a.aval.dtype)])
 
     def rng(self, what: str) -> np.random.Generator:
-        """Random numbers that are the same in every run."""
+        """Returns a random generator with a reproducible seed."""
         return np.random.default_rng(zlib.crc32(f"{self.name} {what} {[a.aval for a in self.args]}".encode()))
 
     @override
@@ -95,11 +112,12 @@ class Subject:
 
 
 def _binding(prim: Primitive) -> ValueFunction:
+    """Returns the function that binds a primitive."""
     return lambda *values: list(CURRENT.get().bind(prim, values))
 
 
 def format_value(x: Value) -> str:
-    """A value by its type, and by its numbers if they are few."""
+    """Returns the shape and dtype of a value, with its elements if they are few."""
     if isinstance(x, ConcreteArray) and x.aval.size > 12:
         return repr(x.aval)
     return f"{x.aval!r} {' '.join(np.array2string(to_numpy(x), separator=',').split())}"
@@ -111,12 +129,21 @@ def format_value(x: Value) -> str:
 def array(
     numbers: object, dtype: DTypeLike = np.float32, *, shape: tuple[int, ...] | None = None, weak_type: bool = False
 ) -> Array:
-    """An array of exactly the type that is asked for, whatever the settings: 64 bits stay 64, weak types too.
+    """Creates an array of exactly the given dtype, whatever the settings: 64-bit dtypes are not narrowed.
 
-    The numbers are nested lists or an array; or the text that reports write in their place where they are many, which
-    needs a `shape`. It is how the reports of broken laws write arguments down.
+    Reports of violated laws print arguments in this form.
 
-    Raises `ValueError` for numbers that make no array of the shape.
+    Args:
+        numbers: nested lists or an array; or the encoded form that reports use for large arrays, which needs a `shape`.
+        dtype: the dtype.
+        shape: the shape; by default that of `numbers`.
+        weak_type: whether the array is weakly typed.
+
+    Returns:
+        The array.
+
+    Raises:
+        ValueError: if `numbers` don't form an array of the shape.
 
     >>> array([0.5, -1], "float64"), array(2, "int32", weak_type=True)
     (Array([ 0.5, -1. ], dtype=float64), Array(2, dtype=int32, weak_type=True))
@@ -131,17 +158,17 @@ def array(
 
 
 def encode_numbers(host: NDArray) -> str:
-    """The numbers as text for `array`."""
+    """Encodes the elements of an array as text, which `array` decodes."""
     return base64.b85encode(zlib.compress(np.ascontiguousarray(host).tobytes(), 9)).decode()
 
 
 def array_of_type(host: NDArray, aval: ShapedArray) -> ConcreteArray:
-    """An array of a type, weak types included."""
+    """Creates an array with a given aval, including the weak type."""
     return ConcreteArray(aval, call_kernel(np.array, host, aval.dtype))
 
 
 def random_like(aval: ShapedArray, rng: np.random.Generator) -> ConcreteArray:
-    """Normally distributed numbers of a type that has derivatives."""
+    """Draws normally distributed numbers of an inexact dtype."""
     drawn = np.asarray(rng.standard_normal(aval.shape))
     if dtypes.is_complex(aval.dtype):
         drawn = drawn + 1j * rng.standard_normal(aval.shape)
@@ -149,12 +176,12 @@ def random_like(aval: ShapedArray, rng: np.random.Generator) -> ConcreteArray:
 
 
 def instantiate_zeros(t: Tangent) -> Value:
-    """A tangent as numbers, zeros too."""
+    """Converts a symbolic zero tangent to an array of zeros."""
     return array_of_type(np.zeros(t.aval.shape), t.aval) if isinstance(t, Zero) else t
 
 
 def promote_to_64_bits(subject: Subject) -> Subject:
-    """The subject at the same arguments in 64 bits, if it takes such; itself otherwise."""
+    """Returns the subject with 64-bit arguments if the function accepts them, else itself."""
     args = [
         array_of_type(to_numpy(a), a.aval.update(dtype=_dtype_64_bits(a.aval.dtype)))
         if i in subject.differentiable_args
@@ -164,7 +191,7 @@ def promote_to_64_bits(subject: Subject) -> Subject:
     wide = subject.at(args)
     try:
         wide.outs()
-    except (TypeError, ValueError):  # it is made for narrower numbers
+    except (TypeError, ValueError):  # the function accepts narrower numbers only
         return subject
     return wide
 
@@ -174,16 +201,17 @@ def _dtype_64_bits(dtype: DType) -> DType:
 
 
 def subsets(positions: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Every nonempty choice of positions; of more than three, each alone and all together."""
+    """Yields every nonempty subset of positions; for more than three, each alone and all together."""
     sizes = range(1, len(positions) + 1) if len(positions) <= 3 else (1, len(positions))
     for n in sizes:
         yield from combinations(positions, n)
 
 
-# ------------------------------------------------------------------ functions under handlers
+# ------------------------------------------------------------------ running under handlers
 
 
 def run_with_handler(handler: Handler, run: ValueFunction, args: Sequence[Value]) -> list[Value]:
+    """Runs a function with `handler` as the current handler."""
     token = CURRENT.set(handler)
     try:
         return run(*args)
@@ -194,7 +222,7 @@ def run_with_handler(handler: Handler, run: ValueFunction, args: Sequence[Value]
 def evaluate_jvp(
     run: ValueFunction, args: Sequence[Value], tangents: Sequence[Tangent]
 ) -> tuple[list[Value], list[Tangent]]:
-    """The outputs and their tangents: forward mode."""
+    """Returns the outputs and their tangents (forward mode)."""
     handler = JVP(CURRENT.get())
     outs = run_with_handler(handler, run, [handler.wrap(a, t) for a, t in zip(args, tangents, strict=True)])
     pairs = [handler.unwrap(o) for o in outs]
@@ -202,20 +230,20 @@ def evaluate_jvp(
 
 
 def linearize_function(run: ValueFunction, args: Sequence[Value], moving: Sequence[bool]) -> Linearization:
-    """The linear part of the derivative, recorded."""
+    """Linearizes a function with respect to the arguments marked in `moving`."""
     linear, _, _ = linearize_values(lambda xs: (run(*xs), None), args, moving)
     return linear
 
 
 def staged(run: ValueFunction, avals: Sequence[ShapedArray]) -> tuple[Jaxpr, list[Value]]:
-    """The program, and the constants that it closed over."""
+    """Stages a function to a jaxpr; also returns the constants it closed over."""
     return stage(run, avals)
 
 
 def evaluate_batch(
     run: ValueFunction, args: Sequence[Value], axes: BatchAxes, size: int
 ) -> list[tuple[Value, int | None, ShapedArray]]:
-    """For a whole batch, the outputs, their batch axes, and their types without these."""
+    """Runs a function on a batch: returns the outputs, their batch axes, and their avals without these."""
     handler = Batch(CURRENT.get(), MappedAxis(size))
     outs = run_with_handler(handler, run, [handler.wrap(a, axis) for a, axis in zip(args, axes, strict=True)])
     return [(*handler.unwrap(o), o.aval) for o in outs]
@@ -224,7 +252,7 @@ def evaluate_batch(
 @final
 @frozen(eq=False)
 class SampleBatch:
-    """Arguments for each element of a batch, and for the batch as a whole."""
+    """The arguments of each element of a batch; stacked, those of the batch."""
 
     elements: tuple[tuple[Value, ...], ...]
     size: int = field(init=False)
@@ -235,17 +263,17 @@ class SampleBatch:
 
     @staticmethod
     def like(args: Sequence[Value]) -> SampleBatch:
-        """Batches whose elements differ, and stay where the function is defined as far as one can tell.
+        """Creates a batch whose elements vary the given arguments, and stay in the domain of the function if possible.
 
-        An element has the numbers of the given one in another order; where there is only one number, a smaller one.
-        No axis has the size of the batch, so that none can be taken for it.
+        An element has the given numbers in another order; if there is only one number, a smaller one. The batch size
+        differs from the size of every axis, so that a confusion of axes is noticed.
         """
         sides = {n for a in args for n in a.aval.shape}
         size = next(n for n in (3, 2, *range(4, 5 + len(sides))) if n not in sides)
         return SampleBatch(tuple([tuple([_vary_element(a, k) for a in args]) for k in range(size)]))
 
     def stacked(self, axes: BatchAxes) -> list[Value]:
-        """The batch along `axes`; an argument without one is that of the first element."""
+        """Stacks the arguments along `axes`; an argument without a batch axis is that of the first element."""
         return [
             self.elements[0][i]
             if axis is None
@@ -257,10 +285,12 @@ class SampleBatch:
         ]
 
     def element(self, k: int, axes: BatchAxes) -> list[Value]:
+        """Returns the arguments of element `k`."""
         return [self.elements[0 if axis is None else k][i] for i, axis in enumerate(axes)]
 
 
 def _vary_element(x: Value, k: int) -> Value:
+    """Returns the variation of an argument for element `k`."""
     host = to_numpy(x)
     if host.size != 1:
         return array_of_type(np.roll(host, k), x.aval) if host.size else x
@@ -274,4 +304,5 @@ def _vary_element(x: Value, k: int) -> Value:
 
 
 def as_arrays(values: Sequence[Value]) -> list[Array]:
+    """Converts values to arrays."""
     return [as_array(v) for v in values]

@@ -1,6 +1,6 @@
-"""How far two results that ought to be equal may be apart: one table, by operation and dtype.
+"""Tolerances: how far apart two results may be that ought to be equal, by primitive and dtype.
 
-Distances are in units in the last place (ulps) of the larger result. Integers and truth values are never apart.
+Distances are in units in the last place (ulps) of the larger result. Integers and booleans must be equal.
 """
 
 from __future__ import annotations
@@ -20,18 +20,23 @@ from tracefx.core.dtypes import DType, NDArray
 @final
 @frozen(repr=False)
 class Ulps:
-    """How far two results may be apart, in units in the last place of the larger one's components."""
+    """A tolerance in units in the last place of the larger result.
+
+    Attributes:
+        f64: for float64.
+        f32: for float32.
+    """
 
     f64: float = 0
     f32: float = 0
     narrow: float = 0
-    """For floats of 16 bits and fewer."""
+    """For floats of 16 bits or fewer."""
     parts: float | None = None
-    """For complex numbers; None where as for their components."""
+    """For complex numbers; None means the tolerance of their components."""
     least: float = 0.0
-    """Results smaller than this may be wrong by as much as it: terms of its size cancel in them."""
+    """Results smaller than this are compared at its scale: they are sums of terms of this size that cancel."""
     relative_to_max: bool = False
-    """Whether every number may be wrong by as much as the largest of the array."""
+    """Whether every element is compared at the scale of the largest element of the array."""
 
     @override
     def __repr__(self) -> str:
@@ -39,17 +44,18 @@ class Ulps:
         return f"Ulps({', '.join(chosen)})"
 
     def of(self, dtype: DType) -> float:
+        """Returns the tolerance for a dtype."""
         if dtypes.is_complex(dtype) and self.parts is not None:
             return self.parts
         bits = dtypes.itemsize_bits(dtypes.real_dtype(dtype))
         return {64: self.f64, 32: self.f32}.get(bits, self.narrow)
 
     def for_array(self, x: NDArray) -> Ulps:
-        """The tolerance for the numbers of one array."""
+        """Returns the tolerance for the elements of an array."""
         return evolve(self, least=max(self.least, max_finite_abs(x))) if self.relative_to_max else self
 
     def widen_to(self, other: Ulps) -> Ulps:
-        """The wider of two tolerances, for numbers of each kind."""
+        """Returns the maximum of two tolerances, for each kind of numbers."""
         parts = [u.f64 if u.parts is None else u.parts for u in (self, other)]
         return Ulps(
             max(self.f64, other.f64),
@@ -62,21 +68,26 @@ class Ulps:
 
 
 EXACT: Final = Ulps()
+"""No difference at all."""
 ELEMENTARY: Final = Ulps(4, 4, 2)
+"""For elementary functions."""
 SUMMED: Final = Ulps(16, 16, 4, relative_to_max=True)
-"""For sums and products of many numbers, whose order is XLA's. Of small whole numbers they are exact."""
+"""For sums and products of many numbers, whose order is XLA's. Small integers give exact results."""
 DECOMPOSED: Final = Ulps(16, 16, 4, relative_to_max=True)
-"""For decompositions of matrices. LAPACK and BLAS choose kernels by processor, number of threads, memory alignment and
-the results asked for: singular values alone are computed by another method than those with vectors."""
+"""For matrix decompositions.
+
+LAPACK and BLAS choose kernels by processor, number of threads, memory alignment and the results requested: singular
+values alone are computed by another method than those with vectors.
+"""
 ULPS: Final[Mapping[str, Ulps]] = MappingProxyType(
     {
-        # Operations that are not here agree bit for bit, except that compiled code may flush subnormals to zero.
+        # Primitives not listed agree bit for bit, except that compiled code may flush subnormals to zero.
         "mul": Ulps(parts=1),  # XLA fuses multiplications and additions
         "square": Ulps(parts=1),
         "integer_pow": Ulps(parts=4),
-        "div": Ulps(1, 1, 1, parts=4),  # XLA multiplies by the reciprocal of an operand without axes
+        "div": Ulps(1, 1, 1, parts=4),  # XLA multiplies by the reciprocal of a scalar operand
         "sign": Ulps(parts=1),
-        "pow": Ulps(2, 2, 2, parts=64),  # XLA goes by exp and log
+        "pow": Ulps(2, 2, 2, parts=64),  # XLA uses exp and log
         "atanh": Ulps(256, 4, 2),  # XLA subtracts logarithms
         "log1p": Ulps(4, 4, 2, parts=128),  # XLA's real part cancels on the circle around -1
         "exp": ELEMENTARY,
@@ -121,7 +132,7 @@ ULPS: Final[Mapping[str, Ulps]] = MappingProxyType(
         "hessenberg": DECOMPOSED,
         "tridiagonal": DECOMPOSED,
         "svd": DECOMPOSED,
-        "triangular_solve": SUMMED,  # LAPACK takes the columns that a batch is spread over in blocks
+        "triangular_solve": SUMMED,  # LAPACK processes the columns of a batch in blocks
         "tridiagonal_solve": SUMMED,
         "cholesky_update": SUMMED,
         "symmetric_product": SUMMED,
@@ -131,20 +142,21 @@ ULPS: Final[Mapping[str, Ulps]] = MappingProxyType(
         "cumlogsumexp": Ulps(8, 8, 8, least=1.0),
     }
 )
+"""The tolerance of primitives, by name."""
 PROGRAM: Final = Ulps(256, 256, 16, relative_to_max=True)
-"""For functions of many operations: what one loses, the next may magnify."""
+"""For functions of many operations, in which errors accumulate."""
 DERIVATIVE: Final = Ulps(64, 64, 64, least=1.0, relative_to_max=True)
-"""For tangents and cotangents, computed by different but equal formulas."""
+"""For tangents and cotangents that are computed by different but equal formulas."""
 SECOND_DERIVATIVE: Final = Ulps(512, 512, 512, least=1.0, relative_to_max=True)
-"""For tangents of those, whose terms cancel."""
+"""For second derivatives, whose terms cancel."""
 FINITE_DIFFERENCES: Final = Ulps(2.0**30, least=1.0, relative_to_max=True)
-"""For differences in float64 in place of derivatives: 2e-7 of the largest result."""
+"""For finite differences in float64: 2e-7 of the largest result."""
 FINITE_DIFFERENCES_32_BITS: Final = Ulps(2.0**44, 2.0**15, least=1.0, relative_to_max=True)
-"""For differences where numbers have 32 bits: 4e-3 of the largest result."""
+"""For finite differences of 32-bit numbers: 4e-3 of the largest result."""
 
 
 def ulps_of(name: str) -> Ulps:
-    """The tolerance of an operation; parameters after its name, as in `round away`, don't count.
+    """Returns the tolerance of a primitive. Parameters after its name, as in `round away`, are ignored.
 
     >>> ulps_of("add") == EXACT, ulps_of("sin").of(dtypes.float32)
     (True, 4)
@@ -153,7 +165,7 @@ def ulps_of(name: str) -> Ulps:
 
 
 def max_finite_abs(x: NDArray) -> float:
-    """The size of the largest finite number, 0.0 where there is none."""
+    """Returns the absolute value of the largest finite element; 0.0 if there is none."""
     if not x.size or not dtypes.is_inexact(x.dtype):
         return 0.0
     with np.errstate(all="ignore"):
@@ -162,11 +174,19 @@ def max_finite_abs(x: NDArray) -> float:
 
 
 def ulp_distance(got: NDArray, want: NDArray, least: float = 0.0) -> NDArray:
-    """How many ulps the numbers of two arrays of one shape and dtype are apart.
+    """Computes elementwise distances of two arrays of equal shape and dtype in ulps.
 
-    NaNs are 0 ulps apart, so are subnormals and zeros, since compiled code may flush them; infinitely far apart are a
-    NaN or an infinity and anything else; 1 ulp zeros of different sign. Of complex numbers it is the larger component
-    whose ulps count: a tiny part beside a large one has no digits of its own.
+    The distance is 0 between NaNs, and between subnormals and zeros, since compiled code may flush subnormals; infinite
+    between a NaN or an infinity and anything else; 1 between zeros of different sign. Complex numbers are compared in
+    ulps of their larger component, since a tiny component next to a large one has no accurate digits.
+
+    Args:
+        got: an array.
+        want: an array of the same shape and dtype.
+        least: numbers smaller than this are compared at its scale.
+
+    Returns:
+        `f64[...]`.
     """
     dtype = got.dtype
     if not dtypes.is_inexact(dtype):

@@ -1,7 +1,7 @@
-"""Control flow and calls around a function, which leave what it gives as it is.
+"""Wrappers that put a function inside control flow or a call, without changing its results.
 
-Each takes a function of trees of arrays and gives one of the same arguments: `in_scan(f)(*args)` gives what `f(*args)`
-gives, by a loop. A handler that acts inside of loops, branches and calls acts on the one as on the other.
+Each takes a function of trees of arrays and returns one of the same arguments: `in_scan(f)(*args)` computes `f(*args)`
+in a loop. A handler that interprets bodies treats both alike.
 """
 
 from __future__ import annotations
@@ -28,27 +28,33 @@ from tracefx.transforms.vmap import vmap
 
 F: TypeAlias = Callable[..., Any]
 FunctionWrapper: TypeAlias = Callable[[F], F]
+"""A function from functions to functions."""
 
 
 def in_jit(f: F) -> F:
+    """Wraps a function in `jit`."""
     return jit(lambda *xs: f(*xs))
 
 
 def in_jit_twice(f: F) -> F:
+    """Wraps a function in nested `jit`."""
     return in_jit(in_jit(f))
 
 
 def in_checkpoint(f: F) -> F:
-    made: F = checkpoint(lambda *xs: f(*xs))
-    return made
+    """Wraps a function in `checkpoint`."""
+    wrapped: F = checkpoint(lambda *xs: f(*xs))
+    return wrapped
 
 
 def in_cond(f: F) -> F:
-    """The branch that is not taken gives plain zeros."""
+    """Wraps a function in a branch of `cond`. The other branch, which is not taken, returns zeros."""
     return lambda *xs: lax.cond(fnp.asarray(True), f, lambda *xs: trees.map(fnp.zeros_like, f(*xs)), *xs)
 
 
 def in_switch(f: F) -> F:
+    """Wraps a function in a branch of `switch`."""
+
     def another(*xs: Any) -> Any:
         return trees.map(fnp.negative, f(*xs))
 
@@ -56,7 +62,7 @@ def in_switch(f: F) -> F:
 
 
 def in_scan(f: F) -> F:
-    """Arguments are carried; the last of two equal results counts."""
+    """Wraps a function in a `scan` that carries the arguments, and returns the last of two equal results."""
 
     def run(*xs: Any) -> Any:
         _, ys = lax.scan(lambda carry, _: (carry, f(*carry)), xs, None, length=2)
@@ -66,7 +72,7 @@ def in_scan(f: F) -> F:
 
 
 def in_scan_over_rows(f: F) -> F:
-    """Arguments are rows, and the first one is closed over too."""
+    """Wraps a function in a `scan` over two rows of equal arguments."""
 
     def run(*xs: Any) -> Any:
         rows = trees.map(lambda x: fnp.stack([x, x]), xs)
@@ -77,7 +83,7 @@ def in_scan_over_rows(f: F) -> F:
 
 
 def in_while(f: F) -> F:
-    """One step, whose result is carried from zeros on."""
+    """Wraps a function in a `while_loop` of one step, whose carry is the result."""
 
     def run(*xs: Any) -> Any:
         init = trees.map(_zeros, eval_shape(f, *xs))
@@ -87,6 +93,8 @@ def in_while(f: F) -> F:
 
 
 def in_fori(f: F) -> F:
+    """Wraps a function in a `fori_loop`, whose carry is the result."""
+
     def run(*xs: Any) -> Any:
         init = trees.map(_zeros, eval_shape(f, *xs))
         return lax.fori_loop(0, 2, lambda i, y: f(*xs), init)
@@ -99,18 +107,21 @@ def _zeros(like: ShapeDtypeStruct) -> Array:
 
 
 def in_custom_jvp(f: F) -> F:
+    """Wraps a function in `custom_jvp`, with its own derivative as the rule."""
     custom: Any = custom_jvp(lambda *xs: f(*xs))
     custom.defjvp(lambda primals, tangents: jvp(f, primals, tangents))
     return custom  # type: ignore[no-any-return]  # a function
 
 
 def in_custom_vjp(f: F) -> F:
+    """Wraps a function in `custom_vjp`, with its own derivative as the rule."""
     custom: Any = custom_vjp(lambda *xs: f(*xs))
     custom.defvjp(lambda *xs: (f(*xs), xs), lambda xs, ct: vjp(f, *xs)[1](ct))
     return custom  # type: ignore[no-any-return]  # a function
 
 
 def in_custom_vmap(f: F) -> F:
+    """Wraps a function in `custom_vmap`, with its own batching as the rule."""
     custom: Any = custom_vmap(lambda *xs: f(*xs))
 
     @custom.def_vmap  # type: ignore[untyped-decorator]  # as the function
@@ -122,7 +133,7 @@ def in_custom_vmap(f: F) -> F:
 
 
 def in_jit_of_scan_of_cond(f: F) -> F:
-    """A loop with a condition in it, in a call."""
+    """Wraps a function in a conditional in a loop in a call."""
     return in_jit(in_scan(in_cond(f)))
 
 
@@ -143,3 +154,4 @@ CONTROL_FLOW_WRAPPERS: Final[Mapping[str, FunctionWrapper]] = MappingProxyType(
         "jit of scan of cond": in_jit_of_scan_of_cond,
     }
 )
+"""All wrappers, by name."""

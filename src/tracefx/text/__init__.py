@@ -1,1 +1,1 @@
-"""Programs as text: a printer and a parser that reads what it prints."""
+"""The text format of jaxprs: a printer, and a parser that reads its output."""

@@ -1,7 +1,7 @@
-"""What the annotations of operations, and of the classes of their parameters, say: which values a field may have.
+"""Type annotations of the fields of primitives and of their parameter values, used to validate parsed programs.
 
-Programs that come from outside, as text or as bytes, name classes; those that are meant are the ones that the
-annotations of the operation's fields name, and no other is ever called.
+A program in text or serialized form refers to classes by name. Only classes that the annotations of the primitive's
+fields name are accepted; no other class is ever instantiated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tracefx.text.printer import field_text_name
 
 
 class FieldInfo(NamedTuple):
-    """A field of an attrs class or named tuple: its attribute, what the constructor calls it, its default."""
+    """A field of an attrs class or named tuple: its attribute, its constructor argument, and its default."""
 
     attribute: str
     argument: str
@@ -28,12 +28,13 @@ class FieldInfo(NamedTuple):
 
     @property
     def required(self) -> bool:
+        """Whether the field has no default."""
         return self.default is attrs.NOTHING
 
 
 @final
 class AnnotationResolver:
-    """Which class a name means in a field's value, and what the fields of a class are."""
+    """Resolves class names by annotations, and caches the fields and type hints of classes."""
 
     __slots__ = ("_fields", "_hints")
 
@@ -42,7 +43,7 @@ class AnnotationResolver:
         self._fields: dict[type, Mapping[str, FieldInfo]] = {}
 
     def hint(self, kind: type, attribute: str) -> object:
-        """The annotation of a field; `object` where it names what exists only inside a function."""
+        """Returns the annotation of a field; `object` if it refers to names that exist only inside a function."""
         if kind not in self._hints:
             try:
                 self._hints[kind] = typing.get_type_hints(kind)
@@ -51,13 +52,13 @@ class AnnotationResolver:
         return self._hints[kind].get(attribute, object)
 
     def fields(self, kind: type) -> Mapping[str, FieldInfo]:
-        """The fields of an attrs class or named tuple by the names they are printed with."""
+        """Returns the fields of an attrs class or named tuple by their names in the text."""
         if kind not in self._fields:
             self._fields[kind] = _fields(kind)
         return self._fields[kind]
 
     def named(self, name: str, annotation: object) -> type | None:
-        """The class of this name that an annotation names, if values of it can be written as their fields."""
+        """Returns the class with this name that an annotation mentions, if its values can be written; else `None`."""
         todo, seen = [annotation], set[int]()
         while todo:
             hint = todo.pop()
@@ -74,10 +75,12 @@ class AnnotationResolver:
 
 
 def is_named_tuple(kind: type) -> bool:
+    """Whether a class is a named tuple."""
     return issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
 def _fields(kind: type) -> dict[str, FieldInfo]:
+    """Returns the fields of a class by their names in the text."""
     if attrs.has(kind):
         return {
             field_text_name(f): FieldInfo(f.name, f.alias or f.name, f.default) for f in attrs.fields(kind) if f.init
@@ -94,9 +97,9 @@ _WIDENED = {float: (float, int), complex: (complex, float, int)}
 
 
 def matches_annotation(value: object, hint: object) -> bool:
-    """Whether a value is one that an annotation allows, all the way down. What an annotation leaves open, fits.
+    """Whether a value matches an annotation, recursively. Values match unspecified parts of an annotation.
 
-    A truth value is no integer here; an integer is a float, as for type checkers.
+    A bool is not an int here. An int is a float, as in type checkers.
 
     >>> ints = tuple[int, ...]
     >>> matches_annotation((1, 2), ints), matches_annotation((1, True), ints), matches_annotation(None, int | None)
@@ -106,7 +109,7 @@ def matches_annotation(value: object, hint: object) -> bool:
         return value is None
     if hint is Any or hint is object:
         return True
-    if hint is TreeDef:  # a protocol, of which jaxlib's objects are the only ones
+    if hint is TreeDef:  # a protocol that only jaxlib's class implements
         return NODE_REGISTRY.native is not None and NODE_REGISTRY.native.is_treedef(value)
     if type(hint) is not types.GenericAlias and isinstance(hint, type):
         if hint in _EXACT:
@@ -141,5 +144,5 @@ def _fits_generic(value: object, origin: object, args: tuple[Any, ...]) -> bool:
 def _is_instance(value: object, kind: type) -> bool:
     try:
         return isinstance(value, kind)
-    except TypeError:  # a protocol that can't be asked
+    except TypeError:  # a protocol that does not support isinstance
         return True

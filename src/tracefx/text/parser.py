@@ -1,4 +1,4 @@
-"""Reading programs back from their text: the inverse of `printer`'s own style."""
+"""The parser of jaxprs in the text format: the inverse of `printer` in tracefx's style."""
 
 from __future__ import annotations
 
@@ -23,18 +23,23 @@ T = TypeVar("T")
 Vocabulary: TypeAlias = Mapping[str, type[Primitive]]
 
 MAX_PARSE_DEPTH: Final = 100
-"""How deep bodies and parameters may stand in each other."""
+"""The maximal nesting of sub-jaxprs and parameters."""
 
 
 def parse_jaxpr(text: str, vocabulary: Vocabulary) -> Jaxpr:
-    """The program that `text` shows, in tracefx's own style; `vocabulary` has the operations by name.
+    """Parses a jaxpr in tracefx's text format.
 
-    `parse_jaxpr(str(jaxpr), vocabulary) == jaxpr` for every well-formed program without callables; a body that was
-    printed once is one object again. Variables may have any names. Classes of parameter values (enums, frozen attrs
-    classes, named tuples) are those that the annotations of the operation's fields name; nothing else is ever called.
-    The program is not type-checked: that is `check_jaxpr`.
+    `parse_jaxpr(str(jaxpr), vocabulary) == jaxpr` for every well-formed jaxpr without callables; a shared sub-jaxpr is
+    a single object again. Variables may have any names. The classes of parameter values (enums, frozen attrs classes,
+    named tuples) are those named in the annotations of the primitive's fields; nothing else is called. The result is
+    not type-checked: use `check_jaxpr`.
 
-    Raises `ParseError`, with the line and column and what was expected there, for any other text.
+    Args:
+        text: The text.
+        vocabulary: The primitive classes by name.
+
+    Raises:
+        ParseError: If the text is malformed. The message has the line, the column and what was expected there.
 
     >>> class Sin(Primitive):
     ...     name = "sin"
@@ -44,7 +49,7 @@ def parse_jaxpr(text: str, vocabulary: Vocabulary) -> Jaxpr:
     return _Parser(text, vocabulary).parse()
 
 
-# ------------------------------------------------------------------ words
+# ------------------------------------------------------------------ tokens
 
 _FLOAT = r"-?(?:inf|nan(?:\(0x[0-9a-f]{1,16}\))?|\d+(?:\.\d*)?(?:e[+-]?\d+)?)"
 _ESCAPE = r"\\(?:[\\'\"nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U00(?:0[0-9a-f]|10)[0-9a-f]{4})"
@@ -55,7 +60,7 @@ _TOKEN: Final = re.compile(
     | (?P<number>-?0x[0-9a-f]+(?!\w)|{_FLOAT}(?!\w))
     | (?P<string>b?'(?:[^\\'\n]|{_ESCAPE})*'|b?"(?:[^\\"\n]|{_ESCAPE})*")
     | (?P<name>key<[a-z]+>|[A-Za-z_]\w*)
-    | (?P<opaque><(?s:.*))  # nothing can be read from there on
+    | (?P<opaque><(?s:.*))  # the rest of the text cannot be parsed
     | (?P<mark>[{{}}()\[\].,;:=*])
     """,
     re.VERBOSE | re.ASCII,
@@ -66,6 +71,8 @@ _END: Final = "end"
 
 @final
 class _Token:
+    """A token: its kind (a group of `_TOKEN`, or the end), its text and its position."""
+
     __slots__ = ("kind", "start", "text")
 
     def __init__(self, kind: str, text: str, start: int) -> None:
@@ -75,11 +82,12 @@ class _Token:
 
 
 def _tokenize(text: str) -> Iterator[_Token]:
+    """Iterates over the tokens of a text, followed by the end token."""
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            what = "a string without an end" if text[at] in "'\"" else "no part of a program"
+            what = "a string without an end" if text[at] in "'\"" else "not part of a program"
             raise _parse_error(text, at, f"{text[at]!r} is {what}")
         kind = match.lastgroup
         assert kind is not None
@@ -90,10 +98,11 @@ def _tokenize(text: str) -> Iterator[_Token]:
 
 
 def _parse_error(text: str, at: int, problem: str) -> ParseError:
+    """Returns the error with line, column and the line of text."""
     start = text.rfind("\n", 0, at) + 1
     line, column = text.count("\n", 0, at) + 1, at - start + 1
     code = text[start:].partition("\n")[0]
-    first = max(0, column - 60)  # of a long line, the part around the place
+    first = max(0, column - 60)  # of a long line, only the part around the error
     shown = code[first : first + 100]
     return ParseError(f"line {line}, column {column}: {problem}\n    {shown}\n    {' ' * (column - 1 - first)}^")
 
@@ -125,7 +134,7 @@ def _complex(text: str) -> complex:
 
 @final
 class _Scope:
-    """The variables of one program or body, by name."""
+    """The variables of one jaxpr while it is parsed, by name."""
 
     def __init__(self) -> None:
         self.vars: dict[str, int] = {}
@@ -133,15 +142,16 @@ class _Scope:
         self.names: list[str] = []
 
     def numbers(self) -> list[int]:
-        """Their numbers: those their names spell if these are 0, 1, ... in some order, else their places."""
+        """Returns the variable indices: those that the names spell if they form a permutation, else the positions."""
         numbers = [place if name == "_" else _index_of_name(name) for place, name in enumerate(self.names)]
         return numbers if sorted(numbers) == list(range(len(numbers))) else list(range(len(numbers)))
 
 
 def _index_of_name(name: str) -> int:
+    """Returns the index whose `variable_name` this is; -1 if there is none."""
     number = 0
     letters = name.removesuffix("_") if name[:-1] in RESERVED_WORDS else name
-    if len(letters) > 8:  # no program has as many variables
+    if len(letters) > 8:  # no program has that many variables
         return -1
     for c in letters:
         if not "a" <= c <= "z":
@@ -151,17 +161,19 @@ def _index_of_name(name: str) -> int:
 
 
 _Operand: TypeAlias = int | Literal
-"""A literal, or the place of a variable among those of its program, while their numbers aren't known yet."""
+"""A literal, or the position of a variable in its jaxpr, as long as indices are unknown."""
 
 
 @final
 class _Parser:
+    """A recursive-descent parser with one token of lookahead."""
+
     def __init__(self, text: str, vocabulary: Vocabulary) -> None:
         self.text = text
         self.rest = _tokenize(text)
         self.word = next(self.rest)
         self.after = self.word
-        """The word after the next one: no more are looked at at a time, however long the text is."""
+        """The lookahead token. Tokens are made lazily."""
         self.move()
         self.vocabulary = vocabulary
         self.classes = AnnotationResolver()
@@ -169,27 +181,32 @@ class _Parser:
         self.shared: dict[str, Jaxpr] = {}
         self.avals: dict[tuple[str, tuple[int, ...], bool], ShapedArray] = {}
 
-    # -------------------------------------------------------------- moving along
+    # -------------------------------------------------------------- tokens
 
     def move(self) -> None:
+        """Advances by one token."""
         self.word = self.after
         self.after = next(self.rest, self.after)
 
     def take(self) -> _Token:
+        """Returns the current token and advances."""
         word = self.word
         self.move()
         return word
 
     def at(self, text: str) -> bool:
+        """Whether the current token is this mark or name."""
         return self.word.text == text and self.word.kind in ("mark", "name")
 
     def skip(self, text: str) -> bool:
+        """Advances and returns True if the current token is this mark or name."""
         if self.at(text):
             self.move()
             return True
         return False
 
     def expect(self, text: str, where: str) -> None:
+        """Advances over this mark or name; fails for any other token."""
         if not self.skip(text):
             self.expected(f"{text!r} {where}")
 
@@ -206,7 +223,7 @@ class _Parser:
         return self.take()
 
     def items(self, end: str, item: Callable[[], T], what: str) -> list[T]:
-        """Items with commas between them, up to and with `end`."""
+        """Parses comma-separated items up to and including `end`."""
         items: list[T] = []
         while not self.skip(end):
             items.append(item())
@@ -217,7 +234,7 @@ class _Parser:
     def deeper(self) -> None:
         self.depth += 1
         if self.depth > MAX_PARSE_DEPTH:
-            self.fail(f"bodies and parameters stand more than {MAX_PARSE_DEPTH} deep in each other")
+            self.fail(f"sub-jaxprs and parameters are nested more than {MAX_PARSE_DEPTH} deep")
 
     # -------------------------------------------------------------- programs
 
@@ -225,7 +242,7 @@ class _Parser:
         while self.skip("let"):
             name = self.name("the name of a shared body")
             if name.text in self.shared:
-                self.fail(f"there is a body called {name.text!r} already", name)
+                self.fail(f"a body named {name.text!r} exists already", name)
             self.expect("=", "after the name of a shared body")
             body = self.program()
             self.expect("in", "after a shared body")
@@ -305,8 +322,9 @@ class _Parser:
         return prim, operands
 
     def at_operand(self) -> bool:
+        """Whether the current token begins an operand rather than the next equation."""
         word = self.word
-        if word.kind == "name":  # a name with a type is the next equation's, unless it is a literal
+        if word.kind == "name":  # a name followed by a type begins the next equation, unless it is a literal
             if word.text == "complex" and self.after.text == "(":
                 return True
             if word.text == "in":
@@ -331,14 +349,14 @@ class _Parser:
         self.expect("[", f"and a shape after {name.text!r}")
         shape = tuple(self.items("]", self.dimension, "a dimension"))
         key = (name.text, shape, self.skip("*"))
-        found = self.avals.get(key)
-        if found is None:
+        aval = self.avals.get(key)
+        if aval is None:
             try:
                 dtype = dtypes.from_short_name(name.text)
             except ValueError as error:
                 self.fail(str(error), name, error)
-            found = self.avals[key] = ShapedArray(shape, dtype, key[2])
-        return found
+            aval = self.avals[key] = ShapedArray(shape, dtype, key[2])
+        return aval
 
     def dimension(self) -> int:
         if not self.word.text.isdecimal():
@@ -348,7 +366,7 @@ class _Parser:
     def integer(self, word: _Token) -> int:
         try:
             return int(word.text, 16 if "x" in word.text else 10)
-        except ValueError as error:  # Python reads no more than a few thousand digits
+        except ValueError as error:  # Python limits the number of digits
             self.fail(f"a number of {len(word.text)} digits is too long", word, error)
 
     def scalar(self) -> Scalar:
@@ -378,11 +396,11 @@ class _Parser:
         try:
             literal = Literal(val, aval)
             literal.numpy()
-        except Exception as error:  # whatever NumPy has against the number
-            self.fail(f"{val!r} is no literal of type {aval!r}: {error}", start, error)
+        except Exception as error:  # NumPy may reject the number with any exception
+            self.fail(f"{val!r} is not a literal of type {aval!r}: {error}", start, error)
         return literal
 
-    # -------------------------------------------------------------- operations and their parameters
+    # -------------------------------------------------------------- primitives and their parameters
 
     def primitive(self) -> Primitive:
         word = self.word
@@ -392,7 +410,7 @@ class _Parser:
         kind = self.vocabulary.get(name) if isinstance(name, str) else None
         if kind is None:
             known = ", ".join(sorted(self.vocabulary)[:12]) + (", ..." if len(self.vocabulary) > 12 else "")
-            self.fail(f"no operation is called {name!r}; there are {known or 'none'}", word)
+            self.fail(f"no primitive is named {name!r}; there are {known or 'none'}", word)
         fields = self.classes.fields(kind)
         values: dict[str, object] = {}
         if self.skip("["):
@@ -404,7 +422,7 @@ class _Parser:
         name = self.name(what)
         field = fields.get(name.text)
         if field is None:
-            self.fail(f"{kind.__name__} has no field {name.text!r}; it has {', '.join(fields) or 'none'}", name)
+            self.fail(f"{kind.__name__} has no field {name.text!r}; its fields are {', '.join(fields) or 'none'}", name)
         if field.argument in values:
             self.fail(f"{name.text!r} is given twice", name)
         self.expect("=", f"after {name.text!r}")
@@ -418,8 +436,8 @@ class _Parser:
             self.fail(f"{kind.__name__} needs {', '.join(missing)}", word)
         try:
             return kind(**values)
-        except Exception as error:  # whatever the class's own checks raise
-            self.fail(f"{kind.__name__} refuses its fields: {type(error).__name__}: {error}", word, error)
+        except Exception as error:  # validators may raise any exception
+            self.fail(f"{kind.__name__} rejects its fields: {type(error).__name__}: {error}", word, error)
 
     def value(self, hint: object) -> object:
         self.deeper()
@@ -443,7 +461,7 @@ class _Parser:
         if word.kind == "opaque":
             shown = re.match(r"<[^\s\]),]{0,80}", word.text)
             assert shown is not None
-            self.fail(f"{shown[0]} is a value without a text of its own, such as a function, and can't be read back")
+            self.fail(f"{shown[0]} is a value without a text form, e.g. a function, and can't be parsed")
         if self.at("{"):
             return self.program()
         if self.skip("("):
@@ -476,7 +494,7 @@ class _Parser:
             return self.shared[name]
         if name in DTYPES_BY_NAME:
             return DTYPES_BY_NAME[name]
-        self.fail(f"{name!r} is no value: no dtype and no shared body is called so", word)
+        self.fail(f"{name!r} is not a value: no dtype and no shared body has this name", word)
 
     def frozenset_of_values(self, hint: object) -> frozenset[object]:
         word = self.take()
@@ -492,14 +510,14 @@ class _Parser:
             self.fail(str(error), word, error)
 
     def structure(self, word: _Token) -> TreeDef:
-        """The structure of a tree, written as Python writes one that has `*` for leaves."""
+        """Parses a pytree structure in Python notation, with `*` for leaves."""
         self.expect("(", "after 'PyTreeDef'")
         tree = self.container()
         self.expect(")", "after a structure")
         try:
             return structure(tree)
-        except Exception as error:  # whatever jaxlib has against it
-            self.fail(f"this is no structure of a tree: {error}", word, error)
+        except Exception as error:  # jaxlib may raise any exception
+            self.fail(f"this is not a pytree structure: {error}", word, error)
 
     def container(self) -> PyTree:
         self.deeper()
@@ -551,25 +569,25 @@ class _Parser:
         return self.construct(kind, fields, values, word)
 
     def shown(self, kind: type[CustomText], word: _Token) -> CustomText:
-        """A value that is written otherwise than as its fields."""
-        places: list[object] = []
+        """Parses a value in its custom text form."""
+        positional: list[object] = []
         named: dict[str, object] = {}
 
         def part() -> None:
             if self.after.text != "=" or self.after.kind != "mark" or self.word.kind not in ("name", "string"):
-                places.append(self.value(kind.arg_type))
+                positional.append(self.value(kind.arg_type))
                 return
             at = self.word
             name = self.take().text if at.kind == "name" else self.string()
             if not isinstance(name, str) or name in named:
-                self.fail(f"{name!r} is given twice" if name in named else "a name is no bytes", at)
+                self.fail(f"{name!r} is given twice" if name in named else "a name must be a string, not bytes", at)
             self.move()
             named[name] = self.value(kind.arg_type)
 
         self.items(")", part, "a part")
         try:
-            return kind.from_text_args(tuple(places), named)
-        except Exception as error:  # whatever the class's own checks raise
+            return kind.from_text_args(tuple(positional), named)
+        except Exception as error:  # validators may raise any exception
             self.fail(f"there is no such {word.text}: {error}", word, error)
 
     def string(self) -> str | bytes:

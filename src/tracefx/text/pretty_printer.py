@@ -1,4 +1,4 @@
-"""Laying text out: a group stands on one line if it fits there, and is broken at every one of its breaks if not."""
+"""A pretty printer for documents with groups: a group that does not fit on a line is broken at all its breaks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INDENT = 2
 
 @final
 class Break:
-    """A place where the line may end; reads as `flat` where it does not."""
+    """A possible line break, printed as `flat` where the line is not broken."""
 
     __slots__ = ("flat", "width")
 
@@ -22,7 +22,7 @@ class Break:
 
 @final
 class Concat:
-    """One after the other."""
+    """A concatenation of documents."""
 
     __slots__ = ("docs", "width")
 
@@ -33,7 +33,7 @@ class Concat:
 
 @final
 class Nest:
-    """Lines that begin inside `doc` are indented by one step more."""
+    """A document whose lines are indented by one more step."""
 
     __slots__ = ("doc", "width")
 
@@ -44,7 +44,7 @@ class Nest:
 
 @final
 class Group:
-    """The breaks directly inside are either all taken or none."""
+    """A document whose direct breaks are either all line breaks or all flat."""
 
     __slots__ = ("doc", "width")
 
@@ -55,9 +55,9 @@ class Group:
 
 @final
 class LazyDocs:
-    """Documents made one by one when their turn comes, each forgotten once it is written: for very many of them.
+    """Very many documents, each made when it is printed and released afterwards, to save memory.
 
-    Together they are too long for any line, so the groups around them are broken.
+    They count as infinitely wide, so the groups around them are broken.
     """
 
     __slots__ = ("make", "width")
@@ -68,10 +68,11 @@ class LazyDocs:
 
 
 Doc: TypeAlias = str | Break | Concat | Nest | Group | LazyDocs
-"""A text and the places where it may be broken; its `width` is that of the text on one line."""
+"""A document: text with possible line breaks. `width` is its width on one line."""
 
 
 def join(separator: Doc, docs: Iterable[Doc]) -> Doc:
+    """Concatenates documents with a separator between them."""
     parts: list[Doc] = []
     for doc in docs:
         if parts:
@@ -81,12 +82,12 @@ def join(separator: Doc, docs: Iterable[Doc]) -> Doc:
 
 
 def fill(separator: str, docs: Sequence[Doc]) -> Doc:
-    """Words in running text: each stands on the next line if the line is full where it would begin."""
+    """Lays words out like running text: a word that does not fit begins a new line."""
     return Nest(Group(join(Concat(separator, Group(Break())), docs)))
 
 
 def render(doc: Doc, width: int) -> str:
-    """The text, in lines of at most `width` characters where the breaks allow it. Linear in the text's length.
+    """Returns a document as text, in lines of at most `width` characters if possible. Takes linear time.
 
     >>> print(render(Group(Concat("[", Nest(Concat(Break(""), "one", Break(), "two")), Break(""), "]")), 8))
     [

@@ -1,13 +1,13 @@
-"""Programs as text: JAX's syntax, with a mark for weak types; `parser` reads it back.
+"""The printer of jaxprs, in JAX's syntax plus a mark for weak types. `parser` reads the result.
 
-What of an operation is shown is said by its attrs fields, in the order of their declaration, and their metadata:
+The parameters of an equation are the attrs fields of its primitive in the order of declaration. Field metadata:
 
-- `"hide_default": True`: left out of tracefx's style while the field has its default value (the parser puts it back);
-- `"erased": True`: a name for display, such as a jitted function's; bodies shared by several equations are called so;
-- `"print": "name"`: what the field is called in the text, if not as in Python;
-- `"jax": "new_dtype"`: JAX's name of the field, if another one; `"jax": False`: JAX has no such field.
+- `"hide_default": True`: omitted in tracefx's style while the field has its default value (the parser restores it);
+- `"erased": True`: a name for display only, e.g. that of a jitted function, and used as the name of shared sub-jaxprs;
+- `"print": "name"`: the name of the parameter in the text, if it is not the field's;
+- `"jax": "new_dtype"`: JAX's name of the parameter, if it differs; `"jax": False`: JAX has no such parameter.
 
-An operation whose parameters JAX writes otherwise says how in `jax_params` (the capability `HasJaxParams`).
+A primitive whose parameters JAX writes differently has a method `jax_params` (the capability `HasJaxParams`).
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from tracefx.text.pretty_printer import Break, Concat, Doc, Group, LazyDocs, Nes
 
 
 class HasJaxParams:
-    """A capability: JAX writes this operation's parameters in another way than its fields."""
+    """A capability: the primitive's parameters in JAX's text differ from its fields."""
 
     __slots__ = ()
 
     @abstractmethod
     def jax_params(self) -> Mapping[str, object]:
-        """JAX's parameters by name, without those JAX leaves out; they are shown by `str`, sorted."""
+        """Returns JAX's parameters by name, without those that JAX omits. They are printed by `str`, sorted by name."""
         raise NotImplementedError
 
 
 # ------------------------------------------------------------------ names
 
 RESERVED_WORDS: Final = frozenset({"lambda", "let", "in", "nan", "inf", "nanj", "infj"})
-"""Words that are no variables; a variable whose letters spell one has `_` after it."""
+"""Words that cannot be variable names; such a variable gets a trailing `_`."""
 
 DTYPES_BY_NAME: Final[Mapping[str, DType]] = {dtypes.name(d): d for d in (*dtypes.ALL_DTYPES, *dtypes.KEY_DTYPES)}
 _DTYPE_NAMES: Final[Mapping[DType, str]] = {d: name for name, d in DTYPES_BY_NAME.items()}
@@ -61,7 +61,7 @@ _RESERVED_NAMES: Final = frozenset(
 
 
 def letters(n: int) -> str:
-    """`n` written with the digits a to z."""
+    """Returns `n` in base 26 with the digits a to z."""
     text = ""
     while True:
         n, digit = divmod(n, 26)
@@ -71,7 +71,7 @@ def letters(n: int) -> str:
 
 
 def variable_name(index: int) -> str:
-    """The name that says which variable it is.
+    """Returns the name of the variable with an index. Distinct indices have distinct names.
 
     >>> variable_name(0), variable_name(26), variable_name(221)
     ('a', 'ba', 'in_')
@@ -84,21 +84,24 @@ def variable_name(index: int) -> str:
 
 
 def text_fields(kind: type) -> list[attrs.Attribute[object]]:
-    """The fields that make up the text of a frozen value or operation."""
+    """Returns the fields of a frozen value or primitive that appear in its text."""
     return [f for f in attrs.fields(kind) if f.init and (f.eq or f.repr)]
 
 
 def field_text_name(field: attrs.Attribute[object]) -> str:
+    """Returns the name of a field in the text."""
     name = field.metadata.get("print", field.alias)
     assert isinstance(name, str)
     return name
 
 
 def is_default(field: attrs.Attribute[object], value: object) -> bool:
+    """Whether a field has its default value, compared strictly."""
     return field.default is not attrs.NOTHING and strict_key(value) == strict_key(field.default)
 
 
 def _params(prim: Primitive, style: Style) -> list[tuple[str, object]]:
+    """Returns the parameters of a primitive to print, by name."""
     if style == "jax" and isinstance(prim, HasJaxParams):
         params = dict(prim.jax_params())
     else:
@@ -117,6 +120,7 @@ def _params(prim: Primitive, style: Style) -> list[tuple[str, object]]:
 
 
 def _subjaxprs_in(value: object) -> Iterator[Jaxpr]:
+    """Iterates over the sub-jaxprs in a parameter value."""
     if isinstance(value, Jaxpr):
         yield value
     elif isinstance(value, tuple):
@@ -128,6 +132,7 @@ def _subjaxprs_in(value: object) -> Iterator[Jaxpr]:
 
 
 def _display_name(prim: Primitive) -> str | None:
+    """Returns the display name of a primitive, e.g. of a jitted function."""
     for f in attrs.fields(type(prim)):
         value = getattr(prim, f.name)
         if f.metadata.get("erased") and isinstance(value, str):
@@ -136,14 +141,14 @@ def _display_name(prim: Primitive) -> str | None:
 
 
 def float_text(x: float) -> str:
-    """`repr`, and for a NaN other than the usual one its bits."""
+    """Returns `repr(x)`; for a NaN with unusual bits, a notation with these bits."""
     if x == x or struct.pack("<d", x) == struct.pack("<d", float("nan")):
         return repr(x)
     return f"nan(0x{struct.unpack('<Q', struct.pack('<d', x))[0]:x})"
 
 
 def scalar_text(x: complex | float | int | bool) -> str:
-    """A number so that every bit of it can be read back."""
+    """Returns a number as text from which every bit can be restored."""
     if type(x) is bool:
         return repr(x)
     if type(x) is int:
@@ -155,26 +160,27 @@ def scalar_text(x: complex | float | int | bool) -> str:
 
 
 def is_identifier(name: str) -> bool:
-    """Whether a name can stand in the text as it is."""
+    """Whether a name can be written without quotes."""
     return re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) is not None
 
 
 def callable_name(f: object) -> str:
+    """Returns the qualified name of a callable, or of its class."""
     return getattr(f, "__qualname__", None) or type(f).__qualname__
 
 
-# ------------------------------------------------------------------ bodies that several equations share
+# ------------------------------------------------------------------ shared sub-jaxprs
 
 
 _MAX_INLINE_EQNS: Final = 10  # equations
-_MAX_INLINE_DEPTH: Final = 12  # bodies that stand in each other
+_MAX_INLINE_DEPTH: Final = 12  # nested sub-jaxprs
 
 
 @final
 class _SharedBodies:
-    """Which bodies are printed before the program, under a name: those used twice, and the long ones.
+    """Selects the sub-jaxprs that are printed under a name before the program: those that are used twice or are long.
 
-    In tracefx's style also those that others stand too deep in, which nobody could read.
+    In tracefx's style also those that would make the nesting too deep to read.
     """
 
     def __init__(self, root: Jaxpr, style: Style) -> None:
@@ -182,7 +188,7 @@ class _SharedBodies:
         uses = {id(root): 0}
         inner: dict[int, list[Jaxpr]] = {}
         labels: dict[int, str] = {}
-        for program in order:  # grows as it is read
+        for program in order:  # appended to while iterated over
             children = inner.setdefault(id(program), [])
             for eqn in program.eqns:
                 values = _params(eqn.prim, style)
@@ -205,17 +211,17 @@ class _SharedBodies:
         deep = _too_deep(order, inner, printed_twice) if style == "tracefx" else set()
         self.names: dict[int, str] = {}
         self.bodies: list[Jaxpr] = []
-        taken: set[str] = set(_RESERVED_NAMES) if style == "tracefx" else set()
+        used_names: set[str] = set(_RESERVED_NAMES) if style == "tracefx" else set()
         for program in order[1:]:
             if id(program) in printed_twice or len(program.eqns) > _MAX_INLINE_EQNS or id(program) in deep:
-                self.names[id(program)] = _fresh_name(labels.get(id(program), "jaxpr"), taken, style)
+                self.names[id(program)] = _fresh_name(labels.get(id(program), "jaxpr"), used_names, style)
                 self.bodies.append(program)
         if style == "tracefx":
             self.bodies = _postorder(self.bodies, inner)
 
 
 def _too_deep(order: Sequence[Jaxpr], inner: Mapping[int, Sequence[Jaxpr]], named: set[int]) -> set[int]:
-    """Bodies to give a name beside others, so that few enough stand in each other."""
+    """Returns the ids of sub-jaxprs to name in addition, so that nesting is at most `_MAX_INLINE_DEPTH`."""
     heights: dict[int, int] = {}
     deep: set[int] = set()
     for program in _postorder(order, inner):
@@ -228,21 +234,23 @@ def _too_deep(order: Sequence[Jaxpr], inner: Mapping[int, Sequence[Jaxpr]], name
     return deep
 
 
-def _fresh_name(label: str, taken: set[str], style: Style) -> str:
+def _fresh_name(label: str, used_names: set[str], style: Style) -> str:
+    """Returns an unused name derived from a label, and marks it as used."""
     base = label.strip("<>")
     if style == "tracefx":
         base = re.sub(r"[^A-Za-z0-9_]", "_", base)
         if not base or base[0].isdigit():
             base = f"jaxpr{base}"
     name, n = base, 0
-    while name in taken:
+    while name in used_names:
         n += 1
         name = f"{base}{n}"
-    taken.add(name)
+    used_names.add(name)
     return name
 
 
 def _postorder(bodies: Sequence[Jaxpr], inner: Mapping[int, Sequence[Jaxpr]]) -> list[Jaxpr]:
+    """Returns jaxprs in an order in which each follows its sub-jaxprs."""
     ordered: list[Jaxpr] = []
     wanted = {id(b) for b in bodies}
     done: set[int] = set()
@@ -263,11 +271,16 @@ def _postorder(bodies: Sequence[Jaxpr], inner: Mapping[int, Sequence[Jaxpr]]) ->
 
 
 def format_jaxpr(jaxpr: Jaxpr | ClosedJaxpr, *, style: Style = "tracefx", width: int = DEFAULT_WIDTH) -> str:
-    """The text of a program, in lines of about `width` characters.
+    """Returns a jaxpr as text.
 
-    In the style `"tracefx"` a weak type has `*` after it, a variable is named after its number, names start anew in
-    every body, and `parse_jaxpr` gives back an equal program unless it holds callables. The style `"jax"` is what
-    JAX prints for the same program.
+    In the style `"tracefx"` weak types are marked by `*`, variables are named after their indices, each sub-jaxpr has
+    its own names, and `parse_jaxpr` returns an equal jaxpr unless it contains callables. The style `"jax"` reproduces
+    JAX's text of the same program.
+
+    Args:
+        jaxpr: The program.
+        style: `"tracefx"` or `"jax"`.
+        width: The approximate line width.
 
     >>> from tracefx.core.jaxpr import Jaxpr, Var
     >>> x = Var(0, ShapedArray((2,), np.dtype("float32")))
@@ -279,7 +292,7 @@ def format_jaxpr(jaxpr: Jaxpr | ClosedJaxpr, *, style: Style = "tracefx", width:
     writer = _JaxWriter(shared) if style == "jax" else _Writer(shared.names)
     parts: list[str] = []
     for body in shared.bodies:
-        name = shared.names.pop(id(body))  # so that the body itself is written out
+        name = shared.names.pop(id(body))  # so that the body itself is printed, not its name
         text = render(Concat(f"let {name} = ", writer.program(body, top=False, width=width), " in"), width)
         shared.names[id(body)] = name
         parts.append(text)
@@ -288,7 +301,7 @@ def format_jaxpr(jaxpr: Jaxpr | ClosedJaxpr, *, style: Style = "tracefx", width:
 
 
 def format_eqn(eqn: Eqn) -> str:
-    """One equation on one line, its bodies left out.
+    """Returns one equation on one line, without its sub-jaxprs.
 
     >>> from tracefx.core.jaxpr import Eqn, Var
     >>> class Sin(Primitive):
@@ -306,10 +319,10 @@ _MIN_EQN_WIDTH: Final = len("() = f")
 
 
 class _Writer:
-    """Programs as documents, in tracefx's own style."""
+    """Converts jaxprs to documents in tracefx's style."""
 
     pads = False
-    """Whether blanks stand around what is empty."""
+    """Whether empty parts are surrounded by blanks."""
 
     def __init__(self, shared: Mapping[int, str]) -> None:
         self.shared = shared
@@ -334,7 +347,7 @@ class _Writer:
     # -------------------------------------------------------------- programs
 
     def names(self, program: Jaxpr, top: bool) -> VarNames:
-        """Names other than the usual ones: `_` for what nobody uses, if its place says which variable it is."""
+        """Returns the names that are not the default ones: `_` for unused variables whose position gives the index."""
         used = _used_indices(program)
         names: VarNames = {}
         place = len(program.constvars) + len(program.invars)
@@ -352,9 +365,11 @@ class _Writer:
         constvars = self.binders(program.constvars, names)
         invars = self.binders(program.invars, names)
         body: Doc = ""
-        if len(program.eqns) * _MIN_EQN_WIDTH > width:  # these never stand on one line
+        if len(program.eqns) * _MIN_EQN_WIDTH > width:  # these never fit on one line
             body = Nest(LazyDocs(lambda: self.lines(program.eqns, names)))
-            outs: Doc = LazyDocs(lambda: iter([self.outputs(program.outs, names)]))  # names are given in order
+            outs: Doc = LazyDocs(
+                lambda: iter([self.outputs(program.outs, names)])
+            )  # after the equations, since names are assigned in order
         else:
             eqns = [self.equation(e, names) for e in program.eqns]
             if eqns or self.pads:
@@ -443,7 +458,7 @@ class _Writer:
 
 @final
 class _BodylessWriter(_Writer):
-    """Without bodies."""
+    """Prints sub-jaxprs as `{ ... }`."""
 
     @override
     def program(self, program: Jaxpr, top: bool, width: int = _UNLIMITED_WIDTH) -> Doc:
@@ -452,15 +467,15 @@ class _BodylessWriter(_Writer):
 
 @final
 class _JaxWriter(_Writer):
-    """As JAX prints: names go on in bodies, and those of a jitted function's body follow its call."""
+    """Prints in JAX's style: names continue in sub-jaxprs, and those of a jitted function's body follow its call."""
 
     pads = True
 
     def __init__(self, shared: _SharedBodies) -> None:
         super().__init__(shared.names)
-        taken = frozenset(shared.names.values())
+        used_names = frozenset(shared.names.values())
         self._bodies: dict[int, VarNames] = {}
-        self._fresh = (name for n in itertools.count() if (name := letters(n)) not in taken)
+        self._fresh = (name for n in itertools.count() if (name := letters(n)) not in used_names)
 
     @override
     def aval(self, aval: ShapedArray) -> str:
@@ -496,13 +511,14 @@ class _JaxWriter(_Writer):
         return Concat(*outs, prim, " ", fill("", [self.operand(x, names) for x in eqn.inputs]))
 
     def names_of_call(self, body: Jaxpr, eqn: Eqn, names: VarNames) -> VarNames:
+        """Returns names of the inputs and outputs of a jitted body: those of the call's operands and results."""
         inner: VarNames = {}
-        for theirs, ours in ((body.invars, eqn.inputs), (body.outs, eqn.outs)):
-            given: set[int] = set()
-            for v, x in zip(theirs, ours, strict=False):
-                if isinstance(v, Literal) or isinstance(x, Literal) or x.index in given or v.index in inner:
+        for inner_atoms, outer_atoms in ((body.invars, eqn.inputs), (body.outs, eqn.outs)):
+            named: set[int] = set()
+            for v, x in zip(inner_atoms, outer_atoms, strict=False):
+                if isinstance(v, Literal) or isinstance(x, Literal) or x.index in named or v.index in inner:
                     continue
-                given.add(x.index)
+                named.add(x.index)
                 inner[v.index] = self.variable(x, names)
         return inner
 
@@ -516,6 +532,7 @@ class _JaxWriter(_Writer):
 
 
 def _used_indices(program: Jaxpr) -> set[int]:
+    """Returns the indices of the variables that equations or outputs read."""
     atoms = [x for eqn in program.eqns for x in eqn.inputs]
     atoms += program.outs
     return {x.index for x in atoms if not isinstance(x, Literal)}

@@ -1,1 +1,1 @@
-"""What users call: functions to functions, over pytrees, with JAX's signatures."""
+"""The public transformations and control-flow functions, over pytrees, with the signatures of JAX."""

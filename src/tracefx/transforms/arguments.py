@@ -1,4 +1,4 @@
-"""Arguments of transformed functions: trees to values and back, `argnums`, and what messages call them."""
+"""Arguments of transformed functions: conversion between pytrees and values, `argnums`, and names in messages."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ LEAF_TYPES: Final[frozenset[type]] = frozenset(
 
 
 def fun_name(f: object) -> str:
-    """What messages and programs call a function."""
+    """Returns the name of a function in messages and programs."""
     return getattr(f, "__name__", None) or type(f).__name__
 
 
 def require_callable(transform: str, f: object) -> None:
+    """Raises TypeError, in the name of a transformation, unless `f` is callable."""
     if not callable(f):
         raise TypeError(f"{transform} takes a function, got {f!r} of type {type(f).__name__}")
 
 
 def flatten_values(tree: PyTree, what: str) -> tuple[list[Value], TreeDef]:
-    """The leaves of a tree as values; a leaf that is no array is a `TypeError` that says where in `what` it is."""
+    """Flattens a pytree to values. Raises a TypeError that gives the path in `what` of a leaf that is not an array."""
     if type(tree) in LEAF_TYPES:
         return [tree if type(tree) is ConcreteArray else leaf_value(tree, 0, tree, what)], trees.leaf()
     leaves, treedef = trees.flatten_with_known_types(tree, LEAF_TYPES)
@@ -47,15 +48,18 @@ def flatten_values(tree: PyTree, what: str) -> tuple[list[Value], TreeDef]:
 
 
 def to_values(leaves: Sequence[object], tree: PyTree, what: str) -> list[Value]:
-    """The leaves of `tree` as values."""
+    """Converts the leaves of `tree` to values."""
     return [
-        leaf if type(leaf) is ConcreteArray else leaf_value(leaf, i, tree, what)  # the common case without a call
+        leaf if type(leaf) is ConcreteArray else leaf_value(leaf, i, tree, what)  # saves a call in the common case
         for i, leaf in enumerate(leaves)
     ]
 
 
 def to_inputs(leaves: Sequence[object], tree: PyTree, what: str) -> tuple[list[Value | NDArray], list[ShapedArray]]:
-    """The leaves of `tree` for a compiled program, with their types. NumPy arrays that need no conversion stay."""
+    """Converts the leaves of `tree` to inputs of a compiled program. Returns them with their types.
+
+    NumPy arrays that need no conversion are returned unchanged.
+    """
     x64 = X64.value
     values: list[Value | NDArray] = []
     avals = []
@@ -74,9 +78,11 @@ def to_inputs(leaves: Sequence[object], tree: PyTree, what: str) -> tuple[list[V
 
 
 def leaf_value(leaf: object, i: int, tree: PyTree, what: str) -> Value:
-    """Leaf number `i` of `tree` as a value.
+    """Converts leaf number `i` of `tree` to a value.
 
-    `TypeError` if it is no array, `EscapedTracerError` if its transformation is not in force here.
+    Raises:
+        TypeError: If the leaf is not an array or a number.
+        EscapedTracerError: If it is a tracer of a transformation that is not running here.
     """
     if isinstance(leaf, Tracer):
         if leaf.handler is not CURRENT.get():
@@ -91,56 +97,57 @@ def leaf_value(leaf: object, i: int, tree: PyTree, what: str) -> Value:
 
 
 def to_arrays(values: Sequence[ArrayLike]) -> list[object]:
-    """Values as users get them: literals have become arrays."""
+    """Converts values to arrays, as users see them: literals become arrays."""
     return [as_array(v) for v in values]
 
 
 def argument_names(
-    f: AnyFunction, name: str, args: Sequence[object], kwargs: Mapping[str, object], places: Sequence[int]
+    f: AnyFunction, name: str, args: Sequence[object], kwargs: Mapping[str, object], positions: Sequence[int]
 ) -> list[str]:
-    """One phrase a leaf of `(args, kwargs)`, such as "the argument `x['a']` of loss", for messages.
+    """Returns one name per leaf of `(args, kwargs)`, such as "the argument `x['a']` of loss", for messages.
 
-    `places` are the positions that `args`, which need not be all of them, have in a call of `f`.
+    `positions` are the positions of `args`, which may be only some of the arguments, in the call of `f`.
     """
     paths, _ = trees.flatten_with_path((tuple(args), dict(kwargs)))
     parameters = _positional(f)
-    return [f"the argument {_argument(path, parameters, places)} of {name}" for path, _ in paths]
+    return [f"the argument {_argument(path, parameters, positions)} of {name}" for path, _ in paths]
 
 
 def _positional(f: AnyFunction) -> Callable[[int], str]:
-    """What the function calls its positional arguments."""
+    """Returns a function from a position to the name of the positional parameter of `f`."""
     names: Sequence[str]
-    rest: Sequence[str]
-    if type(f) is FunctionType and not f.__dict__:  # nothing says another signature; `inspect` takes 30 µs to say so
+    remaining: Sequence[str]
+    if type(f) is FunctionType and not f.__dict__:  # no other signature is declared; `inspect` takes 30 µs
         code = f.__code__
         after = code.co_argcount + code.co_kwonlyargcount
         names = code.co_varnames[: code.co_argcount]
-        rest = code.co_varnames[after : after + 1] if code.co_flags & inspect.CO_VARARGS else ()
+        remaining = code.co_varnames[after : after + 1] if code.co_flags & inspect.CO_VARARGS else ()
     else:
         try:
             parameters = list(inspect.signature(f).parameters.values())
         except (TypeError, ValueError):
             return str
         names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        rest = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
+        remaining = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
 
-    def called(place: int) -> str:
-        if place < len(names):
-            return names[place]
-        return f"{rest[0]}[{place - len(names)}]" if rest else str(place)
+    def called(position: int) -> str:
+        if position < len(names):
+            return names[position]
+        return f"{remaining[0]}[{position - len(names)}]" if remaining else str(position)
 
     return called
 
 
-def _argument(path: KeyPath, parameters: Callable[[int], str], places: Sequence[int]) -> str:
-    _, which, *rest = path
-    place = getattr(which, "idx", None)
-    name = parameters(places[place]) if isinstance(place, int) else str(getattr(which, "key", which))
-    return f"`{name}{keystr(tuple(rest))}`"
+def _argument(path: KeyPath, parameters: Callable[[int], str], positions: Sequence[int]) -> str:
+    """Returns an argument's name in a message: the parameter, with the path of the leaf in it."""
+    _, which, *remaining = path
+    position = getattr(which, "idx", None)
+    name = parameters(positions[position]) if isinstance(position, int) else str(getattr(which, "key", which))
+    return f"`{name}{keystr(tuple(remaining))}`"
 
 
 def normalize_argnums(argnums: int | Sequence[int], count: int, transform: str, f: object) -> tuple[int, ...]:
-    """`argnums` as non-negative positions among `count` positional arguments."""
+    """Returns `argnums` as non-negative positions among `count` positional arguments."""
     if type(argnums) is int and 0 <= argnums < count:
         return (argnums,)
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
@@ -150,14 +157,14 @@ def normalize_argnums(argnums: int | Sequence[int], count: int, transform: str, 
                 f"{transform} of {fun_name(f)}: argnums {argnums!r} names argument {n}, but it was called with "
                 f"{count} positional argument{'s' if count != 1 else ''}"
             )
-    places = tuple([n % count for n in numbers])
-    if len(set(places)) != len(places):
+    positions = tuple([n % count for n in numbers])
+    if len(set(positions)) != len(positions):
         raise ValueError(f"{transform} of {fun_name(f)}: argnums {argnums!r} names an argument twice")
-    return places
+    return positions
 
 
 def check_argnums(argnums: object, transform: str, option: str = "argnums") -> None:
-    """`TypeError` unless `argnums` is an integer or a sequence of integers."""
+    """Raises TypeError unless `argnums` is an integer or a sequence of integers."""
     numbers = argnums if isinstance(argnums, tuple | list) else (argnums,)
     if any(isinstance(n, bool) or not isinstance(n, int) for n in numbers):
         raise TypeError(f"{transform}: {option} must be an integer or a tuple of integers, got {argnums!r}")

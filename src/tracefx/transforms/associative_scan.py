@@ -1,4 +1,4 @@
-"""`associative_scan`: all prefixes at once, in a number of rounds that grows with the logarithm of the length."""
+"""`associative_scan`: all prefix sums of an associative operation, in logarithmically many parallel steps."""
 
 from __future__ import annotations
 
@@ -19,13 +19,23 @@ T = TypeVar("T")
 
 
 def associative_scan(fn: Callable[[T, T], T], elems: T, reverse: bool = False, axis: int = 0) -> T:
-    """The results of `fn` on all prefixes of `elems` along `axis`: `[a, fn(a, b), fn(fn(a, b), c), ...]`.
+    """Computes `[a, fn(a, b), fn(fn(a, b), c), ...]` for the elements of `elems` along an axis (a prefix sum or scan).
 
-    `fn` must be associative, and work on many elements at once: it is given trees like `elems` with any number of
-    elements along `axis`, and combines the ones with the same place. Applied about `2 * log2(n)` times, in parallel.
-    With `reverse` the suffixes are combined, from the last element on.
+    It calls `fn` about `2 * log2(n)` times for `n` elements, each time on many elements at once.
 
-    `TypeError` if `fn` gives another structure, `ValueError` for arrays of different lengths along `axis`.
+    Args:
+        fn: An associative function of two pytrees like `elems`, which combines the elements at the same positions along
+            `axis`. It is called with various numbers of elements along that axis.
+        elems: A pytree of arrays with the same size along `axis`.
+        reverse: Whether suffixes are combined instead, starting from the last element. False by default.
+        axis: The axis along which to combine. The default is the first axis.
+
+    Returns:
+        A pytree like `elems` with the combined elements.
+
+    Raises:
+        TypeError: If `fn` is not callable or returns another structure.
+        ValueError: If the arrays differ in size along `axis`.
 
     >>> import numpy as np
     >>> associative_scan(lambda a, b: a + b, np.arange(1.0, 6.0)).tolist()
@@ -40,7 +50,7 @@ def associative_scan(fn: Callable[[T, T], T], elems: T, reverse: bool = False, a
     axes = [canonicalize_axis(where, axis, a.ndim) for a in arrays]
     lengths = {a.shape[i] for a, i in zip(arrays, axes, strict=True)}
     if len(lengths) > 1:
-        raise ValueError(f"{where}: all arrays must have one length along axis {axis}, got {sorted(lengths)}")
+        raise ValueError(f"{where}: all arrays must have the same size along axis {axis}, got {sorted(lengths)}")
 
     def combine(a: Sequence[Array], b: Sequence[Array]) -> list[Array]:
         out, out_tree = flatten_values(fn(tree.unflatten(a), tree.unflatten(b)), f"the output of {fun_name(fn)}")
@@ -58,16 +68,20 @@ Combine: TypeAlias = Callable[[Sequence[Array], Sequence[Array]], list[Array]]
 
 
 def _scan(combine: Combine, xs: Sequence[Array], axes: Sequence[int]) -> list[Array]:
-    """Neighbours are combined, their prefixes found, and each of these combined with the element that follows it."""
+    """Computes the prefixes recursively.
+
+    Combines neighbours in pairs, computes the prefixes of the pairs, which are every second result, and combines each
+    with the element after it, which yields the other results.
+    """
     n = xs[0].shape[axes[0]]
     if n < 2:
         return list(xs)
     odd = _scan(combine, combine(_slice_all(xs, axes, 0, n - 1), _slice_all(xs, axes, 1, n)), axes)
     if n == 2:
         return [concatenate([x, y], i) for x, y, i in zip(_slice_all(xs, axes, 0, 1), odd, axes, strict=True)]
-    before = odd if n % 2 else _slice_all(odd, axes, 0, n // 2 - 1, 1)
-    later = combine(before, _slice_all(xs, axes, 2, n))
-    even = [concatenate([x, y], i) for x, y, i in zip(_slice_all(xs, axes, 0, 1), later, axes, strict=True)]
+    prefixes = odd if n % 2 else _slice_all(odd, axes, 0, n // 2 - 1, 1)
+    combined = combine(prefixes, _slice_all(xs, axes, 2, n))
+    even = [concatenate([x, y], i) for x, y, i in zip(_slice_all(xs, axes, 0, 1), combined, axes, strict=True)]
     return [_interleave(a, b, i) for a, b, i in zip(even, odd, axes, strict=True)]
 
 
@@ -82,10 +96,10 @@ def _slice_axis(x: Array, axis: int, start: int, stop: int, stride: int = 1) -> 
 
 
 def _interleave(even: Array, odd: Array, axis: int) -> Array:
-    """Elements of both in turns."""
+    """Interleaves the elements of both arrays along `axis`; `even` may have one more."""
     n = odd.shape[axis]
     pairs = stack([_slice_axis(even, axis, 0, n), odd], axis + 1)
-    woven = reshape(pairs, (*odd.shape[:axis], 2 * n, *odd.shape[axis + 1 :]))
+    interleaved = reshape(pairs, (*odd.shape[:axis], 2 * n, *odd.shape[axis + 1 :]))
     if even.shape[axis] == n:
-        return woven
-    return concatenate([woven, _slice_axis(even, axis, n, n + 1)], axis)
+        return interleaved
+    return concatenate([interleaved, _slice_axis(even, axis, n, n + 1)], axis)

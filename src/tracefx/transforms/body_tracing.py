@@ -1,4 +1,4 @@
-"""Users' functions as the bodies of loops and branches: traced once, and fitted to each other."""
+"""Tracing of users' functions as bodies of loops and branches, and conversion of the traced bodies to common types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tracefx.core.values import Value
 from tracefx.core.varying import DECLARED
 from tracefx.errors import TypePromotionError
 from tracefx.ops.structural import ConvertElementType, convert_value
-from tracefx.passes.dce import renumber
+from tracefx.passes.rebuilding import renumber
 from tracefx.pytrees import trees
 from tracefx.pytrees.trees import TreeDef, keystr
 from tracefx.transforms.arguments import argument_names, fun_name
@@ -30,11 +30,11 @@ from tracefx.transforms.tracing import MAX_TRACES, TRACES, Trace, is_cacheable, 
 @final
 @frozen
 class Adapter:
-    """Makes the body of a loop of a user's function that has other arguments or results."""
+    """Converts a user's function to the body of a loop, which has other arguments or results."""
 
     adapt: Callable[[Callable[..., Any]], Callable[..., Any]]
     arguments: Callable[..., tuple[Any, ...]]
-    """The function's arguments, of the body's."""
+    """Returns the arguments of the function, given those of the body."""
 
 
 def trace_body(
@@ -45,10 +45,10 @@ def trace_body(
     adapt: Adapter | None = None,
     along: Callable[[], tuple[Axes, ...]] | None = None,
 ) -> Trace:
-    """The trace of a function of the tree of arguments that `in_tree` builds, `(args, {})`, from the shared cache.
+    """Returns the trace of a function of the arguments `(args, {})` that `in_tree` builds, from the shared cache.
 
-    With `adapt`, that of `adapt.adapt(f)`: it is kept for `f`, as what `adapt` makes does not outlive the call.
-    Messages call the tracing `where`. `along` is as for `signature`.
+    With `adapt` it is the trace of `adapt.adapt(f)`, cached under `f`, because the adapted function does not outlive
+    the call. `where` is the name of the tracing in messages. `along` is as for `trace_key`.
     """
     traces = TRACES.traces(f)
     kind = trace_key(in_tree, tuple(avals), (), along)
@@ -59,18 +59,21 @@ def trace_body(
     args, kwargs = in_tree.unflatten(range(in_tree.num_leaves))
     theirs = args if adapt is None else adapt.arguments(*args)
     origins = ["a counter of the loop"] * in_tree.num_leaves
-    for place, name in zip(
+    for position, name in zip(
         trees.leaves(theirs), argument_names(f, fun_name(f), theirs, kwargs, range(len(theirs))), strict=True
     ):
-        origins[cast(int, place)] = name
+        origins[cast(int, position)] = name
     body = f if adapt is None else adapt.adapt(f)
-    made = trace(body, in_tree, tuple(avals), origins, fun_name(f), where, kind.along)
-    return insert_bounded(traces, key, made, MAX_TRACES) if is_cacheable(made) else made
+    new_trace = trace(body, in_tree, tuple(avals), origins, fun_name(f), where, kind.along)
+    return insert_bounded(traces, key, new_trace, MAX_TRACES) if is_cacheable(new_trace) else new_trace
 
 
 @final
 class CarryVaryingAxes:
-    """Along which checked axes of a mesh the carry of a loop may differ, after any step, and the slices beside it."""
+    """The checked mesh axes along which the carry of a loop varies after any step, and those of the slices.
+
+    They are found by a fixed-point iteration, and only if the trace key needs them.
+    """
 
     def __init__(self, slices: Sequence[Value] = ()) -> None:
         self.slices = slices
@@ -78,6 +81,7 @@ class CarryVaryingAxes:
         self.slice_axes: tuple[Axes, ...] = ()
 
     def known(self, carry: Sequence[Value], slices: Sequence[ShapedArray]) -> Callable[[], tuple[Axes, ...]]:
+        """Returns a function that computes the varying axes of the carry and the slices when it is first called."""
         assert len(slices) == len(self.slices)
 
         def ask() -> tuple[Axes, ...]:
@@ -88,22 +92,22 @@ class CarryVaryingAxes:
         return ask
 
     def is_fixed_point(self, step: Trace, n: int) -> bool:
-        """Whether the carry is no other after a step, traced as it was known; what is new is known from now on."""
-        if not self.carry:  # nobody has asked
+        """Whether a traced step leaves the varying axes of the carry unchanged; widens them if not."""
+        if not self.carry:  # the axes were not needed
             return True
         outs = DECLARED.through(step.jaxpr, [*map(varies, step.consts), *self.carry, *self.slice_axes])
         return not self.widen(outs[:n])
 
-    def join_condition(self, going: Trace) -> bool:
-        """Take in along what the end of the loop differs, by its condition; whether any of it was new."""
+    def join_condition(self, condition: Trace) -> bool:
+        """Adds the axes along which the loop condition varies to the carry; returns whether any is new."""
         if not self.carry:
             return False
-        (goes_on,) = DECLARED.through(going.jaxpr, [*map(varies, going.consts), *self.carry])[:1]
+        (goes_on,) = DECLARED.through(condition.jaxpr, [*map(varies, condition.consts), *self.carry])[:1]
         return self.widen([goes_on] * len(self.carry))
 
-    def widen(self, more: Sequence[Axes]) -> bool:
-        """Take these in; whether any was new."""
-        wider = tuple([a | b for a, b in zip(self.carry, more, strict=True)])
+    def widen(self, new_axes: Sequence[Axes]) -> bool:
+        """Adds axes to those of the carry; returns whether any is new."""
+        wider = tuple([a | b for a, b in zip(self.carry, new_axes, strict=True)])
         changed, self.carry = wider != self.carry, wider
         return changed
 
@@ -119,12 +123,15 @@ def trace_step(
     adapt: Adapter | None = None,
     along: CarryVaryingAxes | None = None,
 ) -> tuple[Trace, Jaxpr, list[Value]]:
-    """The trace of a loop's body, its program, and the first carry, all carries having the types that steps keep.
+    """Traces the body of a loop until the types of its carry are the same before and after a step.
 
-    The arguments' leaves are the carry, of structure `tree`, and slices; `carry_out` gives the structure of the carry
-    among the results. Where a Python number gives way to another dtype, the body is traced again with that. Where it
-    loses the weakness of its type and nothing else it is not: bodies in bodies would be traced again and again. Where a
-    carry differs along more axes of a mesh after a step than before, it is traced again too.
+    The arguments' leaves are the carry, of structure `tree`, and slices. `carry_out` returns the structure of the carry
+    among the results. The body is traced again if the dtype of a weakly typed carry is promoted, and if a carry varies
+    along more mesh axes after a step than before. It is not traced again if a carry only loses its weak type: for
+    nested loops, that would take exponentially many traces.
+
+    Returns:
+        The trace, its jaxpr with converted inputs and outputs, and the first carry, converted.
     """
     n = len(carry)
     types = [c.aval for c in carry]
@@ -135,25 +142,28 @@ def trace_step(
             parts = [user_carry(adapt, t) for t in (tree, out)]
             raise_structure_mismatch(f"{where}: the carry", ("going in", parts[0]), ("coming out", parts[1]))
         outs = traced.jaxpr.out_avals
-        settled = promote_carry_types(types, outs[:n])
-        if all(a.dtype == b.dtype for a, b in zip(types, settled, strict=True)) and along.is_fixed_point(traced, n):
+        promoted = promote_carry_types(types, outs[:n])
+        if all(a.dtype == b.dtype for a, b in zip(types, promoted, strict=True)) and along.is_fixed_point(traced, n):
             break
-        types = settled
-    require_carry_types(where, user_carry(adapt, tree), settled, outs[:n])
+        types = promoted
+    require_carry_types(where, user_carry(adapt, tree), promoted, outs[:n])
     consts = [c.aval for c in traced.consts]
-    step = convert_outputs(convert_inputs(traced.jaxpr, [*consts, *settled, *slices]), [*settled, *outs[n:]])
-    return traced, step, [convert_value(c, a.dtype, a.weak_type) for c, a in zip(carry, settled, strict=True)]
+    step = convert_outputs(convert_inputs(traced.jaxpr, [*consts, *promoted, *slices]), [*promoted, *outs[n:]])
+    return traced, step, [convert_value(c, a.dtype, a.weak_type) for c, a in zip(carry, promoted, strict=True)]
 
 
 def common_consts(traced: Sequence[Trace]) -> tuple[list[Jaxpr], list[Value]]:
-    """Programs that all take what any of the functions closed over, and these values; one closed over twice is one."""
+    """Returns programs that all take the closed-over values of all the traces, and these values.
+
+    A value that several functions close over is included once.
+    """
     consts: dict[int, Value] = {id(c): c for t in traced for c in t.consts}
-    places = {key: i for i, key in enumerate(consts)}
+    positions = {key: i for i, key in enumerate(consts)}
     avals = [c.aval for c in consts.values()]
     bodies = []
     for t in traced:
         n = len(t.consts)
-        ours = {places[id(c)]: i for i, c in enumerate(t.consts)}
+        ours = {positions[id(c)]: i for i, c in enumerate(t.consts)}
         inputs = [*[ours.get(i, aval) for i, aval in enumerate(avals)], *range(n, len(t.jaxpr.invars))]
         same = inputs == list(range(len(t.jaxpr.invars)))
         bodies.append(t.jaxpr if same else _memoized_rearranged(t.jaxpr, tuple(inputs)))
@@ -165,7 +175,7 @@ def _memoized_rearranged(jaxpr: Jaxpr, inputs: tuple[int | ShapedArray, ...]) ->
 
 
 def convert_inputs(jaxpr: Jaxpr, avals: Sequence[ShapedArray]) -> Jaxpr:
-    """The program, its inputs converted from these types."""
+    """Returns the program with inputs of the types `avals`, which it converts."""
     given = tuple(avals)
     if jaxpr.in_avals == given:
         return jaxpr
@@ -176,7 +186,7 @@ def _convert_inputs(jaxpr: Jaxpr, avals: tuple[ShapedArray, ...]) -> Jaxpr:
     indices = itertools.count(jaxpr.var_count)
     invars = [v if v.aval == aval else Var(next(indices), aval) for v, aval in zip(jaxpr.invars, avals, strict=True)]
     given: dict[Atom, Var] = {v: new for v, new in zip(jaxpr.invars, invars, strict=True) if v is not new}
-    same: dict[Atom, Var] = {}  # what the program converts to the type that is given
+    same: dict[Atom, Var] = {}  # results of conversions to the new type of an input, which are that input
     eqns = []
     for eqn in jaxpr.eqns:
         new = given.get(eqn.inputs[0]) if isinstance(eqn.prim, ConvertElementType) else None
@@ -195,7 +205,7 @@ def _convert_inputs(jaxpr: Jaxpr, avals: tuple[ShapedArray, ...]) -> Jaxpr:
 
 
 def convert_outputs(jaxpr: Jaxpr, avals: Sequence[ShapedArray]) -> Jaxpr:
-    """The program, its outputs converted to these types."""
+    """Returns the program with outputs converted to the types `avals`."""
     wanted = tuple(avals)
     if jaxpr.out_avals == wanted:
         return jaxpr
@@ -220,11 +230,11 @@ def _convert_outputs(jaxpr: Jaxpr, avals: tuple[ShapedArray, ...]) -> Jaxpr:
     return evolve(jaxpr, eqns=tuple(eqns), outs=tuple(outs))
 
 
-# ------------------------------------------------------------------ types that have to agree
+# ------------------------------------------------------------------ matching types
 
 
 def common_type(avals: Sequence[ShapedArray]) -> ShapedArray | None:
-    """The type that values of these types share, weak if all of them are; `None` if there is none."""
+    """Returns the common type of values of these types, weak if all are weak; None if shapes or dtypes differ."""
     first = avals[0]
     if any(a.shape != first.shape or a.dtype != first.dtype for a in avals):
         return None
@@ -232,7 +242,7 @@ def common_type(avals: Sequence[ShapedArray]) -> ShapedArray | None:
 
 
 def promotes_to(aval: ShapedArray, to: ShapedArray) -> bool:
-    """Whether a value of the type `aval`, a Python number's, becomes `to` when the two meet."""
+    """Whether a weakly typed value of the type `aval` is promoted to the type `to` when both are operands."""
     if not aval.weak_type or aval.shape != to.shape:
         return False
     kinds = [(aval.dtype, True), (to.dtype, to.weak_type)]
@@ -243,9 +253,9 @@ def promotes_to(aval: ShapedArray, to: ShapedArray) -> bool:
 
 
 def promote_carry_types(avals: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> list[ShapedArray]:
-    """The types of a loop's carry that goes in with the types `avals` and comes back with `outs`.
+    """Returns the types of a loop's carry that has the types `avals` before a step and `outs` after it.
 
-    Python numbers give way to what the first step makes of them, and are none any more if that has another dtype.
+    A weakly typed carry takes the type that the first step returns; it is strongly typed if that has another dtype.
     """
     return [
         (out if out.dtype == aval.dtype else out.strong()) if promotes_to(aval, out) else aval
@@ -254,13 +264,14 @@ def promote_carry_types(avals: Sequence[ShapedArray], outs: Sequence[ShapedArray
 
 
 def raise_structure_mismatch(what: str, ours: tuple[str, TreeDef], theirs: tuple[str, TreeDef]) -> NoReturn:
+    """Raises a TypeError that shows two different structures, each with its name, and the first difference."""
     (name, tree), (other, other_tree) = ours, theirs
     width = max(len(name), len(other))
-    both = f"  {name:{width}} : {tree}\n  {other:{width}} : {other_tree}"
+    text = f"  {name:{width}} : {tree}\n  {other:{width}} : {other_tree}"
     difference = trees.first_difference(tree, other_tree)
     if difference is not None and difference.path:
-        both += f"\nThe first difference is at {keystr(difference.path)}:\n{difference.show(name, other)}"
-    raise TypeError(f"{what} must have one structure:\n{both}")
+        text += f"\nThe first difference is at {keystr(difference.path)}:\n{difference.show(name, other)}"
+    raise TypeError(f"{what} must have the same structure:\n{text}")
 
 
 def require_matching_types(
@@ -271,7 +282,7 @@ def require_matching_types(
     fits: Sequence[bool],
     remedy: str,
 ) -> None:
-    """A `TypeError` that shows, side by side, the types of the leaves that don't fit."""
+    """Raises a TypeError with a table of the leaves whose types differ, unless all of `fits` are true."""
     if all(fits):
         return
     (name, avals), (other, other_avals) = ours, theirs
@@ -286,18 +297,18 @@ def require_matching_types(
     lines = [
         "  " + "  ".join(f"{cell:{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in [heads, *rows]
     ]
-    raise TypeError("\n".join([f"{what} must have one type each:", *lines, remedy]))
+    raise TypeError("\n".join([f"{what} must have the same types:", *lines, remedy]))
 
 
 def user_carry(adapt: Adapter | None, carry: TreeDef) -> TreeDef:
-    """Of a loop's carry what is the user's: what an adapter adds stands before it."""
+    """Returns the structure of the user's part of a loop's carry: an adapter adds its own parts before it."""
     if adapt is None or not carry.num_leaves:
         return carry
     return trees.structure(carry.unflatten(range(carry.num_leaves))[-1])
 
 
 def require_carry_types(where: str, tree: TreeDef, types: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> None:
-    """A `TypeError` unless a loop's carry, or the part of it that the tree is of, keeps its types."""
+    """Raises a TypeError unless a loop's carry keeps its types; only the leaves of `tree` are compared."""
     added = len(types) - tree.num_leaves
     types, outs = types[added:], outs[added:]
     fits = [common_type((a, b)) == a for a, b in zip(types, outs, strict=True)]

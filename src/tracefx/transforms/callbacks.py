@@ -1,4 +1,4 @@
-"""Python functions called from programs: `pure_callback`, `io_callback`, `debug.callback`, `debug.print`."""
+"""Calls of Python functions from programs: `pure_callback`, `io_callback`, `debug.callback` and `debug.print`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tracefx.pytrees.trees import PyTree, TreeDef
 from tracefx.transforms.arguments import LEAF_TYPES, flatten_values, leaf_value, require_callable, to_arrays
 from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct, flatten_avals
 
-# ------------------------------------------------------------------ for their results
+# ------------------------------------------------------------------ callbacks with results
 
 _VMAP_METHODS: Final = get_args(VmapMethod)
 
@@ -55,21 +55,34 @@ def pure_callback(
     vmap_method: VmapMethod | None = None,
     **kwargs: PyTree,
 ) -> Any:
-    """`callback(*args, **kwargs)`, in programs too, where it is called each time that they run.
+    """Calls a pure Python function, also from compiled programs.
 
-    The function gets arrays, which NumPy's functions take, and gives a tree of arrays or numbers, whose leaves have
-    the shapes and dtypes of those of `result_shape_dtypes`: arrays, `ShapeDtypeStruct`s and the like. It must do
-    nothing else: it may be called more than once, or not at all if nobody needs its results. It has no derivative but
-    what `custom_jvp` or `custom_vjp` give it. What it raises is raised by the call of the program. A program on several
-    devices brings the arguments together on the first one, which calls; inside of `shard_map` each calls for its part.
+    A traced program calls `callback` on the host each time it runs. The call may be repeated, merged with an equal one,
+    or dropped if its results are unused. It has no derivative unless `custom_jvp` or `custom_vjp` defines one. An
+    exception that `callback` raises is raised by the call of the program. A program on several devices gathers the
+    arguments on the first device and calls once; inside `shard_map` each device calls with its shards.
 
-    `vmap_method` says what `vmap` makes of it: `"sequential"` and `"sequential_unrolled"` call it for each element of
-    the batch; `"expand_dims"` and `"broadcast_all"` call it once, with a leading axis for the batch in all arguments,
-    which has size 1, or is repeated, in those that are the same for all elements; `"legacy_vectorized"` gives it to
-    the others only.
+    Args:
+        callback: A function of arrays that NumPy functions accept. It returns a pytree of arrays or numbers of the
+            structure, shapes and dtypes of `result_shape_dtypes`, and has no side effects.
+        result_shape_dtypes: A pytree of `ShapeDtypeStruct`, arrays, or other objects with `shape` and `dtype`.
+        *args: The positional arguments, pytrees of arrays.
+        sharding: Only None, the default, is supported.
+        vmap_method: How `vmap` transforms the call. `"sequential"` and `"sequential_unrolled"` call `callback` once per
+            batch element. `"expand_dims"` and `"broadcast_all"` call it once, with a leading batch axis in every
+            argument; in arguments that are not batched, this axis has size 1, or the size of the batch.
+            `"legacy_vectorized"` calls it once, with a leading batch axis in the batched arguments only. None, the
+            default, makes `vmap` an error.
+        **kwargs: The keyword arguments, pytrees of arrays.
 
-    Raises TypeError if what the function gives is of other types, ValueError for a `vmap_method` that there isn't, and
-    NotImplementedError under `vmap` if there is none.
+    Returns:
+        The results, as a pytree of arrays.
+
+    Raises:
+        TypeError: If `callback` is not callable or an argument is not a pytree of arrays. When it runs: if its results
+            do not have the structure, shapes and dtypes of `result_shape_dtypes`.
+        ValueError: If `vmap_method` is unknown.
+        NotImplementedError: If `sharding` is not None, or under `vmap` without a `vmap_method`.
 
     >>> import numpy as np
     >>> from tracefx import jit
@@ -113,12 +126,29 @@ def io_callback(
     ordered: bool = False,
     **kwargs: PyTree,
 ) -> Any:
-    """`callback(*args, **kwargs)` for what it does: it is called exactly as often as the program gets there.
+    """Calls a Python function that has side effects, also from compiled programs.
 
-    As `pure_callback`, but the call is never dropped, repeated or merged with another. Ordered calls happen in the
-    order of the program, in its loops and branches too; others whenever their arguments are known. `vmap` calls the
-    function for each element of the batch. It refuses ordered calls with ValueError. Inside of `shard_map` each device
-    has its own order, and does not wait for the others.
+    Unlike with `pure_callback`, the call is never dropped, repeated or merged with another: it is executed exactly as
+    often as the program reaches it. `vmap` calls `callback` once per batch element.
+
+    Args:
+        callback: A function as for `pure_callback`, which may have side effects.
+        result_shape_dtypes: A pytree of `ShapeDtypeStruct`, arrays, or other objects with `shape` and `dtype`; None for
+            no results.
+        *args: The positional arguments, pytrees of arrays.
+        sharding: Only None, the default, is supported.
+        ordered: Whether the call is executed in program order with respect to other ordered calls, in loops and
+            branches too. Inside `shard_map` each device has its own order. False by default: the call is executed when
+            its arguments are known.
+        **kwargs: The keyword arguments, pytrees of arrays.
+
+    Returns:
+        The results, as a pytree of arrays.
+
+    Raises:
+        TypeError: As for `pure_callback`, and if `ordered` is not a boolean.
+        ValueError: For an ordered call under `vmap`.
+        NotImplementedError: If `sharding` is not None.
 
     >>> from tracefx import jit
     >>> log = []
@@ -137,7 +167,7 @@ def io_callback(
 
 
 class _FlatCall(NamedTuple):
-    """A call of a function on trees, flattened."""
+    """A call of a Python function, with flattened arguments and results."""
 
     function: FlatCallback
     results: tuple[ShapedArray, ...]
@@ -170,13 +200,15 @@ def _require_flag(caller: str, option: str, given: object) -> None:
 
 
 def effects_barrier() -> None:
-    """Return when what the programs called so far do on the host has been done.
+    """Waits until the side effects of all programs called so far have been executed.
 
-    A call of a program that does anything there returns when it is done, so there is nothing to wait for.
+    It returns at once: a call of a program with side effects returns only after they have been executed.
+
+    >>> effects_barrier()
     """
 
 
-# ------------------------------------------------------------------ for what they show
+# ------------------------------------------------------------------ debugging
 
 
 @overload
@@ -192,16 +224,26 @@ def debug_callback(
     partitioned: bool = False,
     **kwargs: object,
 ) -> Callable[..., None] | None:
-    """Call `callback(*args, **kwargs)`, for debugging, in programs too: it sees the values that they compute with.
+    """Calls a Python function for debugging, also from compiled programs, with concrete values.
 
-    It changes nothing of what is computed, and happens as often as that: under `grad` it sees the values, not their
-    derivatives; under `vmap` it is called for each element of the batch. Ordered calls happen in the order of the
-    program. Arguments that are no arrays are passed on as they are; what the function returns is ignored.
+    The call does not change what is computed, and is executed as often as the program reaches it. Under `grad` it gets
+    the primal values; under `vmap` it is executed once per batch element. A program on several devices calls once, with
+    whole arrays; inside `shard_map` each device calls with its shards.
 
-    Without `callback` the result is the function with these options, for arguments that go by the same names.
-    A program on several devices calls once, with whole arrays. With `partitioned` each device calls with its parts, as
-    the compiler has cut them, and nothing is brought together; not so ordered calls, and those under `vmap`. Inside of
-    `shard_map` each device calls with its part.
+    Args:
+        callback: The function to call; its result is ignored. None, the default, makes the result a function that takes
+            the callback and its arguments.
+        *args: The positional arguments. Leaves that are not arrays are passed on unchanged.
+        ordered: Whether the call is executed in program order with respect to other ordered calls. False by default.
+        partitioned: Whether each device calls with its shards, as partitioned by the compiler, instead of one call with
+            whole arrays. It does not apply to ordered calls and under `vmap`. False by default.
+        **kwargs: The keyword arguments, likewise.
+
+    Returns:
+        None, or, without `callback`, a function `call(callback, *args, **kwargs)` with these options.
+
+    Raises:
+        TypeError: If `callback` is not callable, or an option is not a boolean.
 
     >>> from tracefx import jit
     >>> @jit
@@ -249,15 +291,29 @@ def debug_print(
     skip_format_check: bool = False,
     **kwargs: object,
 ) -> Callable[..., None] | None:
-    """Print `fmt.format(*args, **kwargs)`, in programs too, where the values are those that they compute with.
+    """Prints `fmt.format(*args, **kwargs)`, also from compiled programs, with concrete values.
 
-    The format is no f-string, which would print what the value is while the program is traced. It is printed as often
-    as what it shows is computed, once for each element of a batch under `vmap`. Ordered ones are printed in the order
-    of the program. With `partitioned` each device prints its parts. Without `fmt` the result is the function with these
-    options.
+    It prints as often as the program reaches it, and once per batch element under `vmap`.
 
-    Raises ValueError for arguments that the format doesn't use, KeyError and IndexError for those it lacks, when the
-    function is called or traced.
+    Args:
+        fmt: A format string, not an f-string: an f-string is formatted while the program is traced. If it has no
+            fields, the positional arguments are printed after it. None, the default, makes the result a function that
+            takes the format and its arguments.
+        *args: The arguments of numbered and automatic fields: arrays or any objects.
+        ordered: Whether it prints in program order with respect to other ordered effects. False by default.
+        partitioned: Whether each device prints its shards. False by default.
+        skip_format_check: Whether to omit the check that the fields of the format match the arguments. False by
+            default.
+        **kwargs: The arguments of named fields.
+
+    Returns:
+        None, or, without `fmt`, a function `print(fmt, *args, **kwargs)` with these options.
+
+    Raises:
+        TypeError: If `fmt` is not a string, or an option is not a boolean.
+        ValueError: If an argument is not used by the format.
+        IndexError: If a positional argument is missing.
+        KeyError: If a keyword argument is missing.
 
     >>> from tracefx import jit
     >>> @jit
@@ -293,7 +349,7 @@ def _require_no_arguments(caller: str, first: str, args: Sequence[object], kwarg
 def _flatten_debug_call(
     callback: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
 ) -> tuple[FlatCallback, list[Value]]:
-    """A function whose result is ignored, and what it is called with; leaves that are no arrays are static."""
+    """Returns a callback without results, and its operands. Leaves that are not arrays are static."""
     leaves, in_tree = trees.flatten_with_known_types((args, kwargs), LEAF_TYPES)
     values: list[Value] = []
     static = []
@@ -302,7 +358,7 @@ def _flatten_debug_call(
             values.append(leaf_value(leaf, i, (args, kwargs), "the arguments of a callback"))
             continue
         try:
-            values.append(as_value(cast("Array", leaf)))  # or something else, which is what is to be found out
+            values.append(as_value(cast("Array", leaf)))  # as_value raises TypeError for other objects
         except TypeError:
             static.append((i, leaf))
     return FlatCallback(callback, in_tree, None, X64.value, tuple(static)), values
@@ -314,7 +370,7 @@ def _flatten_debug_call(
 @final
 @frozen(eq=False)
 class _Printer:
-    """Prints its arguments as a format says, numbers as NumPy was set to print them where the format was given."""
+    """Prints its arguments with a format, under the NumPy print options of the time when the format was given."""
 
     fmt: str
     has_fields: bool = field(eq=False, repr=False)
@@ -330,7 +386,7 @@ class _Printer:
 
 
 def _format_fields(fmt: str) -> Iterator[str]:
-    """The names of a format's fields, and of those in the specifications of fields."""
+    """Yields the names of the fields of a format, and of the fields in their format specifications."""
     for _, name, spec, _ in string.Formatter().parse(fmt):
         if name is not None:
             yield name
@@ -338,22 +394,22 @@ def _format_fields(fmt: str) -> Iterator[str]:
 
 
 def _check_format(fmt: str, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-    """Raise what is wrong with a format for these arguments, without looking into them."""
+    """Raises an error if the fields of a format do not match these arguments. It formats nothing."""
     firsts = [re.split(r"[.\[]", name, maxsplit=1)[0] for name in _format_fields(fmt)]
     if "" in firsts and any(first.isdecimal() for first in firsts):
         raise ValueError(f"debug.print: the format {fmt!r} must number either all of its fields or none of them")
     automatic = itertools.count()
-    places = {int(first) if first else next(automatic) for first in firsts if not first or first.isdecimal()}
+    positions = {int(first) if first else next(automatic) for first in firsts if not first or first.isdecimal()}
     names = {first for first in firsts if first and not first.isdecimal()}
-    told = f"the format {fmt!r} of debug.print"
-    if places and max(places) >= len(args):
-        raise IndexError(f"{told} shows positional argument {max(places)}, but there are {len(args)} of them")
+    format_text = f"the format {fmt!r} of debug.print"
+    if positions and max(positions) >= len(args):
+        raise IndexError(f"{format_text} uses positional argument {max(positions)}, but there are {len(args)} of them")
     if missing := sorted(names - kwargs.keys()):
-        raise KeyError(f"{told} shows {', '.join(missing)}, which it was not given")
-    unused = [f"positional argument {i}" for i in range(len(args)) if i not in places]
+        raise KeyError(f"{format_text} uses {', '.join(missing)}, which are not among its arguments")
+    unused = [f"positional argument {i}" for i in range(len(args)) if i not in positions]
     unused += [f"keyword argument {name!r}" for name in kwargs if name not in names]
     if unused:
         raise ValueError(
-            f"{told} leaves {', '.join(unused)} unused. If it was an f-string, which is formatted before the values "
-            'are known, leave out the f: debug.print("{x}", x=x)'
+            f"{format_text} does not use {', '.join(unused)}. If it is an f-string, which is formatted while "
+            'the program is traced, remove the f: debug.print("{x}", x=x)'
         )

@@ -1,4 +1,4 @@
-"""`checkpoint`: a function whose backward pass computes again what it would otherwise have kept."""
+"""`checkpoint`: recomputes intermediate values in the backward pass instead of storing them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _to_argnames(given: str | Iterable[str]) -> tuple[str, ...]:
 @final
 @frozen(eq=False, repr=False, kw_only=True)
 class Checkpoint(TransformOf[Preserving]):
-    """`checkpoint` and its options, as a value.
+    """`checkpoint` with its options, as a transformation value. The options are described at `checkpoint`.
 
     >>> Checkpoint(static_argnums=1) == Checkpoint(static_argnums=(1,))
     True
@@ -75,21 +75,23 @@ class Checkpoint(TransformOf[Preserving]):
                 return fun(*args, **kwargs)
             dynamic, statics = static.split(where, args, kwargs)
             values, in_tree = flatten_values(dynamic, where)
-            prevents = self.prevent_cse
-            if isinstance(prevents, tuple):
-                prevents = any(trees.broadcast_prefix(prevents, dynamic[0], what=f"{where}: prevent_cse"))
-            how = ("checkpoint", prevents, self.policy)
+            prevents_cse = self.prevent_cse
+            if isinstance(prevents_cse, tuple):
+                prevents_cse = any(trees.broadcast_prefix(prevents_cse, dynamic[0], what=f"{where}: prevent_cse"))
+            checkpoint_key = ("checkpoint", prevents_cse, self.policy)
             key = trace_key(in_tree, tuple([v.aval for v in values]), statics, along(values)), static
             traced = traces.get(key)
             if traced is None:
                 origins = argument_names(fun, fun_name(fun), *dynamic, static.dynamic_positions(len(args)))
-                closed = static.bind_static(fun, args, kwargs)
-                traced = trace(closed, in_tree, key[0].avals, origins, fun_name(fun), "checkpoint", key[0].along)
+                bound_fun = static.bind_static(fun, args, kwargs)
+                traced = trace(bound_fun, in_tree, key[0].avals, origins, fun_name(fun), "checkpoint", key[0].along)
                 if is_cacheable(traced):
                     traced = insert_bounded(traces, key, traced, MAX_TRACES)
             body = traced.jaxpr
-            op = body.memo.get(how, lambda: operation.CheckpointPrimitive(body, False, self.policy, prevents))
-            return traced.out_tree.unflatten(to_arrays(bind(op, *traced.consts, *values)))
+            prim = body.memo.get(
+                checkpoint_key, lambda: operation.CheckpointPrimitive(body, False, self.policy, prevents_cse)
+            )
+            return traced.out_tree.unflatten(to_arrays(bind(prim, *traced.consts, *values)))
 
         return checkpointed
 
@@ -119,13 +121,30 @@ def checkpoint(
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Iterable[str] = (),
 ) -> Any:
-    """`fun`, of whose intermediate values the backward pass keeps none, but computes them again from the arguments.
+    """Returns `fun` with rematerialization: reverse mode stores its arguments and recomputes its intermediate values.
 
-    Memory for time: a long computation cut into checkpointed pieces needs, backwards, the memory of the cuts and of
-    one piece. `policy` says of which operations the results are kept all the same; see `checkpoint_policies`. Set
-    `prevent_cse=False` where the compiler can't undo the effect by sharing the two computations, as in the body of a
-    `scan`: it may then optimize more; a tuple of booleans, or of trees of them, says it of each positional argument:
-    one true one is enough. Arguments at `static_argnums` and `static_argnames` are not traced.
+    It trades time for memory. A long computation divided into checkpointed pieces needs, in the backward pass, the
+    memory of the values between the pieces and of the residuals of one piece; each piece is computed twice. `remat` is
+    another name of this function. Without `fun`, it returns the transformation with these options, for use as a
+    decorator.
+
+    Args:
+        fun: The function. It takes and returns pytrees of arrays.
+        prevent_cse: Whether the compiler is kept from merging the recomputation with the first computation by
+            common-subexpression elimination, which would undo the effect. True by default. Inside the body of a `scan`
+            it cannot happen, and False permits more optimizations. A tuple with a boolean, or a pytree of booleans, per
+            positional argument counts as True if any leaf is.
+        policy: Which intermediate values are stored nevertheless: a function of a primitive and the types of its
+            operands, such as those of `checkpoint_policies`. None, the default, stores none.
+        static_argnums: Positions of arguments that are not traced; they must be hashable. Empty by default.
+        static_argnames: Names of such arguments. Empty by default.
+
+    Returns:
+        A function with the signature of `fun`; without `fun` a `Checkpoint`.
+
+    Raises:
+        TypeError: If `fun` is not callable, or an option or an argument has a wrong type.
+        ValueError: If a static argument does not exist or is not hashable.
 
     >>> import tracefx as fx
     >>> float(fx.grad(checkpoint(lambda x: fx.numpy.sin(fx.numpy.sin(x))))(0.0))
@@ -141,7 +160,17 @@ remat = checkpoint
 
 
 def checkpoint_name(x: T, name: str) -> T:
-    """`x`, a tree of arrays, under a name that policies such as `save_only_these_names` refer to.
+    """Returns the arrays of a pytree, named for policies of `checkpoint` such as `save_only_these_names`.
+
+    Args:
+        x: A pytree. Leaves that are not arrays are returned unchanged.
+        name: The name, a string.
+
+    Returns:
+        A pytree of the same values.
+
+    Raises:
+        TypeError: If `name` is not a string.
 
     >>> checkpoint_name(1.0, "activations")
     Array(1., dtype=float32, weak_type=True)

@@ -1,4 +1,4 @@
-"""`composite`: functions under names, in the place of which a compiler may put operations of its own."""
+"""`composite`: named functions that a compiler may implement by its own operations."""
 
 from __future__ import annotations
 
@@ -24,13 +24,25 @@ P = ParamSpec("P")
 
 
 def composite(decomposition: Callable[P, Any], name: str, version: SupportsIndex = 0) -> Callable[P, Any]:
-    """`decomposition`, as a function that compilers may know as `name`, of a version.
+    """Returns `decomposition` as a named operation that a compiler may implement itself.
 
-    Its positional arguments are trees of arrays. Its keyword arguments are attributes that compilers can read, known
-    when the program is traced: truth values, numbers, strings, NumPy arrays, tuples of these, and None for none. A
-    compiler that does not know the name compiles `decomposition`; so derivatives and batches are the decomposition's.
+    A compiler that does not know the name compiles `decomposition`. Derivatives and batched versions are those of
+    `decomposition`.
 
-    Raises TypeError for an attribute that is traced or anything else.
+    Args:
+        decomposition: A function whose positional arguments are pytrees of arrays. Its keyword arguments are
+            attributes, which compilers can read: booleans, numbers, strings, NumPy arrays and tuples of these; None
+            means no attribute.
+        name: The name of the operation, for example `"my_library.scaled"`.
+        version: Its version, an integer. The default is 0.
+
+    Returns:
+        A function with the signature of `decomposition`.
+
+    Raises:
+        TypeError: If `decomposition` is not callable or `name` is not a string. When the result is called: if an
+            attribute is traced or of another type.
+        EscapedTracerError: When the result is called, if `decomposition` closes over a tracer.
 
     >>> import numpy as np
     >>> from tracefx import lax
@@ -54,8 +66,8 @@ def composite(decomposition: Callable[P, Any], name: str, version: SupportsIndex
         for c in traced.consts:
             if isinstance(c, Tracer):
                 raise EscapedTracerError(
-                    f"{where} closes over {c}: what is traced must be one of its positional arguments, since a "
-                    "compiler that knows the name sees nothing else"
+                    f"{where} closes over {c}: pass traced values as positional arguments, since a compiler that "
+                    "implements the operation gets nothing else"
                 )
         prim = Composite(name, attributes, number, traced.jaxpr)
         return traced.out_tree.unflatten(to_arrays(bind(prim, *traced.consts, *operands)))
@@ -77,4 +89,4 @@ def _single(where: str, key: str, value: object) -> AttributeValue:
     if isinstance(value, np.ndarray | np.generic):
         return ArrayAttribute.of(np.asarray(value))
     what = "is traced: make it a positional argument" if isinstance(value, Array) else f"is {value!r}"
-    raise TypeError(f"{where}: the attribute {key} must be a number, a string or an array known at once, but it {what}")
+    raise TypeError(f"{where}: the attribute {key} must be a concrete number, string or array, but it {what}")

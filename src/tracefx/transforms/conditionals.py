@@ -1,9 +1,9 @@
-"""`cond`, `switch`, `platform_dependent`: one of several functions, chosen while the program runs."""
+"""`cond`, `switch` and `platform_dependent`: one of several functions, chosen when the program runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar, cast, final, overload
+from typing import Any, TypeVar, cast, overload
 
 import numpy as np
 from typing_extensions import ParamSpec
@@ -18,6 +18,7 @@ from tracefx.core.values import Value, as_value
 from tracefx.ops.elementwise.comparison import ne
 from tracefx.ops.elementwise.selection import clamp
 from tracefx.ops.structural import convert_element_type
+from tracefx.pytrees.trees import MISSING, Missing
 from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
 from tracefx.transforms.body_tracing import (
     common_consts,
@@ -35,14 +36,6 @@ B = TypeVar("B")
 R = TypeVar("R")
 
 
-@final
-class _Missing:
-    """Stands for an option that was not given, where `None` is a value."""
-
-
-_MISSING: Final = _Missing()
-
-
 @overload
 def cond(pred: Any, true_fun: Callable[P, R], false_fun: Callable[P, R], *operands: P.args, **none: P.kwargs) -> R: ...
 @overload
@@ -51,14 +44,26 @@ def cond(pred: Any, true_fun: Callable[[A], R], false_fun: Callable[[A], R], *, 
 def cond(
     pred: Any, true_operand: A, true_fun: Callable[[A], R], false_operand: B, false_fun: Callable[[B], R], /
 ) -> R: ...
-def cond(pred: Any, *given: Any, operand: Any = _MISSING, **named: Any) -> Any:
-    """`true_fun(*operands)` where `pred` holds, else `false_fun(*operands)`: only the one that is chosen runs.
+def cond(pred: Any, *given: Any, operand: Any = MISSING, **named: Any) -> Any:
+    """Returns `true_fun(*operands)` if `pred` is true, otherwise `false_fun(*operands)`. Only one of them runs.
 
-    `pred` is a scalar, a boolean or a number (true unless zero). Both functions are traced, and give trees of one
-    structure and the same types. Under `vmap` of a predicate that differs along the batch, both run and the results
-    are chosen from. There is a second form, `cond(pred, true_operand, true_fun, false_operand, false_fun)`.
+    Both functions are traced. Under `vmap` with a predicate that differs between batch elements, both run and their
+    results are selected from. A second form is `cond(pred, true_operand, true_fun, false_operand, false_fun)`.
 
-    `TypeError` for a predicate that is no scalar, and for functions whose results differ in type.
+    Args:
+        pred: A scalar: a boolean or a real number, which is true unless it is zero.
+        true_fun: The function for a true predicate.
+        false_fun: The function for a false predicate. Its output has the structure, shapes and dtypes of that of
+            `true_fun`.
+        *operands: The arguments of either function, pytrees of arrays.
+        operand: The only argument, by keyword. It may be None; by default there is none.
+
+    Returns:
+        The output of the chosen function.
+
+    Raises:
+        TypeError: If the predicate is not a real scalar, a function is not callable, or the outputs of the functions
+            differ in structure, shape or dtype.
 
     >>> cond(True, lambda x: x + 1.0, lambda x: x * 2.0, 3.0)
     Array(4., dtype=float32, weak_type=True)
@@ -84,19 +89,19 @@ def cond(pred: Any, *given: Any, operand: Any = _MISSING, **named: Any) -> Any:
 def _parse_cond_arguments(
     given: tuple[Any, ...], operand: Any, named: dict[str, Any]
 ) -> tuple[Any, Any, tuple[Any, ...]]:
-    """The two functions and their operands, in whichever form the call has."""
-    places = ("true_fun", "false_fun")[len(given) :]
-    unexpected = [name for name in named if name not in places]
+    """Returns the two functions and their operands, for all forms of a call of `cond`."""
+    parameter_names = ("true_fun", "false_fun")[len(given) :]
+    unexpected = [name for name in named if name not in parameter_names]
     if unexpected:
         raise TypeError(f"cond() got an unexpected keyword argument {unexpected[0]!r}")
-    given = (*given, *[named[name] for name in places if name in named])
+    given = (*given, *[named[name] for name in parameter_names if name in named])
     if len(given) == 4 and not callable(given[0]) and callable(given[1]) and callable(given[3]):
         true_operand, true_fun, false_operand, false_fun = given
         return (lambda x, _: true_fun(x)), (lambda _, y: false_fun(y)), (true_operand, false_operand)
     if len(given) < 2:
-        raise TypeError("cond takes a predicate, true_fun and false_fun, and their operands")
+        raise TypeError("cond takes a predicate, true_fun, false_fun and their operands")
     true_fun, false_fun, *operands = given
-    if not isinstance(operand, _Missing):
+    if not isinstance(operand, Missing):
         if operands:
             raise TypeError("cond: operands are given by position or as operand=, not both")
         operands = [operand]
@@ -107,13 +112,27 @@ def _parse_cond_arguments(
 def switch(index: Any, branches: Sequence[Callable[P, R]], *operands: P.args, **none: P.kwargs) -> R: ...
 @overload
 def switch(index: Any, branches: Sequence[Callable[[A], R]], *, operand: A) -> R: ...
-def switch(  # type: ignore[misc]  # P.kwargs, which is empty, may not be left out of an overload
-    index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _MISSING
+def switch(  # type: ignore[misc]  # an overload may not omit P.kwargs, which is empty
+    index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = MISSING
 ) -> Any:
-    """`branches[index](*operands)`, the index (an integer scalar) clamped to the branches there are.
+    """Returns `branches[index](*operands)`. Only the chosen function runs.
 
-    All branches are traced, and give trees of one structure and the same types. `TypeError` for an index of another
-    type and for branches whose results differ, `ValueError` for no branches.
+    All functions are traced. Under `vmap` with an index that differs between batch elements, all of them run and their
+    results are selected from.
+
+    Args:
+        index: An integer scalar. It is clamped to the range of the branches.
+        branches: A sequence of functions whose outputs have the same structure, shapes and dtypes.
+        *operands: The arguments of each function, pytrees of arrays.
+        operand: The only argument, by keyword. It may be None; by default there is none.
+
+    Returns:
+        The output of the chosen function.
+
+    Raises:
+        TypeError: If the index is not an integer scalar, `branches` is not a sequence of functions, or their outputs
+            differ in structure, shape or dtype.
+        ValueError: If there are no branches.
 
     >>> switch(7, [lambda x: x, lambda x: x + 1.0, lambda x: x * 2.0], 3.0)
     Array(6., dtype=float32, weak_type=True)
@@ -123,7 +142,7 @@ def switch(  # type: ignore[misc]  # P.kwargs, which is empty, may not be left o
     functions = list(branches)
     for f in functions:
         require_callable("switch", f)
-    if not isinstance(operand, _Missing):
+    if not isinstance(operand, Missing):
         if operands:
             raise TypeError("switch: operands are given by position or as operand=, not both")
         operands = (operand,)
@@ -139,13 +158,14 @@ def switch(  # type: ignore[misc]  # P.kwargs, which is empty, may not be left o
         return functions[min(max(int(as_array(value)), 0), last)](*operands)
     if last == 0:
         return functions[0](*operands)
-    place = clamp(np.int32(0), convert_element_type(value, np.int32), np.int32(last))
-    return _bind_cond("switch", place, functions, [f"branches[{i}]" for i in range(last + 1)], operands)
+    branch_index = clamp(np.int32(0), convert_element_type(value, np.int32), np.int32(last))
+    return _bind_cond("switch", branch_index, functions, [f"branches[{i}]" for i in range(last + 1)], operands)
 
 
 def _bind_cond(
     what: str, index: Value, functions: Sequence[Callable[..., Any]], names: Sequence[str], operands: tuple[Any, ...]
 ) -> Any:
+    """Traces the functions, converts them to common types, and binds `Cond`."""
     values, in_tree = flatten_values((operands, {}), f"{what}: operands")
     avals = [v.aval for v in values]
     traced = [trace_body(what, f, in_tree, avals, along=along(values)) for f in functions]
@@ -153,7 +173,7 @@ def _bind_cond(
     types = [common_type(each) or each[0] for each in zip(*[t.jaxpr.out_avals for t in traced], strict=True)]
     bodies, consts = common_consts(traced)
     fitted = tuple([convert_outputs(body, types) for body in bodies])
-    key = ("cond", *map(id, fitted))  # which the operation that is kept keeps alive
+    key = ("cond", *map(id, fitted))  # the cached primitive keeps these objects alive
     op = fitted[0].memo.get(key, lambda: Cond(fitted))
     return traced[0].out_tree.unflatten(to_arrays(bind(op, index, *consts, *values)))
 
@@ -161,22 +181,38 @@ def _bind_cond(
 def _require_matching_branches(
     what: str, functions: Sequence[Callable[..., Any]], names: Sequence[str], traced: Sequence[Trace]
 ) -> None:
+    """Raises a TypeError unless the outputs of all branches have the same structure and types."""
     labels = [f"{name} ({fun_name(f)})" for name, f in zip(names, functions, strict=True)]
     first = traced[0]
     for label, t in zip(labels[1:], traced[1:], strict=True):
         if t.out_tree != first.out_tree:
             raise_structure_mismatch(f"{what}: the results", (label, t.out_tree), (labels[0], first.out_tree))
-        ours, theirs = t.jaxpr.out_avals, first.jaxpr.out_avals
-        fits = [common_type(pair) is not None for pair in zip(ours, theirs, strict=True)]
-        remedy = "Convert or broadcast them, so that every function gives the same types."
-        require_matching_types(f"{what}: the results", t.out_tree, (label, ours), (labels[0], theirs), fits, remedy)
+        branch_avals, first_avals = t.jaxpr.out_avals, first.jaxpr.out_avals
+        fits = [common_type(pair) is not None for pair in zip(branch_avals, first_avals, strict=True)]
+        remedy = "Convert or broadcast them, so that all functions return the same types."
+        require_matching_types(
+            f"{what}: the results", t.out_tree, (label, branch_avals), (labels[0], first_avals), fits, remedy
+        )
 
 
 def platform_dependent(*args: Any, default: Callable[..., R] | None = None, **per_platform: Callable[..., R]) -> R:
-    """The function for the platform that the program runs on, applied: `platform_dependent(x, cpu=f, default=g)`.
+    """Calls the function for the platform on which the program runs: `platform_dependent(x, cpu=f, default=g)`.
 
-    All functions are traced; which one it is, is known when the program is compiled. `ValueError` if there are none,
-    `NotImplementedError` where there is none for the platform, and no default.
+    All functions are traced; the choice is made when the program is compiled, or lowered for several platforms.
+
+    Args:
+        *args: The arguments of each function, pytrees of arrays.
+        default: The function for all other platforms. None, the default, means that there is none.
+        **per_platform: The functions, by the names of their platforms, such as `cpu`, `cuda` or `tpu`. Their outputs
+            have the same structure, shapes and dtypes.
+
+    Returns:
+        The output of the chosen function.
+
+    Raises:
+        TypeError: If a function is not callable, or the outputs differ in structure, shape or dtype.
+        ValueError: If there are no functions.
+        NotImplementedError: If there is neither a function for the platform nor a default.
 
     >>> platform_dependent(2.0, cpu=lambda x: x + 1.0, default=lambda x: x)
     Array(3., dtype=float32, weak_type=True)

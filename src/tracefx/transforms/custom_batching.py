@@ -1,4 +1,4 @@
-"""`custom_vmap` and `sequential_vmap`: functions that bring along what `vmap` makes of them."""
+"""`custom_vmap` and `sequential_vmap`: functions with a user-defined batching rule."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tracefx.transforms import scans
 from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
 from tracefx.transforms.custom_functions import (
     CustomFunction,
-    Outputs,
+    OutputSignature,
     call_untyped,
     flatten_custom_function,
     require_pair,
@@ -35,14 +35,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @final
 class custom_vmap(CustomFunction[P, R]):
-    """A function for which a rule that `def_vmap` gives does what `vmap` would do.
+    """A function with a user-defined batching rule, which `def_vmap` sets.
 
-    It is differentiable, in reverse mode too, where JAX refuses it: the derivative is that of the function, and under
-    `vmap` that of the rule. The linear part of the derivative computes what it needs of the function again.
-    Values that the function closes over can neither differ along the batch nor be differentiated; make them arguments.
+    It is differentiable in both modes: the derivative is that of the function, and under `vmap` that of the rule. The
+    linear part of the derivative recomputes what it needs of the function. Closed-over values can be neither batched
+    nor differentiated: make them arguments.
 
-    Raises AttributeError if it is called before the rule is given, ValueError or TypeError if what the rule gives is
-    not what the function gives.
+    Args:
+        fun: The function. It takes and returns pytrees of arrays.
+
+    Raises:
+        TypeError: If `fun` is not callable. Under `vmap`: if the output of the rule does not have the structure and
+            types of that of the function.
+        ValueError: Under `vmap`: if an output that is declared as batched has no batch axis.
+        AttributeError: When called before the rule is set.
 
     >>> import tracefx.numpy as fnp
     >>> from tracefx import vmap
@@ -63,10 +69,15 @@ class custom_vmap(CustomFunction[P, R]):
         self.vmap_rule: Callable[..., Any] | None = None
 
     def def_vmap(self, vmap_rule: F) -> F:
-        """Give the rule: `vmap_rule(axis_size, in_batched, *args)` is a pair of the outputs and of which are batched.
+        """Sets the batching rule.
 
-        `in_batched` is a list with a tree of booleans an argument; what is batched has the axis first. In the second
-        result a boolean may stand for a whole tree of outputs. The rule is given back, so that this is a decorator.
+        Args:
+            vmap_rule: The rule `vmap_rule(axis_size, in_batched, *args)`. `in_batched` is a list with one pytree of
+                booleans per argument; a batched argument has the batch axis first. The rule returns the pair `(output,
+                out_batched)`, where `out_batched` is a boolean, or a pytree of booleans that is a prefix of the output.
+
+        Returns:
+            `vmap_rule`, so that this method can be used as a decorator.
         """
         require_callable("def_vmap", vmap_rule)
         self.vmap_rule = vmap_rule
@@ -76,36 +87,34 @@ class custom_vmap(CustomFunction[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         vmap_rule = self.vmap_rule
         if vmap_rule is None:
-            raise AttributeError(f"{self._where}: no rule has been given; give one with {self._name}.def_vmap")
+            raise AttributeError(f"{self._where}: no rule has been set; set one with {self._name}.def_vmap")
         statics, dynamic = self._split_arguments(args, kwargs)
         values, in_tree = flatten_values(dynamic, f"{self._where}: arguments")
-        outputs = Outputs(self._name)
+        outputs = OutputSignature(self._name)
         what = f"the batching rule {fun_name(vmap_rule)} of {self._name}"
         function = flatten_custom_function(self, statics, in_tree, outputs)
 
         @derive(vmap_rule, self, in_tree)
         @user_code_boundary(self._name)
         def rule(axis: MappedAxis, batched: Mask, operands: Sequence[Value]) -> tuple[list[Value], Mask]:
-            if not outputs.known:  # the rule's output is compared with the function's
+            if not outputs.known:  # to compare the output of the rule with that of the function
                 avals = [x.aval.without_axis(0) if b else x.aval for x, b in zip(operands, batched, strict=True)]
                 stage(function, avals, current())
             in_batched, trees_of = list(in_tree.unflatten(batched)), in_tree.unflatten(to_arrays(operands))
             pair = vmap_rule(axis.size, in_batched, *trees_of)
-            out, out_batched = require_pair(what, pair, "output, which of it is batched")
+            out, out_batched = require_pair(what, pair, "output, out_batched")
             outs, out_tree = flatten_values(out, what)
-            flags = trees.broadcast_prefix(
-                out_batched, out_tree, what=f"what {what} says is batched", of="the output of it"
-            )
+            flags = trees.broadcast_prefix(out_batched, out_tree, what=f"out_batched of {what}", of="its output")
             avals = []
             for x, flag, (path, _) in zip(outs, flags, trees.flatten_with_path(out)[0], strict=True):
                 if not isinstance(flag, bool):
                     raise TypeError(
-                        f"{what} says whether {keystr(path) or 'the output'} is batched by {flag!r}, no bool"
+                        f"{what}: whether {keystr(path) or 'the output'} is batched must be a bool, got {flag!r}"
                     )
                 if flag and (not x.aval.shape or x.aval.shape[0] != axis.size):
                     raise ValueError(
-                        f"{what}: {keystr(path) or 'the output'} is said to be batched, but its type {x.aval} does not "
-                        f"begin with the axis of size {axis.size}"
+                        f"{what}: {keystr(path) or 'the output'} is declared as batched, but the first axis of its "
+                        f"type {x.aval} does not have the size {axis.size}"
                     )
                 avals.append(x.aval.without_axis(0) if flag else x.aval)
             outputs.check_or_record(out_tree, avals, what)
@@ -117,7 +126,13 @@ class custom_vmap(CustomFunction[P, R]):
 
 
 def sequential_vmap(f: Callable[P, R]) -> custom_vmap[P, R]:
-    """A function that `vmap` calls for one example after the other, in a loop: for one that knows no batches.
+    """Returns a `custom_vmap` function that `vmap` applies to one batch element after the other, in a loop.
+
+    Args:
+        f: The function of one element. It takes and returns pytrees of arrays.
+
+    Raises:
+        TypeError: If `f` is not callable.
 
     >>> import tracefx.numpy as fnp
     >>> from tracefx import vmap
@@ -133,9 +148,9 @@ def sequential_vmap(f: Callable[P, R]) -> custom_vmap[P, R]:
         batched = trees.leaves(in_batched)
 
         def step(examples: list[Any]) -> R:
-            rest = iter(examples)
+            batched_leaves = iter(examples)
             one: R = call_untyped(
-                custom, tree.unflatten([next(rest) if b else x for x, b in zip(leaves, batched, strict=True)])
+                custom, tree.unflatten([next(batched_leaves) if b else x for x, b in zip(leaves, batched, strict=True)])
             )
             return one
 

@@ -1,4 +1,4 @@
-"""`custom_jvp`, `custom_vjp`, `custom_gradient`, `closure_convert`: functions that bring their derivative along."""
+"""`custom_jvp`, `custom_vjp`, `custom_gradient`, `closure_convert`: functions with user-defined derivatives."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tracefx.transforms.arguments import flatten_values, fun_name, leaf_value, r
 from tracefx.transforms.body_tracing import require_matching_types
 from tracefx.transforms.custom_functions import (
     CustomFunction,
-    Outputs,
+    OutputSignature,
     call_untyped,
     flatten_custom_function,
     hashable_key,
@@ -51,7 +51,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 @final
 @frozen
 class SymbolicZero:
-    """Stands, in rules defined with `symbolic_zeros=True`, for a tangent or cotangent that is known to be zero."""
+    """A tangent or cotangent that is known to be zero, in rules defined with `symbolic_zeros=True`."""
 
     aval: ShapedArray
 
@@ -77,7 +77,7 @@ class SymbolicZero:
 
     @staticmethod
     def from_primal_value(val: ArrayLike) -> SymbolicZero:
-        """The zero tangent of a value.
+        """Returns the zero tangent of a value: an array or a number.
 
         >>> SymbolicZero.from_primal_value(2.0).shape
         ()
@@ -88,14 +88,20 @@ class SymbolicZero:
 @final
 @frozen
 class CustomVJPPrimal:
-    """An argument as a forward rule defined with `symbolic_zeros=True` gets it: is it differentiated?"""
+    """An argument of a forward rule defined with `symbolic_zeros=True`: its value, and whether it is differentiated."""
 
     value: Any
     perturbed: bool
 
 
 def custom_vjp_primal_tree_values(tree: PyTree) -> Any:
-    """The values of a tree of `CustomVJPPrimal`.
+    """Returns the values of a pytree of `CustomVJPPrimal`.
+
+    Args:
+        tree: The pytree.
+
+    Raises:
+        TypeError: If a leaf is not a `CustomVJPPrimal`.
 
     >>> custom_vjp_primal_tree_values([CustomVJPPrimal(2.0, True)])
     [2.0]
@@ -103,14 +109,19 @@ def custom_vjp_primal_tree_values(tree: PyTree) -> Any:
 
     def value(leaf: object) -> object:
         if type(leaf) is not CustomVJPPrimal:
-            raise TypeError(f"custom_vjp_primal_tree_values: {leaf!r} is no CustomVJPPrimal")
+            raise TypeError(f"custom_vjp_primal_tree_values: {leaf!r} is not a CustomVJPPrimal")
         return leaf.value
 
     return trees.map(value, tree)
 
 
 def zero_from_primal(val: PyTree, symbolic_zeros: bool = False) -> Any:
-    """The zero tangents of a tree of values: arrays, of dtype float0 for integers, or `SymbolicZero`s.
+    """Returns the zero tangents of a pytree of values.
+
+    Args:
+        val: The pytree of arrays or numbers.
+        symbolic_zeros: Whether the zeros are `SymbolicZero` objects. False by default: they are arrays, of dtype
+            `float0` for integers and booleans.
 
     >>> zero_from_primal({"w": 2.0})
     {'w': Array(0., dtype=float32, weak_type=True)}
@@ -119,7 +130,7 @@ def zero_from_primal(val: PyTree, symbolic_zeros: bool = False) -> Any:
 
 
 def _to_user_tangent(t: Tangent, symbolic: bool) -> object:
-    """A tangent as a rule gets it."""
+    """Returns a tangent as a rule gets it: an array, or a `SymbolicZero` if `symbolic` is true."""
     return SymbolicZero(t.aval) if symbolic and isinstance(t, Zero) else tangent_to_array(t)
 
 
@@ -128,15 +139,23 @@ def _to_user_tangent(t: Tangent, symbolic: bool) -> object:
 
 @final
 class custom_jvp(CustomFunction[P, R]):
-    """A function whose derivative is a rule that `defjvp` or `defjvps` gives.
+    """A function with a user-defined JVP rule, which `defjvp` or `defjvps` sets.
 
-    Differentiation calls the rule in the place of the function, in forward and in reverse mode. Arguments named by
-    `nondiff_argnums` or `nondiff_argnames` are not differentiated, need not be arrays, and come first in the rule's
-    arguments. In the function and its rules, Python's control flow may depend on values wherever these are known.
-    Values that the function closes over cannot be differentiated: `closure_convert` makes arguments of them.
+    Differentiation, in forward and reverse mode, calls the rule instead of differentiating the function. Inside the
+    function and its rules, Python control flow may depend on concrete values. Closed-over values cannot be
+    differentiated: make them arguments, if need be with `closure_convert`.
 
-    Raises AttributeError if it is called before a rule is given, TypeError if the rule's outputs are not the
-    function's.
+    Args:
+        fun: The function. It takes and returns pytrees of arrays.
+        nondiff_argnums: Positions of arguments that are not differentiated. They may be any objects, and come before
+            the primals and tangents in the arguments of the rule. Empty by default.
+        nondiff_argnames: Names of such arguments. Empty by default.
+
+    Raises:
+        TypeError: If `fun` is not callable. When differentiated: if the outputs of the rule do not fit those of the
+            function.
+        ValueError: If `nondiff_argnums` or `nondiff_argnames` names an argument that the function does not have.
+        AttributeError: When called before a rule is set.
 
     >>> import tracefx.numpy as fnp
     >>> from tracefx import grad
@@ -164,10 +183,16 @@ class custom_jvp(CustomFunction[P, R]):
         self.symbolic_zeros = False
 
     def defjvp(self, jvp: F, symbolic_zeros: bool = False) -> F:
-        """Give the rule: `jvp(primals, tangents)` is the pair of the output and its tangent.
+        """Sets the JVP rule.
 
-        Both arguments are tuples with an entry an argument. With `symbolic_zeros` a tangent known to be zero is a
-        `SymbolicZero`, else an array of zeros. The rule is given back, so that this is a decorator.
+        Args:
+            jvp: The rule `jvp(*nondiff_args, primals, tangents)`, which returns the pair of the output and its tangent.
+                `primals` and `tangents` are tuples with one entry per differentiated argument.
+            symbolic_zeros: Whether a tangent that is known to be zero is passed as a `SymbolicZero`. False by default:
+                it is an array of zeros.
+
+        Returns:
+            `jvp`, so that this method can be used as a decorator.
         """
         require_callable("defjvp", jvp)
         self.jvp = jvp
@@ -175,20 +200,27 @@ class custom_jvp(CustomFunction[P, R]):
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
-        """Give the rule in parts, one an argument: `jvp(tangent, output, *primals)`, or `None` for a zero derivative.
+        """Sets one JVP rule per argument; the tangent of the output is the sum of their results.
+
+        Args:
+            *jvps: For each argument a rule `jvp(tangent, output, *primals)`, which returns a tangent of the output, or
+                None for a zero derivative.
+
+        Raises:
+            TypeError: If there are `nondiff_argnums`.
 
         >>> double = custom_jvp(lambda x, n: x * 2.0)
         >>> double.defjvps(lambda t, out, x, n: 2.0 * t, None)
         """
         if self.nondiff_argnums:
-            raise TypeError(f"{self._where}: defjvps has a rule for every argument; use defjvp with nondiff_argnums")
+            raise TypeError(f"{self._where}: defjvps sets a rule for every argument; use defjvp with nondiff_argnums")
 
         @functools.wraps(jvps[0] if jvps and jvps[0] is not None else self.fun)
         def jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
             if len(jvps) != len(primals):
                 raise TypeError(
                     f"{self._where}: defjvps was given {len(jvps)} rules, but it is called with {len(primals)} "
-                    "arguments; give one for each, or None"
+                    "arguments; pass one rule or None per argument"
                 )
             out = call_untyped(self, primals)
             parts = [rule(t, out, *primals) for rule, t in zip(jvps, tangents, strict=True) if rule is not None]
@@ -202,17 +234,17 @@ class custom_jvp(CustomFunction[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         rule, symbolic = self.jvp, self.symbolic_zeros
         if rule is None:
-            raise AttributeError(f"{self._where}: no rule has been given; give one with {self._name}.defjvp")
+            raise AttributeError(f"{self._where}: no rule has been set; set one with {self._name}.defjvp")
         statics, dynamic = self._split_arguments(args, kwargs)
         values, in_tree = flatten_values(dynamic, f"{self._where}: arguments")
-        outputs = Outputs(self._name)
+        outputs = OutputSignature(self._name)
         what = f"the rule {fun_name(rule)} of {self._name}"
 
         @derive(rule, self, *statics.key, in_tree, symbolic)
         @user_code_boundary(self._name)
         def jvp(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[list[Value], list[Tangent]]:
-            pushed = in_tree.unflatten([_to_user_tangent(t, symbolic) for t in tangents])
-            pair = rule(*statics.values.values(), in_tree.unflatten(to_arrays(primals)), pushed)
+            user_tangents = in_tree.unflatten([_to_user_tangent(t, symbolic) for t in tangents])
+            pair = rule(*statics.values.values(), in_tree.unflatten(to_arrays(primals)), user_tangents)
             out, out_tangent = require_pair(what, pair, "output, tangent of the output")
             outs = outputs.flatten(out, what)
             return outs, _out_tangents(what, outs, outputs.tree, out_tangent)
@@ -239,15 +271,15 @@ def _add_tangents(x: Any, y: Any) -> object:
 
 
 def _out_tangents(what: str, outs: Sequence[Value], tree: TreeDef, out_tangent: PyTree) -> list[Tangent]:
-    """The tangents that a rule gives, checked against its outputs."""
+    """Returns the tangents that a rule returned, checked against its outputs and converted."""
     leaves, tangent_tree = trees.flatten(out_tangent)
     trees.require_same_structure(f"{what}: the tangent of its output", tree, tangent_tree, "the output", "the tangent")
     tangents = [_leaf_tangent(leaf, i, out_tangent, f"the tangent from {what}") for i, leaf in enumerate(leaves)]
     expected, avals = [x.aval.tangent() for x in outs], [t.aval for t in tangents]
     fit = [is_valid_tangent(a, b) for a, b in zip(avals, expected, strict=True)]
-    whose = f"{what}: its output and the tangent of that"
-    remedy = "A tangent has the shape and the dtype of its output, float0 where that is an integer or a boolean."
-    require_matching_types(whose, tree, ("tangent needed", expected), ("tangent given", avals), fit, remedy)
+    subject = f"{what}: its output and the tangent of its output"
+    remedy = "A tangent has the shape and dtype of its output; for integers and booleans, its dtype is float0."
+    require_matching_types(subject, tree, ("tangent needed", expected), ("tangent given", avals), fit, remedy)
     return [_convert_tangent(t, aval) for t, aval in zip(resolve_tangents(tangents), expected, strict=True)]
 
 
@@ -274,19 +306,25 @@ def _convert_tangent(t: Tangent, aval: ShapedArray) -> Tangent:
 
 @final
 class custom_vjp(CustomFunction[P, R]):
-    """A function whose backward pass is a pair of rules that `defvjp` gives.
+    """A function with user-defined rules for reverse mode, which `defvjp` sets.
 
-    Reverse mode runs `fwd` in the place of the function and later, on the cotangents of its outputs, `bwd`, which need
-    not be linear: it may clip or mask them. Forward mode works too, where JAX refuses it: the derivative is the
-    transpose of `bwd`, which has to be linear then, or `NotLinearError` says that it isn't. Forward mode around
-    reverse mode, as in `hessian`, differentiates the rules themselves and asks no such thing.
+    Reverse mode calls `fwd` instead of the function and later, on the cotangents of its outputs, `bwd`. `bwd` need not
+    be linear: it may clip or mask cotangents. Forward mode works too: the derivative is the transpose of `bwd`, which
+    has to be linear. Forward mode over reverse mode, as in `hessian`, differentiates the rules themselves, and does not
+    need that. Closed-over values cannot be differentiated: make them arguments, if need be with `closure_convert`.
 
-    Arguments named by `nondiff_argnums` or `nondiff_argnames` are not differentiated and need not be arrays; `fwd` gets
-    them in their places, `bwd` first. Values that the function closes over cannot be differentiated:
-    `closure_convert` makes arguments of them.
+    Args:
+        fun: The function. It takes and returns pytrees of arrays.
+        nondiff_argnums: Positions of arguments that are not differentiated. They may be any objects. `fwd` gets them at
+            their positions, `bwd` as its first arguments. Empty by default.
+        nondiff_argnames: Names of such arguments. Empty by default.
 
-    Raises AttributeError if it is called before the rules are given, TypeError or ValueError if what they give is not
-    what the function gives, or doesn't fit its arguments.
+    Raises:
+        TypeError: If `fun` is not callable. When differentiated: if the results of a rule do not fit the function.
+        ValueError: If `nondiff_argnums` or `nondiff_argnames` names an argument that the function does not have. When
+            differentiated: if a cotangent of `bwd` does not fit its argument.
+        AttributeError: When called before the rules are set.
+        NotLinearError: In forward mode, if `bwd` is not linear. It is a TypeError.
 
     >>> import tracefx.numpy as fnp
     >>> from tracefx import grad
@@ -318,12 +356,15 @@ class custom_vjp(CustomFunction[P, R]):
         symbolic_zeros: bool = False,
         optimize_remat: bool = False,
     ) -> None:
-        """Give the rules: `fwd(*args)` is `(output, residuals)`, `bwd(residuals, cotangent)` a cotangent an argument.
+        """Sets the rules.
 
-        A cotangent that is `None` is zero. With `symbolic_zeros` the leaves of `fwd`'s arguments become
-        `CustomVJPPrimal`s, which say whether they are differentiated, and cotangents known to be zero are
-        `SymbolicZero`s in `bwd`.
-        `optimize_remat` is accepted and changes nothing: what a program doesn't use is left out of it anyway.
+        Args:
+            fwd: The forward rule. It takes the arguments of the function, and returns `(output, residuals)`.
+            bwd: The backward rule `bwd(*nondiff_args, residuals, cotangent)`. It returns a tuple with one cotangent per
+                differentiated argument; None means zero.
+            symbolic_zeros: Whether the leaves of the arguments of `fwd` are `CustomVJPPrimal` objects, and cotangents
+                known to be zero `SymbolicZero` objects. False by default.
+            optimize_remat: Accepted for compatibility with JAX, without effect: unused equations are always removed.
         """
         require_callable("defvjp", fwd)
         require_callable("defvjp", bwd)
@@ -333,10 +374,10 @@ class custom_vjp(CustomFunction[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         fwd, bwd, symbolic = self.fwd, self.bwd, self.symbolic_zeros
         if fwd is None or bwd is None:
-            raise AttributeError(f"{self._where}: no rules have been given; give them with {self._name}.defvjp")
+            raise AttributeError(f"{self._where}: no rules have been set; set them with {self._name}.defvjp")
         statics, dynamic = self._split_arguments(args, kwargs)
         values, in_tree = flatten_values(dynamic, f"{self._where}: arguments")
-        outputs = Outputs(self._name)
+        outputs = OutputSignature(self._name)
         what = f"the forward rule {fun_name(fwd)} of {self._name}"
 
         @derive(fwd, self, bwd, *statics.key, in_tree, symbolic)
@@ -346,9 +387,9 @@ class custom_vjp(CustomFunction[P, R]):
             if symbolic:
                 leaves = list(map(CustomVJPPrimal, leaves, perturbed))
             pair = fwd(*statics.merge(in_tree.unflatten(leaves)))
-            out, kept = require_pair(what, pair, "output, residuals")
+            out, residual_tree = require_pair(what, pair, "output, residuals")
             outs = outputs.flatten(out, what)
-            residuals, held = _ResidualTree.of(kept, f"the residuals from {what}")
+            residuals, closed_over = _ResidualTree.of(residual_tree, f"the residuals from {what}")
             backward = _BackwardRule(
                 self._name, bwd, symbolic, tuple(statics.values.values()), residuals, outputs.tree, in_tree,
                 tuple([p.aval.tangent() for p in primals]),
@@ -359,11 +400,11 @@ class custom_vjp(CustomFunction[P, R]):
             def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
                 return backward.pull(residuals, cts)
 
-            return ForwardResult(outs, held, pull)
+            return ForwardResult(outs, closed_over, pull)
 
         flat = flatten_custom_function(self, statics, in_tree, outputs)
-        whole = wrap_vjp_for_shard_map(self._name, forward, values)
-        prim = CustomVJPCall(self._name, flat, whole, bwd, symbolic)
+        forward_rule = wrap_vjp_for_shard_map(self._name, forward, values)
+        prim = CustomVJPCall(self._name, flat, forward_rule, bwd, symbolic)
         outs = bind(prim, *values)
         result: R = outputs.tree.unflatten(to_arrays(outs))
         return result
@@ -372,30 +413,30 @@ class custom_vjp(CustomFunction[P, R]):
 @final
 @frozen(eq=False)
 class _ResidualTree:
-    """The structure of what a forward rule keeps: `others` are its leaves that are no arrays, by their places."""
+    """The structure of the residuals of a forward rule. `static_leaves` are those that are not arrays, by index."""
 
     tree: TreeDef
     static_leaves: dict[int, object]
 
     @classmethod
-    def of(cls, kept: PyTree, what: str) -> tuple[_ResidualTree, list[Value]]:
-        """The structure, and the arrays."""
-        leaves, tree = trees.flatten(kept)
+    def of(cls, residual_tree: PyTree, what: str) -> tuple[_ResidualTree, list[Value]]:
+        """Returns the structure of residuals, and their arrays."""
+        leaves, tree = trees.flatten(residual_tree)
         others = {i: leaf for i, leaf in enumerate(leaves) if not isinstance(leaf, Tracer) and not is_arraylike(leaf)}
-        values = [leaf_value(leaf, i, kept, what) for i, leaf in enumerate(leaves) if i not in others]
+        values = [leaf_value(leaf, i, residual_tree, what) for i, leaf in enumerate(leaves) if i not in others]
         return cls(tree, others), resolve_closed_over(values)
 
     def unflatten(self, values: Sequence[Value]) -> Any:
-        rest = iter(to_arrays(values))
+        remaining = iter(to_arrays(values))
         return self.tree.unflatten(
-            [self.static_leaves[i] if i in self.static_leaves else next(rest) for i in range(self.tree.num_leaves)]
+            [self.static_leaves[i] if i in self.static_leaves else next(remaining) for i in range(self.tree.num_leaves)]
         )
 
 
 @final
 @frozen(eq=False)
 class _BackwardRule:
-    """A backward rule as a function of values. `avals` are the types of the cotangents it has to give."""
+    """A backward rule as a function of flat values. `avals` are the types of the cotangents that it has to return."""
 
     name: str
     bwd: Callable[..., Any]
@@ -408,27 +449,28 @@ class _BackwardRule:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """All that the result of `pull` depends on besides the rule and the operands."""
+        """Everything that the result of `pull` depends on except the rule itself and the operands."""
         residuals = self.residuals
         others = tuple([(i, hashable_key(x)) for i, x in residuals.static_leaves.items()])
         statics = tuple(map(hashable_key, self.statics))
         return self.name, self.symbolic, statics, residuals.tree, others, self.out_tree, self.in_tree, self.avals
 
     def pull(self, residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
+        """Calls the backward rule, and returns the checked cotangents of all argument leaves."""
         ct = self.out_tree.unflatten([_to_user_tangent(t, self.symbolic) for t in cts])
-        found = self.bwd(*self.statics, self.residuals.unflatten(residuals), ct)
+        result_cts = self.bwd(*self.statics, self.residuals.unflatten(residuals), ct)
         what = f"the backward rule {fun_name(self.bwd)} of {self.name}"
         count = len(self.in_tree.children())
-        if isinstance(found, list):
-            found = tuple(found)
-        if not isinstance(found, tuple) or len(found) != count:
+        if isinstance(result_cts, list):
+            result_cts = tuple(result_cts)
+        if not isinstance(result_cts, tuple) or len(result_cts) != count:
             raise TypeError(
-                f"{what} must give a tuple with one cotangent an argument: the arguments are {self.in_tree}, and it "
-                f"gave {trees.structure(found)}"
+                f"{what} must return a tuple with one cotangent per argument: the arguments are {self.in_tree}, but it "
+                f"returned {trees.structure(result_cts)}"
             )
         try:
             entries = trees.broadcast_prefix(
-                found, self.in_tree, none_is_leaf=True, what=f"the result of {what}", of="the arguments"
+                result_cts, self.in_tree, none_is_leaf=True, what=f"the result of {what}", of="the arguments"
             )
         except ValueError as error:
             raise TypeError(str(error)) from None
@@ -439,6 +481,7 @@ class _BackwardRule:
         ]
 
     def check_cotangent(self, entry: object, aval: ShapedArray, what: str) -> Tangent:
+        """Returns a cotangent converted to the type `aval`; raises ValueError if it does not fit."""
         if entry is None or aval.dtype == float0:
             return Zero(aval)
         ct = _leaf_tangent(entry, 0, entry, what)
@@ -457,11 +500,18 @@ class _BackwardRule:
 
 
 def custom_gradient(fun: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[P, R]:
-    """A function that gives its output together with its backward pass: cotangent of the output to a tuple of those
-    of the arguments (for one argument, its cotangent alone).
+    """Returns a differentiable function from a function that returns its output and its backward pass.
 
-    The backward pass may use what the function has computed. It is traced when the function is differentiated, so its
-    control flow cannot depend on the values of cotangents.
+    Args:
+        fun: A function that returns `(output, pull)`. `pull` takes the cotangent of the output, and returns a tuple
+            with one cotangent per argument, or just the cotangent of a single argument. It may use the intermediate
+            values of `fun`. It is traced, so its Python control flow cannot depend on the values of cotangents.
+
+    Returns:
+        A function with the parameters of `fun` that returns the output alone.
+
+    Raises:
+        TypeError: If `fun` is not callable, or, when the result is called, if it does not return a pair.
 
     >>> from tracefx import grad
     >>> @custom_gradient
@@ -483,9 +533,9 @@ def custom_gradient(fun: Callable[P, tuple[R, Callable[..., Any]]]) -> Callable[
 
         def pulled(*cts: Value) -> list[Value]:
             nonlocal in_tree
-            found = pull(out_tree.unflatten(to_arrays(cts)))
-            found = found if isinstance(found, tuple | list) else (found,)
-            leaves, in_tree = flatten_values(tuple(found), f"the result of the backward pass of {fun_name(fun)}")
+            result_cts = pull(out_tree.unflatten(to_arrays(cts)))
+            result_cts = result_cts if isinstance(result_cts, tuple | list) else (result_cts,)
+            leaves, in_tree = flatten_values(tuple(result_cts), f"the result of the backward pass of {fun_name(fun)}")
             return leaves
 
         jaxpr, consts = stage(pulled, [x.aval.tangent() for x in values], current(), along=list(map(varies, values)))
@@ -522,16 +572,26 @@ class _TracedPullback:
 
 
 def closure_convert(fun: Callable[P, R], *example_args: PyTree) -> tuple[Callable[..., R], list[Any]]:
-    """`fun` as a function that takes what it closes over as further arguments, and the values of those.
+    """Converts a function with closed-over values to one that takes them as additional arguments.
 
-    For functions that are arguments of a function with a rule of its own: what `fun` closes over is differentiated if
-    it is an argument. `fun` is traced for arguments of the types of `example_args`, and must be pure; only values that
-    may have a derivative become arguments. A ValueError says so if it is called with arguments of another kind.
+    Use it for functions that are arguments of a `custom_jvp` or `custom_vjp` function: closed-over values are
+    differentiated only as arguments.
+
+    Args:
+        fun: A pure function. It is traced, and may later be called only with arguments of the same structure and types.
+        *example_args: Arguments of `fun`, of which structure, shapes and dtypes are used.
+
+    Returns:
+        A pair `(converted, values)`. `converted(*args, *values)` computes `fun(*args)`; `values` is the list of the
+        closed-over tracers of a floating-point or complex dtype.
+
+    Raises:
+        TypeError: If `fun` is not callable, or, when `converted` is called, if the arguments have another structure.
 
     >>> from tracefx import grad
     >>> def slope(scale):
-    ...     converted, held = closure_convert(lambda x: x * scale, 1.0)
-    ...     return converted(3.0, *held)
+    ...     converted, values = closure_convert(lambda x: x * scale, 1.0)
+    ...     return converted(3.0, *values)
     >>> float(grad(slope)(2.0))
     3.0
     """
@@ -550,18 +610,18 @@ def closure_convert(fun: Callable[P, R], *example_args: PyTree) -> tuple[Callabl
     jaxpr, consts = stage(flat, [x.aval for x in values], current(), along=list(map(varies, values)))
     assert out_tree is not None
     structure = out_tree
-    moving = [isinstance(c, Tracer) and dtypes.is_inexact(c.aval.dtype) for c in consts]
-    held = to_arrays([c for c, m in zip(consts, moving, strict=True) if m])
+    is_argument = [isinstance(c, Tracer) and dtypes.is_inexact(c.aval.dtype) for c in consts]
+    closed_over = to_arrays([c for c, m in zip(consts, is_argument, strict=True) if m])
 
     @functools.wraps(fun)
     def converted(*args: Any) -> R:
-        count = len(args) - len(held)
+        count = len(args) - len(closed_over)
         flat_args, tree = flatten_values(tuple(args[:count]), f"the converted {name}: arguments")
-        what = f"the converted {name}: its arguments, the last {len(held)} aside, "
+        what = f"the converted {name}: the tuple of arguments, without the last {len(closed_over)},"
         trees.require_same_structure(what, in_tree, tree, "example_args", "the arguments")
-        rest = iter([as_value(x) for x in args[count:]])
-        given = [next(rest) if m else c for c, m in zip(consts, moving, strict=True)]
+        remaining = iter([as_value(x) for x in args[count:]])
+        given = [next(remaining) if m else c for c, m in zip(consts, is_argument, strict=True)]
         result: R = structure.unflatten(to_arrays(eval_jaxpr(jaxpr, given, flat_args)))
         return result
 
-    return converted, held
+    return converted, closed_over

@@ -1,4 +1,4 @@
-"""What functions with rules of their own share: how a call is resolved, how rules are run, and what they must give."""
+"""The base of functions with user-defined rules: resolution of calls, execution of rules, checks of results."""
 
 from __future__ import annotations
 
@@ -32,20 +32,23 @@ S = TypeVar("S")
 
 
 def user_code_boundary(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorates what calls a user's function, `name` or a rule of it."""
+    """Returns a decorator for functions that call the user's function `name`, or a rule of it.
+
+    It resets the location of the current equation, and explains errors about closed-over tracers.
+    """
 
     def decorate(f: Callable[P, R]) -> Callable[P, R]:
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            token = EQN_LOCATION.set(None)  # a rule may be what calls the function
+            token = EQN_LOCATION.set(None)  # the function may be called by a rule, with the location of an equation
             try:
                 return f(*args, **kwargs)
             except ClosedOverTracerError:
                 raise
             except EscapedTracerError as error:
                 raise ClosedOverTracerError(
-                    f"{name}, or a rule of it, uses a value that is none of its arguments, and that its rule would "
-                    "have to know: if it closes over the value, make it an argument (tracefx.closure_convert does that "
-                    "for functions that are arguments), or hand on tracefx.lax.stop_gradient of it. In detail: "
+                    f"{name}, or a rule of it, uses a tracer that is none of its arguments, so its rule cannot depend "
+                    "on it: if it is a closed-over value, make it an argument (tracefx.closure_convert does that for "
+                    "functions that are arguments), or apply tracefx.lax.stop_gradient to it. In detail: "
                     f"{error}"
                 ) from error
             finally:
@@ -57,7 +60,7 @@ def user_code_boundary(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def hashable_key(x: object) -> Hashable:
-    """What tells an object that a rule holds from others: its content, or itself if it can't be hashed."""
+    """Returns the cache key of an object that a rule holds: by content, or by identity if it is not hashable."""
     try:
         hash(x)
     except TypeError:
@@ -68,7 +71,7 @@ def hashable_key(x: object) -> Hashable:
 @final
 @frozen(eq=False)
 class NondiffArguments:
-    """Those arguments of a call, by position, that go to the user's functions as they are."""
+    """The non-differentiated arguments of a call, by position. They are passed to the user's functions unchanged."""
 
     values: dict[int, Any]
 
@@ -77,14 +80,18 @@ class NondiffArguments:
         return tuple([(i, hashable_key(x)) for i, x in self.values.items()])
 
     def merge(self, dynamic: Sequence[Any]) -> list[Any]:
-        """All arguments in their places."""
-        rest: Iterator[Any] = iter(dynamic)
+        """Returns all arguments in order, given the differentiated ones."""
+        remaining: Iterator[Any] = iter(dynamic)
         count = len(self.values) + len(dynamic)
-        return [self.values[i] if i in self.values else next(rest) for i in range(count)]
+        return [self.values[i] if i in self.values else next(remaining) for i in range(count)]
 
 
 class CustomFunction(Generic[P, R]):
-    """A function with a rule of its own. It is called, and binds to instances, as the function it wraps."""
+    """A function with a user-defined rule.
+
+    It is called, and binds to instances, like the function that it wraps. If that is itself a function with another
+    kind of rule, its `def...` methods are available here, too.
+    """
 
     __name__: str
     __wrapped__: Callable[P, R]
@@ -112,11 +119,11 @@ class CustomFunction(Generic[P, R]):
         names = (names,) if isinstance(names, str) else tuple(names)
         parameters = [] if self._signature is None else list(self._signature.parameters.values())
         positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        more = self._signature is None or any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        has_var_positional = self._signature is None or any(p.kind is p.VAR_POSITIONAL for p in parameters)
         for n in numbers:
             if isinstance(n, bool) or not isinstance(n, int):
                 raise TypeError(f"{self._where}: nondiff_argnums must be integers, got {numbers!r}")
-            if (n >= len(positional) and not more) or n < -len(positional):
+            if (n >= len(positional) and not has_var_positional) or n < -len(positional):
                 raise ValueError(
                     f"{self._where}: nondiff_argnums names argument {n}, but the function takes {len(positional)}"
                 )
@@ -126,16 +133,16 @@ class CustomFunction(Generic[P, R]):
                     f"{self._where}: nondiff_argnames names {name!r}, but the function's positional arguments are "
                     f"{', '.join(positional) or 'none'}"
                 )
-        places = {n % len(positional) if n < 0 else n for n in numbers}
-        return tuple(sorted(places | {positional.index(name) for name in names}))
+        positions = {n % len(positional) if n < 0 else n for n in numbers}
+        return tuple(sorted(positions | {positional.index(name) for name in names}))
 
     def _split_arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[NondiffArguments, tuple[Any, ...]]:
-        """The arguments by position, defaults included: those that are passed on as they are, and the others."""
+        """Returns the non-differentiated and the differentiated arguments of a call, by position and with defaults."""
         if self._signature is None:
             if kwargs:
-                raise TypeError(f"{self._where}: {', '.join(kwargs)} given by keyword, but its signature is unknown")
+                raise TypeError(f"{self._where}: {', '.join(kwargs)} passed by keyword, but its signature is unknown")
         else:
             try:
                 bound = self._signature.bind(*args, **kwargs)
@@ -145,8 +152,8 @@ class CustomFunction(Generic[P, R]):
             named = [name for name in bound.kwargs if name in kwargs]
             if named:
                 raise TypeError(
-                    f"{self._where}: {', '.join(named)} can be given by keyword only, but rules take arguments by "
-                    "position; make them positional, or give them to the function with functools.partial"
+                    f"{self._where}: {', '.join(named)} can be passed by keyword only, but rules take arguments by "
+                    "position; make them positional, or bind them with functools.partial"
                 )
             args = bound.args
         statics = {i: _stop_gradients(args[i]) for i in self.nondiff_argnums if i < len(args)}
@@ -155,10 +162,10 @@ class CustomFunction(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         raise NotImplementedError
 
-    if not TYPE_CHECKING:  # where it would give every name a type
+    if not TYPE_CHECKING:  # type checkers would accept every name
 
         def __getattr__(self, name: str) -> Any:
-            """The `def...` of a function with another rule, around which this one is put."""
+            """Returns the `def...` method of the wrapped function, if that has a user-defined rule itself."""
             fun = self.__dict__.get("fun")
             if isinstance(fun, CustomFunction) and name.startswith("def"):
                 return getattr(fun, name)
@@ -177,19 +184,21 @@ class CustomFunction(Generic[P, R]):
 
 
 def _stop_gradients(x: PyTree) -> Any:
+    """Applies `stop_gradient` to all tracers of a pytree."""
     return trees.map(lambda leaf: stop_gradient(leaf) if isinstance(leaf, Tracer) else leaf, x)
 
 
 def require_pair(what: str, out: object, parts: str) -> tuple[Any, Any]:
+    """Returns the two elements of `out`; raises TypeError unless it is a pair. `parts` names them in the message."""
     if not isinstance(out, tuple | list) or len(out) != 2:
-        raise TypeError(f"{what} must give a pair ({parts}), got {out!r}")
+        raise TypeError(f"{what} must return a pair ({parts}), got {out!r}")
     first, second = out
     return first, second
 
 
 @final
-class Outputs:
-    """The structure and the types of what a function gives, by the first run of it or of a rule of it."""
+class OutputSignature:
+    """The structure and types of a function's output, recorded at the first call of the function or its rule."""
 
     __slots__ = ("_avals", "_name", "_tree", "_what")
 
@@ -201,35 +210,35 @@ class Outputs:
 
     @property
     def known(self) -> bool:
-        """Whether the function or a rule of it has run."""
+        """Whether the function or a rule of it has been called."""
         return self._tree is not None
 
     @property
     def tree(self) -> TreeDef:
-        assert self._tree is not None, f"nobody has run {self._name}"
+        assert self._tree is not None, f"{self._name} has not been called"
         return self._tree
 
     def flatten(self, out: PyTree, what: str) -> list[Value]:
-        """The leaves of what `what` gave, which has the structure and the types of what was given before."""
+        """Flattens the output `out` of `what`; checks that its structure and types are those recorded before."""
         values, tree = flatten_values(out, what)
         values = resolve_closed_over(values)
         self.check_or_record(tree, [x.aval for x in values], what)
         return match_weak_types(values, self._avals)
 
     def check_or_record(self, tree: TreeDef, avals: list[ShapedArray], what: str) -> None:
-        """Note, or compare with what has been noted, the structure and the types of what `what` gave."""
+        """Records structure and types of the output of `what`, or compares them with those recorded before."""
         if self._tree is None:
             self._tree, self._avals, self._what = tree, avals, what
             return
-        whose = f"{self._name}, and in the place of its output the rule of it,"
-        trees.require_same_structure(whose, self._tree, tree, self._what, what)
+        subject = f"{self._name}: the output of its rule"
+        trees.require_same_structure(subject, self._tree, tree, self._what, what)
         fits = [(a.shape, a.dtype) == (b.shape, b.dtype) for a, b in zip(avals, self._avals, strict=True)]
-        remedy = "The rule has to compute what the function does."
-        require_matching_types(whose, tree, (self._what, self._avals), (what, avals), fits, remedy)
+        remedy = "The rule must compute the same output as the function."
+        require_matching_types(subject, tree, (self._what, self._avals), (what, avals), fits, remedy)
 
 
 def is_valid_tangent(aval: ShapedArray, expected: ShapedArray) -> bool:
-    """Whether a value of the type `aval`, if need be of a Python number, can be a tangent of the type `expected`."""
+    """Whether a value of the type `aval`, perhaps a Python number, can be a tangent of the type `expected`."""
     if aval.shape != expected.shape:
         return False
     if aval.dtype == expected.dtype:
@@ -239,9 +248,9 @@ def is_valid_tangent(aval: ShapedArray, expected: ShapedArray) -> bool:
 
 
 def flatten_custom_function(
-    custom: CustomFunction[..., Any], statics: NondiffArguments, in_tree: TreeDef, outputs: Outputs
+    custom: CustomFunction[..., Any], statics: NondiffArguments, in_tree: TreeDef, outputs: OutputSignature
 ) -> Callable[..., list[Value]]:
-    """The function as one of values."""
+    """Returns the function as one of flat values."""
 
     name = fun_name(custom.fun)
 
@@ -255,4 +264,5 @@ def flatten_custom_function(
 
 
 def call_untyped(f: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """Calls `f`, without static types."""
     return f(*args)

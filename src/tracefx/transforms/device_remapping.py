@@ -1,4 +1,4 @@
-"""Programs on other devices than those that they speak of, and such as say how their inputs and outputs lie."""
+"""Conversion of programs to other devices, and programs with sharding constraints for their inputs and outputs."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.sharding import Sharding
 from tracefx.ops.annotations.sharding_constraint import ShardingConstraint
-from tracefx.passes.dce import renumber
+from tracefx.passes.rebuilding import renumber
 from tracefx.shardings.meshes import Mesh, MeshEffect
 from tracefx.shardings.named_sharding import NamedSharding
 
 
 def devices_of(jaxpr: Jaxpr) -> tuple[Device, ...]:
-    """The devices that a program speaks of, in the order of the mesh with the lowest first; none without one."""
+    """Returns the devices of a program: those of the mesh with the lowest ids; none if it uses no mesh."""
     meshes = [effect.mesh.flat for effect in jaxpr.effects if isinstance(effect, MeshEffect)]
     return min(meshes, key=lambda flat: [d.id for d in flat], default=())
 
 
 def remap_devices(jaxpr: Jaxpr, devices: Mapping[Device, Device]) -> Jaxpr:
-    """The program that speaks of other devices in the place of those it speaks of."""
+    """Returns the program with devices replaced in all its meshes and shardings."""
 
     def at(value: object) -> object:
         if isinstance(value, Mesh):
@@ -36,8 +36,8 @@ def remap_devices(jaxpr: Jaxpr, devices: Mapping[Device, Device]) -> Jaxpr:
         return NamedSharding(remap_mesh(value.mesh, devices), value.spec) if isinstance(value, NamedSharding) else value
 
     def operation(prim: Primitive) -> Primitive:
-        said = {f.name: getattr(prim, f.name) for f in attrs.fields(cast(Any, type(prim)))}
-        changed = {name: new for name, value in said.items() if (new := at(value)) is not value}
+        params = {f.name: getattr(prim, f.name) for f in attrs.fields(cast(Any, type(prim)))}
+        changed = {name: new for name, value in params.items() if (new := at(value)) is not value}
         if changed:
             prim = evolve(cast(Any, prim), **changed)
         return prim.with_jaxprs(*map(program, prim.jaxprs())) if isinstance(prim, HasSubjaxprs) else prim
@@ -51,6 +51,7 @@ def remap_devices(jaxpr: Jaxpr, devices: Mapping[Device, Device]) -> Jaxpr:
 
 
 def remap_mesh(mesh: Mesh, devices: Mapping[Device, Device]) -> Mesh:
+    """Returns the mesh with its devices replaced."""
     flat = np.empty(mesh.size, object)
     flat[:] = [devices[d] for d in mesh.flat]
     return Mesh(flat.reshape(mesh.axis_sizes), mesh.axis_names)
@@ -59,11 +60,11 @@ def remap_mesh(mesh: Mesh, devices: Mapping[Device, Device]) -> Mesh:
 def add_sharding_constraints(
     jaxpr: Jaxpr, inputs: Sequence[Sharding | None], outputs: Sequence[Sharding | None]
 ) -> Jaxpr:
-    """The program that also says, by its first and last equations, how some of its inputs and outputs lie on meshes."""
+    """Returns the program with sharding constraints as its first and last equations, for some inputs and outputs."""
     fresh = itertools.count(jaxpr.var_count)
     first: list[Eqn] = []
     last: list[Eqn] = []
-    moved: dict[int, Var] = {}
+    replacements: dict[int, Var] = {}
 
     def constrained(v: Atom, sharding: Sharding | None, eqns: list[Eqn]) -> Atom:
         if not isinstance(sharding, NamedSharding):
@@ -73,19 +74,19 @@ def add_sharding_constraints(
         return w
 
     def at(a: Atom) -> Atom:
-        return a if isinstance(a, Literal) else moved.get(a.index, a)
+        return a if isinstance(a, Literal) else replacements.get(a.index, a)
 
     for v, sharding in zip(jaxpr.invars, inputs, strict=True):
         w = constrained(v, sharding, first)
         if isinstance(w, Var) and w is not v:
-            moved[v.index] = w
+            replacements[v.index] = w
     body = [evolve(eqn, inputs=tuple(map(at, eqn.inputs))) for eqn in jaxpr.eqns]
     outs = [constrained(at(a), sharding, last) for a, sharding in zip(jaxpr.outs, outputs, strict=True)]
     return renumber(Jaxpr(jaxpr.constvars, jaxpr.invars, (*first, *body, *last), tuple(outs)))
 
 
 def boundary_shardings(jaxpr: Jaxpr) -> tuple[tuple[NamedSharding | None, ...], tuple[NamedSharding | None, ...]]:
-    """What `laid` has said of inputs and outputs."""
+    """Returns the shardings of inputs and outputs that `add_sharding_constraints` added; None where there are none."""
     inputs: dict[int, NamedSharding] = {}
     outputs: dict[int, NamedSharding] = {}
     for eqn in jaxpr.eqns:

@@ -1,4 +1,4 @@
-"""Arrays and the devices they are on."""
+"""Devices, and arrays placed on them: `devices`, `device_put`, `device_get`, `default_device` and related functions."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ T = TypeVar("T")
 
 
 def devices(backend: str | None = None) -> list[Device]:
-    """The devices programs can run on: of all processes, if several work together.
+    """Returns the devices on which programs can run, in a system of several processes those of all processes.
 
-    `backend` is a platform: `"cpu"`, `"gpu"`, `"cuda"`, `"rocm"`, `"tpu"`, the name of any plug-in of XLA that jax
-    finds. Without one it is the platform that programs run on when nothing says where: `TRACEFX_PLATFORM`, or the first
-    of `JAX_PLATFORMS`, if one is set; a GPU or TPU, if there is a plug-in and one of these; else the CPU.
+    Args:
+        backend: A platform: `"cpu"`, `"gpu"`, `"cuda"`, `"rocm"`, `"tpu"`, or the name of an XLA plug-in that jax
+            finds. None, the default, means the default platform: that of `TRACEFX_PLATFORM`, or the first of
+            `JAX_PLATFORMS`, if set; otherwise a GPU or TPU, if there is a plug-in and a device; otherwise the CPU.
 
-    Raises PlatformError for a platform that isn't there.
+    Raises:
+        PlatformError: If the platform has no devices.
 
     >>> devices()[0].platform
     'cpu'
@@ -43,21 +45,34 @@ def devices(backend: str | None = None) -> list[Device]:
 
 
 def local_devices(process_index: int | None = None, backend: str | None = None) -> list[Device]:
-    """The devices of this process, or of another. ValueError if there is no such process.
+    """Returns the devices of one process.
+
+    Args:
+        process_index: The index of the process. None, the default, means this process.
+        backend: A platform, as for `devices`. None, the default, means the default platform.
+
+    Raises:
+        ValueError: If there is no such process.
+        PlatformError: If the platform has no devices.
 
     >>> local_devices() == devices()
     True
     """
     if process_index is None:
         return BACKEND.value.local_devices(BACKEND.value.platform if backend is None else backend)
-    found = [device for device in devices(backend) if device.process_index == process_index]
-    if not found:
-        raise ValueError(f"local_devices: there is no process {process_index!r}, but {process_count(backend)} of them")
-    return found
+    result = [device for device in devices(backend) if device.process_index == process_index]
+    if not result:
+        raise ValueError(
+            f"local_devices: there is no process {process_index!r}: the number of processes is {process_count(backend)}"
+        )
+    return result
 
 
 def device_count(backend: str | None = None) -> int:
-    """How many devices programs can run on.
+    """Returns the number of devices, of all processes.
+
+    Args:
+        backend: A platform, as for `devices`. None, the default, means the default platform.
 
     >>> device_count() == len(devices())
     True
@@ -66,7 +81,10 @@ def device_count(backend: str | None = None) -> int:
 
 
 def local_device_count(backend: str | None = None) -> int:
-    """How many devices this process has.
+    """Returns the number of devices of this process.
+
+    Args:
+        backend: A platform, as for `devices`. None, the default, means the default platform.
 
     >>> local_device_count() == device_count()
     True
@@ -75,7 +93,10 @@ def local_device_count(backend: str | None = None) -> int:
 
 
 def process_index(backend: str | None = None) -> int:
-    """Which of the processes that work together this one is; 0 if it is alone.
+    """Returns the index of this process in a system of several processes; 0 if there is only one.
+
+    Args:
+        backend: A platform, as for `devices`. None, the default, means the default platform.
 
     >>> process_index()
     0
@@ -84,7 +105,10 @@ def process_index(backend: str | None = None) -> int:
 
 
 def process_indices(backend: str | None = None) -> list[int]:
-    """The numbers of the processes that work together.
+    """Returns the indices of all processes of the system.
+
+    Args:
+        backend: A platform, as for `devices`. None, the default, means the default platform.
 
     >>> process_indices()
     [0]
@@ -93,7 +117,10 @@ def process_indices(backend: str | None = None) -> list[int]:
 
 
 def process_count(backend: str | None = None) -> int:
-    """How many processes work together.
+    """Returns the number of processes of the system.
+
+    Args:
+        backend: A platform, as for `devices`. None, the default, means the default platform.
 
     >>> process_count()
     1
@@ -102,7 +129,7 @@ def process_count(backend: str | None = None) -> int:
 
 
 def default_backend() -> str:
-    """The platform that programs run on, as its devices call it: `"gpu"` for those of every make.
+    """Returns the default platform, as the devices name it: `"gpu"` for GPUs of any vendor.
 
     >>> default_backend()
     'cpu'
@@ -112,16 +139,20 @@ def default_backend() -> str:
 
 @contextmanager
 def default_device(device: Device | str | None) -> Iterator[None]:
-    """Inside of it programs run on `device`, a device of this process or a platform whose first one is meant.
+    """Returns a context manager that sets the device on which programs run.
 
-    So do those of arrays that were put nowhere. Arrays that were put somewhere are computed with where they are, as are
-    programs on several devices. What is computed here may be brought elsewhere later. None is the device that it is
-    when nobody says.
+    It applies to programs without arrays or with uncommitted arrays only. Programs of committed arrays (see
+    `device_put`) run on the devices of these. It has no effect while a function is traced: the device is chosen when a
+    program runs. Results are uncommitted.
 
-    Where a function is traced it has no effect: where a program runs is decided when it runs.
+    Args:
+        device: A device of this process, or the name of a platform, which means its first device. None means the usual
+            default.
 
-    Raises TypeError for what is no device, ValueError for one of another process, PlatformError for a platform that
-    isn't there.
+    Raises:
+        TypeError: If `device` is not a device or a string.
+        ValueError: If it is a device of another process.
+        PlatformError: If the platform has no devices.
 
     >>> with default_device(devices("cpu")[0]):
     ...     device_put(1.0).device == devices("cpu")[0]
@@ -132,6 +163,7 @@ def default_device(device: Device | str | None) -> Iterator[None]:
 
 
 def _device(given: Device | str | None) -> Device | None:
+    """Returns the device that `default_device` was called with; None for the usual default."""
     if given is None:
         return None
     if isinstance(given, str):
@@ -143,8 +175,8 @@ def _device(given: Device | str | None) -> Device | None:
         )
     if given.process_index != BACKEND.value.process_index:
         raise ValueError(
-            f"default_device: device {given.id} is one of process {given.process_index}, where this one, "
-            f"{BACKEND.value.process_index}, can't run programs: choose one of tracefx.local_devices()"
+            f"default_device: device {given.id} belongs to process {given.process_index}, and this is process "
+            f"{BACKEND.value.process_index}: choose one of tracefx.local_devices()"
         )
     return given
 
@@ -154,16 +186,23 @@ def device_put(x: ArrayLike, device: PyTree = None) -> Array: ...
 @overload
 def device_put(x: PyTree, device: PyTree = None) -> Any: ...
 def device_put(x: PyTree, device: PyTree = None) -> Any:
-    """The arrays of a tree in the memory of `device`: a device, or a sharding over several.
+    """Returns the arrays of a pytree in the memory of a device, or sharded over several devices.
 
-    Without a device arrays that were put somewhere stay there, and others come to the default device.
+    The arrays are then committed: computations with them run on these devices. Tracers are returned unchanged for a
+    device, and get a sharding constraint for a sharding.
 
-    `device` may be a tree of these, or one for a whole branch of `x`; while a mesh is in use, a `PartitionSpec` too.
-    An array that was put on other devices than the host's first stays there, and what is computed of it is computed
-    there, wherever that is.
-    Tracers are handed through a device; to a sharding they are constrained.
+    Args:
+        x: A pytree of arrays or numbers.
+        device: A device, a `Sharding`, a `PartitionSpec` of the mesh in use, or a pytree of these that is a prefix of
+            `x`. None, the default, leaves committed arrays where they are, and puts others on the default device,
+            uncommitted. Arrays on the first CPU device are never committed.
 
-    Raises ValueError if an array can't be cut as a sharding says, TypeError for what is neither device nor sharding.
+    Returns:
+        A pytree of arrays with the same values.
+
+    Raises:
+        TypeError: If `device` contains something else, or a leaf of `x` is not an array.
+        ValueError: If an array cannot be divided as a sharding requires.
 
     >>> import numpy as np
     >>> device_put(np.arange(3, dtype=np.int32))
@@ -194,22 +233,23 @@ def _put_leaf(given: Value | NDArray, aval: ShapedArray, to: object) -> Array:
     default = backend.default_device
     device = default if to is None else to
     if device is not default or not backend.default_device_is_host:
-        found = put_with_sharding(x, single_device_sharding(device), "device_put: the array")
-        assert isinstance(found, ShardedArray)
-        if found is x and not x.committed:
-            return ShardedArray(x.aval, found.buffer, found.placed)
-        found.committed = to is not None
-        return found
+        result = put_with_sharding(x, single_device_sharding(device), "device_put: the array")
+        assert isinstance(result, ShardedArray)
+        if result is x and not x.committed:
+            return ShardedArray(x.aval, result.buffer, result.placed)
+        result.committed = to is not None
+        return result
     if x.buffer is not None and type(x) is ConcreteArray:
         return x
     return ConcreteArray(x.aval, None, backend.put(x.numpy(), None))
 
 
 def device_get(x: PyTree) -> PyTree:
-    """The arrays of a tree as NumPy arrays, which can't be written to; copy them to get ones that can.
+    """Returns the arrays of a pytree as read-only NumPy arrays.
 
-    NumPy's scalars and arrays of other libraries become NumPy arrays as well. Python numbers and whatever is no array
-    stay as they are, and so do random keys and what is traced.
+    Args:
+        x: A pytree. NumPy scalars and arrays of other libraries become NumPy arrays as well. Python numbers, random
+            keys, tracers and leaves that are not arrays are returned unchanged.
 
     >>> device_get(device_put([1.0]))
     [array(1., dtype=float32)]
@@ -226,12 +266,17 @@ def device_get(x: PyTree) -> PyTree:
 
 
 def block_until_ready(x: T) -> T:
-    """Wait for all arrays of a tree, which is given back; what went wrong in computing them is raised here.
+    """Waits until all arrays of a pytree are computed, and returns the pytree.
+
+    Errors of the computations are raised here.
+
+    Args:
+        x: A pytree; leaves that are not arrays are ignored.
 
     >>> block_until_ready(device_put(1.0))
     Array(1., dtype=float32, weak_type=True)
     """
-    found = [v.buffer for v in trees.leaves(x) if isinstance(v, ConcreteArray) and v.buffer is not None]
-    if found:
-        BACKEND.value.wait(found)
+    result = [v.buffer for v in trees.leaves(x) if isinstance(v, ConcreteArray) and v.buffer is not None]
+    if result:
+        BACKEND.value.wait(result)
     return x

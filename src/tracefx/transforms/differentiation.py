@@ -1,4 +1,4 @@
-"""`jvp`, `vjp`, `linearize`, `linear_transpose`, and what all of differentiation asks of arguments and results."""
+"""`jvp`, `vjp`, `linearize` and `linear_transpose`, and the checks that all of differentiation shares."""
 
 from __future__ import annotations
 
@@ -64,7 +64,25 @@ def jvp(fun: Callable[P, tuple[R, X]], primals: list[Any], tangents: Sequence[An
 def jvp(
     fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
 ) -> tuple[Any, ...]:
-    """`fun(*primals)` and its derivative in the direction `tangents`: `(primals_out, tangents_out[, aux])`.
+    """Computes `fun(*primals)` and its directional derivative along `tangents`, by forward-mode differentiation.
+
+    The derivative is the product of the Jacobian of `fun` at `primals` and `tangents`; the Jacobian is not formed.
+
+    Args:
+        fun: The function to differentiate. It takes and returns pytrees of arrays.
+        primals: A tuple or list with one entry per argument of `fun`: the point at which to differentiate.
+        tangents: A tuple or list of the same structure. Each leaf has the shape and dtype of its primal; for an integer
+            or boolean primal the dtype is `float0`.
+        has_aux: Whether `fun` returns a pair `(output, aux)`, whose second part is a pytree that is not differentiated.
+            False by default.
+
+    Returns:
+        The pair `(primals_out, tangents_out)`, two pytrees of the structure of the output. With `has_aux` it is the
+        triple `(primals_out, tangents_out, aux)`.
+
+    Raises:
+        TypeError: If `fun` is not callable, `primals` or `tangents` is not a tuple or list, or the tangents differ from
+            the primals in structure, shape or dtype.
 
     >>> y, dy = jvp(lambda x: x * x, (3.0,), (1.0,))
     >>> float(y), float(dy)
@@ -73,7 +91,7 @@ def jvp(
     require_callable("jvp", fun)
     for option, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, tuple | list):
-            raise TypeError(f"jvp: {option} must be a tuple or list with one entry an argument, got {given!r}")
+            raise TypeError(f"jvp: {option} must be a tuple or list with one entry per argument, got {given!r}")
     flat, treedef = flatten_values(tuple(primals), "jvp: primals")
     flat_tangents, tangent_tree = flatten_tangents(tuple(tangents), "jvp: tangents")
     trees.require_same_structure("jvp: tangents", treedef, tangent_tree, "primals", "tangents")
@@ -91,7 +109,7 @@ def jvp(
 @final
 @frozen(init=False, eq=False, repr=False)
 class Jvp(HandlerTransform[Directional[H]]):
-    """`jvp` as a value: a function becomes one of primals and tangents. `over` gives the handler `jvp` runs under.
+    """`jvp` with its option, as a transformation value: the transformed function takes `(primals, tangents)`.
 
     >>> y, dy = Jvp()(lambda x: x * x)((3.0,), (1.0,))
     >>> float(y), float(dy)
@@ -129,9 +147,24 @@ def linearize(fun: Callable[[*Ts], R], *primals: *Ts, has_aux: No = False) -> tu
 @overload
 def linearize(fun: Callable[[*Ts], tuple[R, X]], *primals: *Ts, has_aux: Yes) -> tuple[R, Callable[[*Ts], R], X]: ...
 def linearize(fun: Callable[..., Any], *primals: *Ts, has_aux: bool = False) -> tuple[Any, ...]:
-    """`fun(*primals)` and the linear map from tangents of the inputs to tangents of the outputs there.
+    """Computes `fun(*primals)` and the derivative at that point, as a linear function.
 
-    Applying the map does none of the work of `fun` again.
+    The linear function is evaluated without repeating the nonlinear part of `fun`: use it instead of `jvp` for many
+    tangents at one point. The intermediate values that it needs are kept in memory.
+
+    Args:
+        fun: The function to differentiate. It takes and returns pytrees of arrays.
+        *primals: The arguments of `fun`: the point at which to differentiate.
+        has_aux: Whether `fun` returns a pair `(output, aux)`, whose second part is a pytree that is not differentiated.
+            False by default.
+
+    Returns:
+        The pair `(output, push)`, with `has_aux` the triple `(output, push, aux)`. `push` takes one tangent per
+        argument, like those of `jvp`, and returns the tangents of the output. It is a pytree, whose leaves are the
+        residuals.
+
+    Raises:
+        TypeError: If `fun` is not callable or an argument is not a pytree of arrays.
 
     >>> y, push = linearize(lambda x: x * x, 3.0)
     >>> float(y), float(push(1.0))
@@ -154,7 +187,26 @@ def vjp(
     fun: Callable[[*Ts], tuple[R, X]], *primals: *Ts, has_aux: Yes
 ) -> tuple[R, Callable[[R | ArrayLike], tuple[*Ts]], X]: ...
 def vjp(fun: Callable[..., Any], *primals: *Ts, has_aux: bool = False) -> tuple[Any, ...]:
-    """`fun(*primals)` and the map from cotangents of the outputs to a tuple of cotangents of the inputs.
+    """Computes `fun(*primals)` and the function from cotangents of its output to cotangents of its arguments.
+
+    That function multiplies the transposed Jacobian of `fun` at `primals` with its argument (reverse-mode
+    differentiation); the Jacobian is not formed. It may be called several times.
+
+    Args:
+        fun: The function to differentiate. It takes and returns pytrees of arrays.
+        *primals: The arguments of `fun`: the point at which to differentiate.
+        has_aux: Whether `fun` returns a pair `(output, aux)`, whose second part is a pytree that is not differentiated.
+            False by default.
+
+    Returns:
+        The pair `(output, pull)`, with `has_aux` the triple `(output, pull, aux)`. `pull` takes a cotangent of the
+        structure, shapes and dtypes of the output (`float0` where these are integers or booleans), and returns a tuple
+        with one cotangent per argument. It is a pytree, whose leaves are the residuals.
+
+    Raises:
+        TypeError: If `fun` is not callable or an argument is not a pytree of arrays.
+        CotangentError: When `pull` is called, if the cotangent does not fit the output. It is a TypeError and a
+            ValueError.
 
     >>> y, pull = vjp(lambda x, y: x * y, 3.0, 4.0)
     >>> [float(ct) for ct in pull(1.0)]
@@ -170,32 +222,36 @@ def vjp(fun: Callable[..., Any], *primals: *Ts, has_aux: bool = False) -> tuple[
 
 @frozen(eq=False, repr=False)
 class LinearFunction(LinearMap):
-    """A linear map as users get it, between trees. It is a tree itself, of the numbers it was left with: compiled
-    functions take and give it, and it pickles."""
+    """A linear map between pytrees, as users get it.
+
+    It is a pytree itself, whose leaves are its constants (the residuals): compiled functions take and return it, and it
+    can be pickled.
+    """
 
     in_tree: TreeDef
     out_tree: TreeDef
 
     @classmethod
     def of(cls, linear: LinearMap, in_tree: TreeDef, out_tree: TreeDef) -> Self:
+        """Returns the linear map `linear` between pytrees of these structures."""
         types = linear.in_avals, linear.out_avals, linear.unreduced
         return cls(linear.jaxpr, linear.consts, linear.active_inputs, linear.active_outputs, *types, in_tree, out_tree)
 
     @classmethod
-    def tree_unflatten(cls, kept: tuple[Any, ...], consts: Sequence[Any]) -> Self:
-        """From what `flattened` gave, with other numbers, or with anything at all that stands for them."""
-        jaxpr, *rest = kept
-        return cls(jaxpr, tuple([as_value(c) if is_arraylike(c) else c for c in consts]), *rest)
+    def tree_unflatten(cls, static_part: tuple[Any, ...], consts: Sequence[Any]) -> Self:
+        """Rebuilds the map from the static part that `tree_flatten` returned, and constants or any replacements."""
+        jaxpr, *remaining = static_part
+        return cls(jaxpr, tuple([as_value(c) if is_arraylike(c) else c for c in consts]), *remaining)
 
     def tree_flatten(self) -> tuple[tuple[Value, ...], tuple[object, ...]]:
-        """The numbers, and all else."""
+        """Returns the constants, and everything else as the static part."""
         types = self.in_avals, self.out_avals, self.unreduced
         return self.consts, (self.jaxpr, self.active_inputs, self.active_outputs, *types, self.in_tree, self.out_tree)
 
 
 @final
 class Pushforward(LinearFunction):
-    """From tangents of the inputs to tangents of the outputs."""
+    """The function from tangents of the arguments to tangents of the output, which `linearize` returns."""
 
     __slots__ = ()
 
@@ -208,7 +264,7 @@ class Pushforward(LinearFunction):
 
 @final
 class Pullback(LinearFunction):
-    """From cotangents of the outputs to cotangents of the inputs, a tuple with one for each argument."""
+    """The function from a cotangent of the output to a tuple of cotangents of the arguments, which `vjp` returns."""
 
     __slots__ = ()
 
@@ -226,7 +282,7 @@ class Pullback(LinearFunction):
 
 @final
 class TransposedFunction(LinearFunction):
-    """The transpose of a linear function, which `linear_transpose` returns. The jaxpr is that of the function."""
+    """The transpose of a linear function, which `linear_transpose` returns. `jaxpr` is that of the function itself."""
 
     __slots__ = ()
 
@@ -247,11 +303,22 @@ trees.register_pytree_node(TransposedFunction, LinearFunction.tree_flatten, Tran
 
 
 def linear_transpose(fun: Callable[P, R], *primals: PyTree) -> Callable[[R | ArrayLike], tuple[Any, ...]]:
-    """The transpose of a linear function: cotangents of its output to a tuple of cotangents of its inputs.
+    """Returns the transpose of a linear function, without evaluating the function.
 
-    `primals` give the inputs' types alone: arrays, or anything with a shape and a dtype. Inputs and outputs are
-    all floating-point or complex, or all integers; TypeError otherwise. The result is a pytree, whose leaves are the
-    arrays that `fun` closes over.
+    Args:
+        fun: A function that is linear in all its arguments. It takes and returns pytrees of arrays, which are all
+            floating-point or complex, or all integers.
+        *primals: Arguments of `fun` of which only shapes and dtypes are used: arrays, `ShapeDtypeStruct`, or other
+            objects with `shape` and `dtype`.
+
+    Returns:
+        A function from a cotangent, of the structure and types of the output, to a tuple with one cotangent per
+        argument. It is a pytree, whose leaves are the arrays that `fun` closes over.
+
+    Raises:
+        TypeError: If `fun` is not callable, or dtypes of arguments and outputs are neither all floating-point or
+            complex nor all integers.
+        NotLinearError: When the result is called, if `fun` is not linear. It is a TypeError.
 
     >>> float(linear_transpose(lambda x: 3 * x, 1.0)(2.0)[0])
     6.0
@@ -270,21 +337,21 @@ def linear_transpose(fun: Callable[P, R], *primals: PyTree) -> Callable[[R | Arr
     def recorded(*values: Value) -> list[Value]:
         nonlocal sharing
         outs = called(*values)
-        recording = current()
-        if isinstance(recording, Stage) and recording.checked:
+        recorder = current()
+        if isinstance(recorder, Stage) and recorder.checked:
             names = frozenset(
-                [str(e.name) for eqn in recording.eqns for e in eqn.prim.effects if isinstance(e, NamedAxisEffect)]
+                [str(e.name) for eqn in recorder.eqns for e in eqn.prim.effects if isinstance(e, NamedAxisEffect)]
             )
-            sharing = UnreducedCotangents.of(recording, names, values, outs)
+            sharing = UnreducedCotangents.of(recorder, names, values, outs)
         return outs
 
     jaxpr, consts = stage(recorded, avals, current(), along=along)
     assert out_tree is not None
-    kinds = [a.dtype for a in (*avals, *jaxpr.out_avals)]
-    if not all(map(dtypes.is_inexact, kinds)) and not all(map(dtypes.is_integer, kinds)):
+    all_dtypes = [a.dtype for a in (*avals, *jaxpr.out_avals)]
+    if not all(map(dtypes.is_inexact, all_dtypes)) and not all(map(dtypes.is_integer, all_dtypes)):
         raise TypeError(
-            "linear_transpose takes functions of floating-point and complex numbers to such, or of integers to "
-            f"integers: this one takes ({show_avals(avals)}) and gives ({show_avals(jaxpr.out_avals)})"
+            "linear_transpose: arguments and outputs must be all floating-point or complex, or all integers: this "
+            f"function takes ({show_avals(avals)}) and returns ({show_avals(jaxpr.out_avals)})"
         )
     ins, outs = (True,) * len(avals), (True,) * len(jaxpr.outs)
     return TransposedFunction(
@@ -298,13 +365,13 @@ def linear_transpose(fun: Callable[P, R], *primals: PyTree) -> Callable[[R | Arr
 def call_and_flatten(
     fun: AnyFunction, has_aux: bool, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[list[Value], tuple[TreeDef, Any]]:
-    """Call a user's function: its outputs as values, their structure, and the auxiliary output if there is one."""
+    """Calls a user's function. Returns its outputs as values, with their structure and the auxiliary output."""
     out = fun(*args, **kwargs)
     aux = None
     if has_aux:
         if not isinstance(out, tuple) or len(out) != 2:
             raise TypeError(
-                f"{fun_name(fun)}: with has_aux=True the function must give a pair (output, aux), got {out!r}"
+                f"{fun_name(fun)}: with has_aux=True the function must return a pair (output, aux), got {out!r}"
             )
         out, aux = out
     values, tree = flatten_values(out, f"the output of {fun_name(fun)}")
@@ -314,6 +381,7 @@ def call_and_flatten(
 def _linearize(
     fun: AnyFunction, primals: Sequence[Any], has_aux: bool, transform: str
 ) -> tuple[Linearization, TreeDef, TreeDef, Any]:
+    """Linearizes `fun` at `primals`. Returns the linearization, both structures, and the auxiliary output."""
     flat, in_tree = flatten_values(tuple(primals), f"{transform} of {fun_name(fun)}: primals")
 
     def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
@@ -324,7 +392,7 @@ def _linearize(
 
 
 def strip_tangents(aux: PyTree, handler: JVP) -> Any:
-    """An auxiliary output, in which values on their way through differentiation have become their primals."""
+    """Returns an auxiliary output with each tracer of `handler` replaced by its primal."""
 
     def primal(x: object) -> object:
         return as_array(x.primal) if isinstance(x, JVPTracer) and x.handler is handler else x
@@ -332,11 +400,11 @@ def strip_tangents(aux: PyTree, handler: JVP) -> Any:
     return trees.map(primal, aux)
 
 
-# ------------------------------------------------------------------ tangents and cotangents at the border
+# ------------------------------------------------------------------ tangents and cotangents of users
 
 
 def flatten_tangents(tree: PyTree, what: str) -> tuple[list[Tangent], TreeDef]:
-    """Leaves as tangents; NumPy arrays of `float0` are zeros of that type."""
+    """Flattens a pytree of tangents; NumPy arrays of dtype `float0` become symbolic zeros."""
     leaves, treedef = trees.flatten(tree)
     tangents: list[Tangent] = []
     for i, leaf in enumerate(leaves):
@@ -348,11 +416,12 @@ def flatten_tangents(tree: PyTree, what: str) -> tuple[list[Tangent], TreeDef]:
 
 
 def _tangent(what: str, primal: ShapedArray, tangent: Tangent) -> Tangent:
+    """Checks and converts the tangent of an argument."""
     return _check_tangent(what, primal.tangent(), tangent)
 
 
 def _cotangent(primal: ShapedArray, given: Tangent) -> Tangent:
-    """The cotangent of an output. That of an integer or a boolean is a zero, whatever dtype it is given with."""
+    """Checks and converts the cotangent of an output; for an integer or boolean output it is always zero."""
     expected = primal.tangent()
     if expected.dtype == float0 and given.aval.shape == expected.shape:
         return Zero(expected)
@@ -363,13 +432,13 @@ def _cotangent(primal: ShapedArray, given: Tangent) -> Tangent:
 
 
 def _check_tangent(what: str, expected: ShapedArray, tangent: Tangent) -> Tangent:
-    """The tangent, which must have the type `expected` but for weak typing."""
+    """Returns the tangent converted to the type `expected`; raises TypeError if shape or dtype differ."""
     aval = tangent.aval
     fits = aval.dtype == expected.dtype or (aval.weak_type and _promotes(aval.dtype, expected.dtype))
     if aval.shape != expected.shape or not fits:
         raise TypeError(
-            f"{what}: a tangent or cotangent of type {expected} is needed, got {aval}; it has the shape of the value "
-            "it belongs to, and its dtype (float0 where that is an integer or boolean)"
+            f"{what}: a tangent or cotangent of type {expected} is needed, got {aval}; it must have the shape of its "
+            "primal value, and its dtype (float0 if that is an integer or boolean)"
         )
     if isinstance(tangent, Zero) or expected.dtype == float0:
         return Zero(expected)
@@ -377,24 +446,25 @@ def _check_tangent(what: str, expected: ShapedArray, tangent: Tangent) -> Tangen
 
 
 def _promotes(number: dtypes.DType, dtype: dtypes.DType) -> bool:
-    """Whether a Python number, whose dtype gives way, may stand for a tangent of `dtype`."""
+    """Whether a Python number of the dtype `number` may be used as a tangent of `dtype`."""
     return dtypes.is_complex(dtype) or (dtypes.is_float(dtype) and not dtypes.is_complex(number))
 
 
 def tangent_to_array(ct: Tangent) -> object:
-    """A tangent as users get it: zeros are arrays of zeros, those of type float0 NumPy's."""
+    """Returns a tangent as an array: a symbolic zero becomes an array of zeros, a NumPy array for `float0`."""
     if isinstance(ct, Zero) and ct.aval.dtype == float0:
         zeros: NDArray = np.zeros(ct.aval.shape, float0)
         return zeros
     return as_array(instantiate(ct))
 
 
-# ------------------------------------------------------------------ what grad asks for
+# ------------------------------------------------------------------ checks of arguments and outputs
 
 
 def check_differentiable(
     transform: str, fun: AnyFunction, dtype: dtypes.DType, holomorphic: bool, allow_int: bool
 ) -> None:
+    """Raises TypeError unless an argument of this dtype may be differentiated."""
     if dtypes.is_float(dtype) and not holomorphic:
         return
     where = f"{transform} of {fun_name(fun)}"
@@ -408,25 +478,31 @@ def check_differentiable(
 
 
 def require_scalar_output(fun: AnyFunction, outs: Sequence[Value], tree: TreeDef, holomorphic: bool) -> Value:
+    """Returns the only output of a function; raises TypeError unless it is a scalar that `grad` can differentiate."""
     if len(outs) != 1 or tree != trees.leaf():
         raise TypeError(
-            f"grad of {fun_name(fun)}: the function must give one scalar, got {tree}; use vjp for other outputs"
+            f"grad of {fun_name(fun)}: the function must return one scalar, got {tree}; use vjp for other outputs"
         )
     (out,) = outs
     if out.aval.shape:
         raise TypeError(
-            f"grad of {fun_name(fun)}: the function must give a scalar, got {out.aval}; sum it, or use vjp or jacrev"
+            f"grad of {fun_name(fun)}: the function must return a scalar, got {out.aval}; sum it, or use vjp or jacrev"
         )
     check_output("grad", fun, out.aval, holomorphic)
     return out
 
 
 def check_output(transform: str, fun: AnyFunction, aval: ShapedArray, holomorphic: bool) -> None:
+    """Raises TypeError unless an output of this type may be differentiated."""
     if dtypes.is_float(aval.dtype) and not holomorphic:
         return
     where = f"{transform} of {fun_name(fun)}"
     if holomorphic and not dtypes.is_complex(aval.dtype):
         raise TypeError(f"{where}: with holomorphic=True the output must be complex, got {aval}")
     if not holomorphic:
-        way = "; pass holomorphic=True if the function is, or use vjp" if dtypes.is_complex(aval.dtype) else ""
+        way = (
+            "; pass holomorphic=True if the function is holomorphic, or use vjp"
+            if dtypes.is_complex(aval.dtype)
+            else ""
+        )
         raise TypeError(f"{where}: the output must be a float, got {aval}{way}")

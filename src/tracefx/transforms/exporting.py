@@ -59,25 +59,25 @@ _WHAT: Final = "an exported function"
 @final
 @frozen(eq=False, repr=False)
 class Exported(Generic[P, R]):
-    """A function for one kind of arguments, that leaves the process: its program twice, and its trees.
+    """A function exported for one structure, shapes and dtypes of its arguments.
 
-    `jaxpr` is what `call` runs, and what `grad` and `vmap` transform. `mlir_module_serialized` is the same program in
-    StableHLO, for everyone else.
+    It holds the program twice: `jaxpr` is the one that `call` runs and that transformations such as `grad` and `vmap`
+    transform; `mlir_module_serialized` is the same program in StableHLO, for other tools. It can be pickled.
     """
 
     fun_name: str
     in_tree: TreeDef
-    """Of `(args, kwargs)`, without static arguments."""
+    """The structure of `(args, kwargs)`, without static arguments."""
     platforms: tuple[str, ...]
     mlir_module_serialized: bytes
-    """A portable artifact of StableHLO. `main` takes the leaves of the arguments at `module_kept_var_idx`, after the
-    index of the platform if there are several, and gives those of the result. Constants are part of it."""
+    """A StableHLO portable artifact, which includes the constants. `main` takes the index of the platform, if there are
+    several, then the leaves of the arguments at `module_kept_var_idx`, and returns the leaves of the result."""
     module_kept_var_idx: tuple[int, ...]
     _trace: Trace = field(alias="trace")
 
     @property
     def jaxpr(self) -> ClosedJaxpr:
-        """The program, with the values that the function closed over."""
+        """The program, with the values that the function closes over as constants."""
         return self._trace.closed()
 
     @property
@@ -95,31 +95,37 @@ class Exported(Generic[P, R]):
 
     @property
     def nr_devices(self) -> int:
-        """On how many devices it runs; 1 if the program speaks of no mesh."""
+        """The number of devices on which the function runs; 1 if the program uses no mesh."""
         return len(devices_of(self._trace.jaxpr)) or 1
 
     @property
     def in_shardings(self) -> tuple[NamedSharding | None, ...]:
-        """How the leaves of the arguments are to lie, on a mesh of as many devices; None where nothing was said."""
+        """The shardings of the leaves of the arguments, on a mesh of `nr_devices` devices; None where unspecified."""
         return boundary_shardings(self._trace.jaxpr)[0][len(self._trace.consts) :]
 
     @property
     def out_shardings(self) -> tuple[NamedSharding | None, ...]:
-        """How those of the result lie."""
+        """The shardings of the leaves of the result; None where unspecified."""
         return boundary_shardings(self._trace.jaxpr)[1]
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """The function, called, under whatever transformation. It is compiled for this machine, once.
+        """Calls the function. It can be transformed and traced, and is compiled once.
 
-        A function of several devices runs on those that an argument lies on, or else on those of the mesh in use, or
-        else on the first; in their order.
+        A function of several devices runs on the devices of the first sharded argument, or else of the mesh in use, or
+        else on the first devices.
 
-        Raises TypeError for arguments of another structure, shape or dtype, ValueError if they lie on another number of
-        devices. Numbers of Python's take the dtype asked for if it is of their kind.
+        Args:
+            *args: The positional arguments, without static ones.
+            **kwargs: The keyword arguments, without static ones.
+
+        Raises:
+            TypeError: If the arguments differ in structure, shape or dtype from those of the export. A Python number
+                takes the exported dtype if that is of its kind.
+            ValueError: If the arguments, or the mesh in use, have another number of devices.
         """
-        what = f"{self.fun_name}, which was exported: arguments"
+        what = f"the exported {self.fun_name}: arguments"
         values, in_tree = flatten_values((args, kwargs), what)
-        require_same_structure(what, self.in_tree, in_tree, "what was exported", "the call")
+        require_same_structure(what, self.in_tree, in_tree, "the export", "the call")
         given = [_convert_literal(x, aval) for x, aval in zip(values, self.in_avals, strict=True)]
         for i, (x, aval) in enumerate(zip(given, self.in_avals, strict=True)):
             if (x.aval.shape, x.aval.dtype) != (aval.shape, aval.dtype):
@@ -134,32 +140,38 @@ class Exported(Generic[P, R]):
         return cast(R, self.out_tree.unflatten(to_arrays(outs)))
 
     def _devices_for_call(self, given: Sequence[Value]) -> tuple[Device, ...]:
-        """The devices that a call is to run on."""
-        mine = devices_of(self._trace.jaxpr)
-        if not mine:
-            return mine
-        spread = [x.placed.devices for x in given if isinstance(x, ShardedArray) and x.placed.num_devices > 1]
-        where = spread[0] if spread else MESH.value.flat or mine
-        if len(where) != len(mine):
-            what = "its arguments lie on" if spread else "the mesh in use has"
+        """Returns the devices on which a call runs."""
+        own_devices = devices_of(self._trace.jaxpr)
+        if not own_devices:
+            return own_devices
+        sharded = [x.placed.devices for x in given if isinstance(x, ShardedArray) and x.placed.num_devices > 1]
+        where = sharded[0] if sharded else MESH.value.flat or own_devices
+        if len(where) != len(own_devices):
+            what = "its arguments are on" if sharded else "the mesh in use has"
             raise ValueError(
-                f"{self.fun_name} was exported for {len(mine)} devices, but {what} {len(where)}: call it "
-                "with arrays on a mesh of as many"
+                f"{self.fun_name} was exported for {len(own_devices)} devices, but {what} {len(where)}: call it "
+                "with arrays on a mesh of that many devices"
             )
         return where
 
     def _jaxpr_on(self, devices: tuple[Device, ...]) -> Jaxpr:
-        """The program on these devices."""
+        """Returns the program for these devices."""
         jaxpr = self._trace.jaxpr
-        mine = devices_of(jaxpr)
-        if devices == mine:
+        own_devices = devices_of(jaxpr)
+        if devices == own_devices:
             return jaxpr
-        return jaxpr.memo.get(("on", devices), lambda: remap_devices(jaxpr, dict(zip(mine, devices, strict=True))))
+        return jaxpr.memo.get(
+            ("on", devices), lambda: remap_devices(jaxpr, dict(zip(own_devices, devices, strict=True)))
+        )
 
     def mlir_module(self) -> str:
-        """The StableHLO module as text; ParseError if `mlir_module_serialized` can't be read.
+        """Returns the StableHLO module as text.
 
-        This hands bytes to MLIR's reader, which `load` does not: its authors do not say that it bears hostile ones.
+        This passes the bytes to the parser of MLIR, which `load` does not do: it is not specified to be safe for
+        malicious input.
+
+        Raises:
+            ParseError: If `mlir_module_serialized` cannot be read.
         """
         try:
             return BACKEND.value.portable_text(self.mlir_module_serialized)
@@ -167,7 +179,7 @@ class Exported(Generic[P, R]):
             raise ParseError(f"the StableHLO module of {self.fun_name} cannot be read: {error}") from error
 
     def serialize(self) -> bytes:
-        """The function as bytes, for `load`. The same function gives the same bytes."""
+        """Returns the function as bytes for `load`. Equal functions give equal bytes."""
         out = bytearray()
         put_string(out, self.fun_name)
         put_tree(out, self.in_tree, f"the arguments of {self.fun_name}")
@@ -179,14 +191,19 @@ class Exported(Generic[P, R]):
         for i in self.module_kept_var_idx:
             put_uint(out, i)
         put_bytes(out, self.mlir_module_serialized)
-        put_bytes(out, serialize(self.jaxpr, VOCABULARY, provenance=True))  # `export` has dropped it, unless it is kept
+        put_bytes(
+            out, serialize(self.jaxpr, VOCABULARY, provenance=True)
+        )  # `export` has dropped it unless asked to keep it
         return encode_envelope(EXPORT_MAGIC, EXPORT_VERSION, out)
 
     def to_jax(self) -> bytes:
-        """The function as bytes for `jax.export.deserialize`, whose `call` runs the StableHLO module.
+        """Returns the function as bytes for `jax.export.deserialize`, whose `call` runs the StableHLO module.
 
-        There is no derivative in it. Raises SerializationError for arguments or results in other containers than
-        tuples, lists, dicts with strings for keys and None, and for dtypes that JAX's format lacks.
+        It has no derivative in JAX.
+
+        Raises:
+            SerializationError: If arguments or results have other containers than tuples, lists, None, and dicts with
+                string keys, or a dtype that JAX's format lacks.
         """
         return encode_jax_export(
             self.fun_name,
@@ -209,12 +226,12 @@ class Exported(Generic[P, R]):
 
 
 def _convert_literal(x: Value, aval: ShapedArray) -> Value:
-    """A Python number as one of the type that is asked for, if it is of its kind."""
+    """Returns a Python number converted to the type `aval`, if the dtype is of its kind; otherwise unchanged."""
     if type(x) is not Literal or not x.aval.weak_type or aval.shape or x.aval == aval:
         return x
-    wanted, val = aval.dtype, x.val
-    if not (dtypes.is_complex(wanted) or (dtypes.is_float(wanted) and type(val) is not complex)) and (
-        type(val) is not int or not dtypes.is_integer(wanted)
+    target_dtype, val = aval.dtype, x.val
+    if not (dtypes.is_complex(target_dtype) or (dtypes.is_float(target_dtype) and type(val) is not complex)) and (
+        type(val) is not int or not dtypes.is_integer(target_dtype)
     ):
         return x
     try:
@@ -233,24 +250,31 @@ def export(
     drop_rules: bool = False,
     provenance: bool = False,
 ) -> Callable[..., Exported[P, R]]:
-    """A function that exports `fun` for the types of its arguments: arrays, or `ShapeDtypeStruct`s.
+    """Returns a function that exports `fun` for the types of its arguments.
 
-    Static arguments become part of what is exported; `Exported.call` takes the others. `platforms` says where the
-    StableHLO module shall run, `"cpu"`, `"cuda"`, `"rocm"` or `"tpu"`: here, if it isn't given. For several it takes
-    the index of the one it runs on, and chooses where operations aren't the same on all. Lines of source code are
-    left out unless `provenance` is true.
+    Programs with callbacks cannot be exported, nor can rules of `custom_jvp`, `custom_vjp` and `custom_vmap` or
+    policies of `checkpoint`, because these are Python functions. A program that uses a mesh (by `shard_map`,
+    `with_sharding_constraint`, shardings of `jit`, or sharded arguments) is exported for a number of devices; the
+    devices themselves may differ when it is called. As many devices are needed to load it.
 
-    A program that speaks of a mesh (by `shard_map`, `with_sharding_constraint`, `in_shardings`, `out_shardings`, or as
-    an argument lies on one) is exported for as many devices, whichever they are: its first is the first there where
-    `Exported.call` runs it. To load it takes as many devices.
+    Args:
+        fun: A function returned by `jit`.
+        platforms: The platforms for which the StableHLO module is lowered, some of `"cpu"`, `"cuda"`, `"rocm"` and
+            `"tpu"`. A module for several platforms takes the index of the platform as its first input. None, the
+            default, means the default platform.
+        drop_rules: Whether user-defined rules and policies are dropped; the functions are then differentiated like any
+            other. False by default.
+        provenance: Whether source locations are included. False by default.
 
-    Programs with callbacks can't be exported, nor can rules of `custom_jvp`, `custom_vjp` and `custom_vmap` or policies
-    of `checkpoint`, which are Python functions: that is a SerializationError, which shows the equation. With
-    `drop_rules` these functions are exported without their rules, and differentiated, where they are loaded, as any
-    others are.
+    Returns:
+        A function that takes the arguments of `fun`, or `ShapeDtypeStruct` in place of arrays, and returns an
+        `Exported`. Static arguments become part of it.
 
-    Raises TypeError if `fun` is not jitted or closes over a tracer, ValueError for an unknown platform,
-    NotImplementedError for an operation that one of the platforms lacks.
+    Raises:
+        TypeError: If `fun` is not jitted. When the result is called: if `fun` closes over a tracer.
+        ValueError: If a platform is unknown.
+        SerializationError: When the result is called: if the program contains Python functions. It is a TypeError.
+        NotImplementedError: When the result is called: if an operation is not supported on a platform.
 
     >>> from tracefx import ShapeDtypeStruct, jit
     >>> square = export(jit(lambda x: x * x))(ShapeDtypeStruct((), "float32"))
@@ -258,7 +282,7 @@ def export(
     Array(9., dtype=float32)
     """
     if not isinstance(fun, (Jitted, BoundJitted)):
-        raise TypeError(f"export takes what tracefx.jit gives, got {fun!r}: export(tracefx.jit(f))(*args)")
+        raise TypeError(f"export takes a function returned by tracefx.jit, got {fun!r}: export(tracefx.jit(f))(*args)")
     where = _platforms(platforms)
 
     def exported(*args: Any, **kwargs: Any) -> Exported[P, R]:
@@ -267,7 +291,7 @@ def export(
         for const in trace.consts:
             if isinstance(const, Tracer):
                 raise TypeError(
-                    f"export of {trace.name}: it closes over {const}, which is no number: export it outside of the "
+                    f"export of {trace.name}: it closes over the tracer {const}: export it outside of the "
                     "transformation, or make the value an argument"
                 )
         for aval in (*trace.jaxpr.in_avals, *trace.jaxpr.out_avals):
@@ -276,22 +300,22 @@ def export(
         program = _ProgramStripper(drop_rules, provenance=True).strip_jaxpr(
             _normalize_devices(trace.jaxpr, traced.requested_shardings)
         )
-        serialize(ClosedJaxpr(program, ()), VOCABULARY)  # which refuses what it must, and tells the line
+        serialize(ClosedJaxpr(program, ()), VOCABULARY)  # raises SerializationError with source locations
         if not provenance:
             program = _ProgramStripper(drop_rules, provenance).strip_jaxpr(program)
-        wishes = RequestedShardings(*boundary_shardings(program)) if devices_of(program) else None
-        module, kept = BACKEND.value.serialize_portable(program, trace.consts, trace.name, where, wishes)
-        return Exported(trace.name, traced.in_tree, where, module, kept, evolve(trace, jaxpr=program))
+        requested = RequestedShardings(*boundary_shardings(program)) if devices_of(program) else None
+        module, kept_inputs = BACKEND.value.serialize_portable(program, trace.consts, trace.name, where, requested)
+        return Exported(trace.name, traced.in_tree, where, module, kept_inputs, evolve(trace, jaxpr=program))
 
     return exported
 
 
-def _normalize_devices(jaxpr: Jaxpr, wishes: RequestedShardings | None) -> Jaxpr:
-    """The program that says itself how inputs and outputs lie, and speaks of the first devices instead of its own."""
-    program = jaxpr if wishes is None else add_sharding_constraints(jaxpr, wishes.inputs, wishes.outputs)
-    mine = devices_of(program)
-    first = BACKEND.value.devices(BACKEND.value.platform)[: len(mine)]
-    return program if list(mine) == first else remap_devices(program, dict(zip(mine, first, strict=True)))
+def _normalize_devices(jaxpr: Jaxpr, requested: RequestedShardings | None) -> Jaxpr:
+    """Returns the program with explicit sharding constraints, on the first devices."""
+    program = jaxpr if requested is None else add_sharding_constraints(jaxpr, requested.inputs, requested.outputs)
+    own_devices = devices_of(program)
+    first = BACKEND.value.devices(BACKEND.value.platform)[: len(own_devices)]
+    return program if list(own_devices) == first else remap_devices(program, dict(zip(own_devices, first, strict=True)))
 
 
 def _platforms(given: Sequence[str] | None) -> tuple[str, ...]:
@@ -302,23 +326,23 @@ def _platforms(given: Sequence[str] | None) -> tuple[str, ...]:
 
 @final
 class _ProgramStripper:
-    """Programs without the lines that they were written in, and without rules, so far as these are to be left out."""
+    """Removes source locations and user-defined rules from programs."""
 
     def __init__(self, drop_rules: bool, provenance: bool) -> None:
         self.drop_rules = drop_rules
         self.provenance = provenance
         self.done: dict[int, tuple[Jaxpr, Jaxpr]] = {}
-        """By the program's identity, which the first of the two keeps."""
+        """By the id of the original program, the first of the pair, which keeps it alive."""
 
     def strip_jaxpr(self, jaxpr: Jaxpr) -> Jaxpr:
-        found = self.done.get(id(jaxpr))
-        if found is None:
+        entry = self.done.get(id(jaxpr))
+        if entry is None:
             eqns = [
                 Eqn(self.strip_primitive(e.prim), e.inputs, e.outs, e.source if self.provenance else None)
                 for e in jaxpr.eqns
             ]
-            found = self.done[id(jaxpr)] = jaxpr, evolve(jaxpr, eqns=tuple(eqns))
-        return found[1]
+            entry = self.done[id(jaxpr)] = jaxpr, evolve(jaxpr, eqns=tuple(eqns))
+        return entry[1]
 
     def strip_primitive(self, prim: Primitive) -> Primitive:
         if self.drop_rules and isinstance(prim, CustomRuleProgram):
@@ -332,14 +356,22 @@ class _ProgramStripper:
 
 
 def load(data: bytes | bytearray | memoryview, *more: type[Primitive]) -> Exported[..., Any]:
-    """The function that `Exported.serialize` wrote; `more` are operations beside tracefx's own, known by their names.
+    """Returns the function that `Exported.serialize` wrote.
 
-    Classes of arguments and results, registered nodes and named tuples, must be there already: no module is imported
-    for them. Bytes from anywhere will do, as with `tracefx.programs.deserialize`; the StableHLO module is not looked
-    at.
+    The bytes may be from an untrusted source, as for `tracefx.programs.deserialize`; the StableHLO module is not read.
+    Classes of arguments and results (registered pytree nodes, named tuples) must be registered already: no module is
+    imported for them.
 
-    Raises ParseError, which says what is wrong, for bytes that are no exported function, or one with classes that are
-    not there.
+    Args:
+        data: The bytes.
+        *more: Primitive classes beside those of tracefx; they are found by their names.
+
+    Raises:
+        ParseError: If the bytes are not an exported function, or contain an unknown class. It is a ValueError.
+
+    >>> from tracefx import jit
+    >>> load(export(jit(lambda x: x + 1))(2).serialize()).call(5)
+    Array(6, dtype=int32, weak_type=True)
     """
     reader = decode_envelope(data, EXPORT_MAGIC, EXPORT_VERSION, _WHAT)
     name = reader.string("the function's name")
@@ -347,29 +379,32 @@ def load(data: bytes | bytearray | memoryview, *more: type[Primitive]) -> Export
     platforms = tuple([reader.string("a platform") for _ in range(reader.count("platforms"))])
     if not platforms or any(p not in LOWERING_PLATFORMS for p in platforms) or len(set(platforms)) != len(platforms):
         reader.fail(f"the platforms {platforms!r} are not some of {', '.join(LOWERING_PLATFORMS)}, each once")
-    kept = [reader.uint() for _ in range(reader.count("numbers of inputs"))]
+    kept_inputs = [reader.uint() for _ in range(reader.count("numbers of inputs"))]
     module = bytes(reader.length_prefixed("the StableHLO module"))
     program = deserialize(reader.length_prefixed("the program"), vocabulary(more))
     reader.done()
     _check_trees(reader, in_tree, out_tree, program)
-    if any(a >= b for a, b in itertools.pairwise([*kept, len(program.in_avals)])):
-        reader.fail(f"the inputs that the module takes, {kept}, are not some of {len(program.in_avals)} in their order")
+    if any(a >= b for a, b in itertools.pairwise([*kept_inputs, len(program.in_avals)])):
+        reader.fail(
+            f"the inputs that the module takes, {kept_inputs}, are not some of {len(program.in_avals)} in their order"
+        )
     effects = [effect for effect in program.effects if not isinstance(effect, SowEffect | MeshEffect)]
     if effects:
         reader.fail(f"the program has effects: {', '.join(sorted(map(str, effects)))}")
     trace = Trace(program.jaxpr.closed(), program.consts, out_tree, name)
-    return Exported(name, in_tree, platforms, module, tuple(kept), trace)
+    return Exported(name, in_tree, platforms, module, tuple(kept_inputs), trace)
 
 
 def _check_trees(reader: ByteReader, in_tree: TreeDef, out_tree: TreeDef, program: ClosedJaxpr) -> None:
+    """Fails unless the structures of arguments and results fit the program."""
     for what, tree, avals in (("arguments", in_tree, program.in_avals), ("results", out_tree, program.out_avals)):
         if tree.num_leaves != len(avals):
-            reader.fail(f"the {what} have {tree.num_leaves} leaves, but those of the program are {len(avals)}")
+            reader.fail(f"the {what} have {tree.num_leaves} leaves, but the program has {len(avals)}")
     if _node_type(in_tree) is tuple and list(map(_node_type, in_tree.children())) == [tuple, dict]:
         names = describe(in_tree.children()[1]).metadata
         if isinstance(names, tuple) and all(type(name) is str for name in names):
             return
-    reader.fail(f"{in_tree} is no structure of arguments: a tuple, and a dict of names")
+    reader.fail(f"{in_tree} is not a structure of arguments: a tuple, and a dict with names as keys")
 
 
 def _node_type(tree: TreeDef) -> type | None:

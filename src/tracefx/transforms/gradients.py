@@ -1,4 +1,4 @@
-"""`grad` and `value_and_grad`, as functions and as values."""
+"""`grad` and `value_and_grad`, as functions and as transformation values."""
 
 from __future__ import annotations
 
@@ -157,7 +157,28 @@ def value_and_grad(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable[..., Any]:
-    """A function that gives `fun`'s value, a scalar, and its gradient with respect to the arguments at `argnums`.
+    """Returns a function that computes both the value of `fun` and its gradient, by reverse-mode differentiation.
+
+    `fun` is evaluated once for both. The arguments, the conventions for complex numbers and the errors are those of
+    `grad`.
+
+    Args:
+        fun: The function to differentiate. Its output is a real scalar, such as `f32[]`; with `has_aux` it is a pair
+            `(output, aux)`.
+        argnums: The position, or a sequence of positions, of the arguments to differentiate with respect to. The
+            default is the first argument.
+        has_aux: Whether `fun` returns a pair `(output, aux)`, whose second part is a pytree that is not differentiated.
+            False by default.
+        holomorphic: Whether `fun` is a holomorphic function of complex arguments. False by default.
+        allow_int: Whether integer and boolean arguments may be differentiated. False by default.
+
+    Returns:
+        A function with the signature of `fun` that returns `(value, gradient)`, or `((value, aux), gradient)` with
+        `has_aux`.
+
+    Raises:
+        TypeError: If `fun` is not callable, or, when the result is called, for the reasons given at `grad`.
+        ValueError: When the result is called, if `argnums` does not fit the call.
 
     >>> value, gradient = value_and_grad(lambda x: x * x)(3.0)
     >>> float(value), float(gradient)
@@ -270,10 +291,41 @@ def grad(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable[..., Any]:
-    """A function that gives the gradient of `fun`, whose value is a scalar, with respect to the arguments at `argnums`.
+    """Returns a function that computes the gradient of `fun`, by reverse-mode differentiation.
+
+    The result can be transformed again: `grad(grad(fun))` is the second derivative of a function of one scalar.
+
+    Args:
+        fun: The function to differentiate. Its output is a real scalar, such as `f32[]`; with `has_aux` it is a pair
+            `(output, aux)`. Its differentiated arguments are pytrees of floating-point or complex arrays; all other
+            arguments may be anything.
+        argnums: The position, or a sequence of positions, of the arguments to differentiate with respect to. Negative
+            ones count from the last argument of a call. The default is the first argument.
+        has_aux: Whether `fun` returns a pair `(output, aux)`, whose second part is a pytree that is not differentiated.
+            False by default.
+        holomorphic: Whether `fun` is a holomorphic function: its differentiated arguments and its output are then
+            complex, and the gradient is its complex derivative. False by default: the gradient of a real output with
+            respect to a complex argument `x + iy` is `df/dx - i df/dy`.
+        allow_int: Whether integer and boolean arguments may be differentiated. Their gradients are NumPy arrays of
+            dtype `float0`. False by default.
+
+    Returns:
+        A function with the signature of `fun` that returns the gradient, or `(gradient, aux)` with `has_aux`. The
+        gradient has the structure, shapes and dtypes of the argument at `argnums`. If `argnums` is a sequence, it is a
+        tuple with one gradient per position.
+
+    Raises:
+        TypeError: If `fun` is not callable. When the result is called: if the output is not a scalar of a real dtype (a
+            complex one with `holomorphic`), if a differentiated leaf is not a floating-point or complex array, or if
+            `fun` does not return a pair although `has_aux` is True.
+        ValueError: When the result is called: if `argnums` names an argument that the call does not have, or one twice.
 
     >>> float(grad(lambda x: x * x)(3.0))
     6.0
+    >>> import numpy as np
+    >>> loss = lambda params, x: ((params["w"] * x + params["b"]) ** 2).sum()
+    >>> grad(loss)({"w": 2.0, "b": 1.0}, np.arange(3.0))
+    {'b': Array(18., dtype=float32, weak_type=True), 'w': Array(26., dtype=float32, weak_type=True)}
     """
     return Grad(argnums, has_aux, holomorphic, allow_int)(fun)
 
@@ -281,7 +333,7 @@ def grad(
 @final
 @frozen(init=False, eq=False, repr=False)
 class ValueAndGrad(TransformOf[ValuesAndGradients[N, H]]):
-    """`value_and_grad` and its options, as a value.
+    """`value_and_grad` with its options, as a transformation value. The options are described at `grad`.
 
     >>> ValueAndGrad(argnums=[0, 1], has_aux=True)
     ValueAndGrad(argnums=(0, 1), has_aux=True)
@@ -394,7 +446,7 @@ class ValueAndGrad(TransformOf[ValuesAndGradients[N, H]]):
 @final
 @frozen(init=False, eq=False, repr=False)
 class Grad(TransformOf[Gradients[N, H]]):
-    """`grad` and its options, as a value.
+    """`grad` with its options, as a transformation value. The options are described at `grad`.
 
     >>> float((Grad() @ Grad())(lambda x: x**3)(2.0))
     12.0
@@ -495,20 +547,20 @@ class Grad(TransformOf[Gradients[N, H]]):
 def _gradient(
     fun: Callable[..., Any], options: ValueAndGrad[Any, Any] | Grad[Any, Any]
 ) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Value, Any, Any]]:
-    """From the arguments of a call to `fun`'s value, its gradient, and its auxiliary output if it has one."""
+    """Returns a function of `(args, kwargs)` that gives `(value, gradient, aux)`; `aux` is None without `has_aux`."""
     argnums, has_aux, holomorphic, allow_int = options.argnums, options.has_aux, options.holomorphic, options.allow_int
-    alone = isinstance(argnums, int)
-    what = f"grad of {fun_name(fun)}: the differentiated arguments{'[0]' if alone else ''}"
+    is_single = isinstance(argnums, int)
+    what = f"grad of {fun_name(fun)}: the differentiated arguments{'[0]' if is_single else ''}"
 
     def at(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Value, Any, Any]:
-        places = normalize_argnums(argnums, len(args), "grad", fun)
-        flat, treedef = flatten_values(args[places[0]] if alone else tuple([args[i] for i in places]), what)
+        positions = normalize_argnums(argnums, len(args), "grad", fun)
+        flat, treedef = flatten_values(args[positions[0]] if is_single else tuple([args[i] for i in positions]), what)
         for v in flat:
             check_differentiable("grad", fun, v.aval.dtype, holomorphic, allow_int)
 
         def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
             full_args, given = list(args), treedef.unflatten(to_arrays(values))
-            for i, x in zip(places, (given,) if alone else given, strict=True):
+            for i, x in zip(positions, (given,) if is_single else given, strict=True):
                 full_args[i] = x
             return call_and_flatten(fun, has_aux, full_args, kwargs)
 

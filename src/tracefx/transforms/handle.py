@@ -1,4 +1,4 @@
-"""`handle`: a function run under a handler of the user's."""
+"""`handle`: runs a function under a user-defined handler."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ R = TypeVar("R")
 @final
 @frozen(eq=False)
 class Handle(HandlerTransform[Preserving]):
-    """`handle` as a value: what the function does is handled by `make` of the handler around it.
+    """`handle` with its option, as a transformation value: the function runs under the handler that `make` returns.
 
     >>> import tracefx as fx
-    >>> from tracefx.testing.laws import Identity
-    >>> pipeline = fx.Jit() @ Handle(Identity) @ fx.Grad()
+    >>> from tracefx.testing import IdentityHandler
+    >>> pipeline = fx.Jit() @ Handle(IdentityHandler) @ fx.Grad()
     >>> float(pipeline(lambda x: x * x)(3.0))
     6.0
     """
@@ -38,15 +38,15 @@ class Handle(HandlerTransform[Preserving]):
     def _check_make(self, attribute: object, make: object) -> None:
         if not callable(make):
             raise TypeError(
-                f"handle takes a function from handler to handler, such as the class of one, got {make!r}; a handler "
-                "itself is put in force by `with handling(handler):`"
+                f"handle: make must be a handler class or a function from handler to handler, got {make!r}; to use an "
+                "existing handler, write `with handling(handler):`"
             )
 
     @override
     def over(self, handler: Handler, /) -> Handler:
         made = self.make(handler)
         if not isinstance(made, Handler):
-            raise TypeError(f"handle: {self.make!r} must make a handler of a handler, but gave {made!r}")
+            raise TypeError(f"handle: {self.make!r} must return a handler, but returned {made!r}")
         return made
 
     @override
@@ -64,9 +64,9 @@ class Handle(HandlerTransform[Preserving]):
             for x in trees.leaves(out):
                 if isinstance(x, Tracer) and handler.owns(x):
                     raise EscapedTracerError(
-                        f"handle: {fun_name(fun)} gave {x}, a value of {handler.title}'s own, which means nothing "
+                        f"handle: {fun_name(fun)} returned {x}, a tracer of {handler.title}, which has no meaning "
                         f"outside of it: run the function in `with handling({type(handler).__name__}(current())) as "
-                        "h:` and take what you need of it by h.unwrap"
+                        "h:` and unwrap the results by h.unwrap"
                     )
             return out
 
@@ -74,16 +74,25 @@ class Handle(HandlerTransform[Preserving]):
 
 
 def handle(fun: Callable[P, R], make: Callable[[Handler], Handler]) -> Callable[P, R]:
-    """`fun`, every operation of which is handled by `make(handler)`, where `handler` is the one it is called under.
+    """Returns a function that runs `fun` under a user-defined handler, which interprets every operation of `fun`.
 
-    `make` is a handler's class, or a function that makes one from the handler below it. Calls of jitted functions,
-    loops and branches are entered by handlers that know how: all that inherit from `tracefx.extend.Interpreter`.
+    Args:
+        fun: The function to run. It may return pytrees of arrays, or anything else.
+        make: A handler class, or a function from a handler to a handler. It is called once per call of `fun`, with the
+            current handler, which becomes the inner handler. Handlers that inherit from `tracefx.extend.Interpreter`
+            also interpret the bodies of jitted functions, loops and branches.
 
-    Raises `EscapedTracerError` if `fun` gives a value of the handler's own.
+    Returns:
+        A function with the signature of `fun`.
+
+    Raises:
+        TypeError: If `fun` or `make` is not callable, or, when the result is called, if `make` does not return a
+            handler.
+        EscapedTracerError: When the result is called, if `fun` returns a tracer of the handler.
 
     >>> import tracefx as fx
-    >>> from tracefx.testing.laws import Identity
-    >>> float(handle(lambda x: x + 1.0, Identity)(2.0))
+    >>> from tracefx.testing import IdentityHandler
+    >>> float(handle(lambda x: x + 1.0, IdentityHandler)(2.0))
     3.0
     """
     return Handle(make)(fun)

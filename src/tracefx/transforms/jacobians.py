@@ -1,4 +1,4 @@
-"""`jacfwd`, `jacrev`, `hessian`: whole Jacobians, all directions of a basis at once."""
+"""`jacfwd`, `jacrev` and `hessian`: full Jacobians, computed for all basis vectors at once by `vmap`."""
 
 from __future__ import annotations
 
@@ -75,10 +75,30 @@ def jacfwd(
 def jacfwd(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable[..., Any]:
-    """The Jacobian of `fun` by forward mode, a column for each element of the arguments at `argnums`.
+    """Returns a function that computes the Jacobian of `fun`, column by column, by forward-mode differentiation.
 
-    An output `f32[m]` of an argument `f32[n]` gives `f32[m, n]`; trees give the tree of outputs, with the tree of
-    arguments at each leaf. An integer or boolean output gives zeros of its dtype.
+    Forward mode is the better choice if `fun` has no more inputs than outputs. The columns are computed in one batch.
+
+    Args:
+        fun: The function to differentiate. It takes and returns pytrees of arrays; the differentiated arguments are
+            floating-point.
+        argnums: The position, or a sequence of positions, of the arguments to differentiate with respect to. The
+            default is the first argument.
+        has_aux: Whether `fun` returns a pair `(output, aux)`, whose second part is a pytree that is not differentiated.
+            False by default.
+        holomorphic: Whether `fun` is a holomorphic function: its differentiated arguments and its output are then
+            complex. False by default.
+
+    Returns:
+        A function with the signature of `fun` that returns the Jacobian, or `(jacobian, aux)` with `has_aux`. For an
+        argument `f32[n]` and an output `f32[m]` the Jacobian is `f32[m, n]`: the axes of the output come first. For
+        pytrees it has the structure of the output, with that of the argument at each leaf; a sequence of `argnums`
+        counts as a tuple of arguments. For an integer or boolean output it consists of zeros of that dtype.
+
+    Raises:
+        TypeError: If `fun` is not callable. When the result is called: if a differentiated argument is not
+            floating-point, or, without `holomorphic`, is complex.
+        ValueError: When the result is called, if `argnums` does not fit the call.
 
     >>> import tracefx.numpy as fnp
     >>> jacfwd(lambda x: x * x)(fnp.arange(3.0)).tolist()
@@ -119,7 +139,31 @@ def jacrev(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable[..., Any]:
-    """The Jacobian of `fun` by reverse mode, a row for each element of the outputs; shapes as for `jacfwd`.
+    """Returns a function that computes the Jacobian of `fun`, row by row, by reverse-mode differentiation.
+
+    Reverse mode is the better choice if `fun` has fewer outputs than inputs. The rows are computed in one batch.
+    `jacobian` is another name of this function.
+
+    Args:
+        fun: The function to differentiate. It takes and returns pytrees of arrays; the differentiated arguments and the
+            output are floating-point.
+        argnums: The position, or a sequence of positions, of the arguments to differentiate with respect to. The
+            default is the first argument.
+        has_aux: Whether `fun` returns a pair `(output, aux)`, whose second part is a pytree that is not differentiated.
+            False by default.
+        holomorphic: Whether `fun` is a holomorphic function: its differentiated arguments and its output are then
+            complex. False by default.
+        allow_int: Whether integer and boolean arguments may be differentiated; their Jacobians are zeros of dtype
+            `float0`. False by default.
+
+    Returns:
+        A function with the signature of `fun` that returns the Jacobian, or `(jacobian, aux)` with `has_aux`. Its
+        structure and shapes are those described at `jacfwd`.
+
+    Raises:
+        TypeError: If `fun` is not callable. When the result is called: if a differentiated argument or an output does
+            not have a dtype that the options allow.
+        ValueError: When the result is called, if `argnums` does not fit the call.
 
     >>> import tracefx.numpy as fnp
     >>> jacrev(lambda x: (x * x).sum())(fnp.arange(3.0)).tolist()
@@ -156,7 +200,25 @@ def hessian(
 def hessian(
     fun: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable[..., Any]:
-    """The matrix of second derivatives of `fun`: `jacfwd` of `jacrev`.
+    """Returns a function that computes the second derivatives of `fun`, as `jacfwd(jacrev(fun))`.
+
+    Args:
+        fun: The function to differentiate, in general of a scalar output. Its arguments are as for `jacrev`.
+        argnums: The position, or a sequence of positions, of the arguments to differentiate with respect to. The
+            default is the first argument.
+        has_aux: Whether `fun` returns a pair `(output, aux)`, whose second part is a pytree that is not differentiated.
+            False by default.
+        holomorphic: Whether `fun` is a holomorphic function: its differentiated arguments and its output are then
+            complex. False by default.
+
+    Returns:
+        A function with the signature of `fun` that returns the Hessian, or `(hessian, aux)` with `has_aux`. For an
+        argument `f32[n]` and a scalar output it is `f32[n, n]`; the axes of the output come first, then those of the
+        argument, twice.
+
+    Raises:
+        TypeError: If `fun` is not callable. When the result is called: for the reasons given at `jacfwd` and `jacrev`.
+        ValueError: When the result is called, if `argnums` does not fit the call.
 
     >>> import tracefx.numpy as fnp
     >>> hessian(lambda x: (x**3).sum())(fnp.arange(2.0)).tolist()
@@ -168,7 +230,11 @@ def hessian(
 @final
 @frozen(eq=False, repr=False)
 class JacFwd(TransformOf[SameArguments]):
-    """`jacfwd` and its options, as a value."""
+    """`jacfwd` with its options, as a transformation value. The options are described at `jacfwd`.
+
+    >>> JacFwd(argnums=[0, 1])
+    JacFwd(argnums=(0, 1))
+    """
 
     title: ClassVar[str] = "jacfwd"
     argnums: int | tuple[int, ...] = field(default=0, converter=to_argnums, validator=validate_argnums)
@@ -178,22 +244,22 @@ class JacFwd(TransformOf[SameArguments]):
     @override
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         def columns(linear: Linearization) -> list[list[object]]:
-            """For each output, its derivatives in one array an argument."""
+            """Returns the derivatives of each output, one array per argument."""
             avals = [p.aval for p in linear.primals]
-            moves = [dtypes.is_inexact(o.aval.dtype) for o in linear.outs]
+            active = [dtypes.is_inexact(o.aval.dtype) for o in linear.outs]
 
             def push(*tangents: Value) -> list[Value]:
-                return [instantiate(t) for t, m in zip(linear.push(tangents), moves, strict=True) if m]
+                return [instantiate(t) for t, m in zip(linear.push(tangents), active, strict=True) if m]
 
-            pushed: Iterator[Value] = iter(vmap(push)(*_basis(avals)) if any(moves) else ())
+            pushed: Iterator[Value] = iter(vmap(push)(*_basis(avals)) if any(active) else ())
 
-            def of_output(o: Value, moves: bool) -> list[object]:
-                if not moves:
+            def of_output(o: Value, active: bool) -> list[object]:
+                if not active:
                     return [_zero_block((*o.aval.shape, *a.shape), o.aval.dtype) for a in avals]
                 parts = _split_blocks(move_axis(next(pushed), 0, o.aval.ndim), -1, avals)
                 return [reshape(part, (*o.aval.shape, *a.shape)) for part, a in parts]
 
-            return [of_output(o, m) for o, m in zip(linear.outs, moves, strict=True)]
+            return [of_output(o, m) for o, m in zip(linear.outs, active, strict=True)]
 
         return _jacobian(self, columns, fun, allow_int=False)
 
@@ -201,7 +267,11 @@ class JacFwd(TransformOf[SameArguments]):
 @final
 @frozen(eq=False, repr=False)
 class JacRev(TransformOf[SameArguments]):
-    """`jacrev` and its options, as a value."""
+    """`jacrev` with its options, as a transformation value. The options are described at `jacrev`.
+
+    >>> JacRev(allow_int=True)
+    JacRev(allow_int=True)
+    """
 
     title: ClassVar[str] = "jacrev"
     argnums: int | tuple[int, ...] = field(default=0, converter=to_argnums, validator=validate_argnums)
@@ -234,7 +304,11 @@ class JacRev(TransformOf[SameArguments]):
 @final
 @frozen(eq=False, repr=False)
 class Hessian(TransformOf[SameArguments]):
-    """`hessian` and its options, as a value: `JacFwd` of `JacRev` with these options."""
+    """`hessian` with its options, as a transformation value: `JacFwd` of `JacRev` with these options.
+
+    >>> float(Hessian()(lambda x: x**3)(2.0))
+    12.0
+    """
 
     title: ClassVar[str] = "hessian"
     argnums: int | tuple[int, ...] = field(default=0, converter=to_argnums, validator=validate_argnums)
@@ -255,52 +329,53 @@ JacobianBlocks: TypeAlias = Callable[[Linearization], list[list[object]]]
 
 
 def _jacobian(
-    made: JacFwd | JacRev, pieces: JacobianBlocks, fun: Callable[..., Any], allow_int: bool
+    options: JacFwd | JacRev, blocks_of: JacobianBlocks, fun: Callable[..., Any], allow_int: bool
 ) -> Callable[..., Any]:
-    transform, argnums, has_aux, holomorphic = made.title, made.argnums, made.has_aux, made.holomorphic
+    """Returns the transformed function of `JacFwd` or `JacRev`; `blocks_of` computes the blocks of the Jacobian."""
+    transform, argnums, has_aux, holomorphic = options.title, options.argnums, options.has_aux, options.holomorphic
     require_callable(transform, fun)
 
-    @wrap_transformed(made, fun)
+    @wrap_transformed(options, fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        places = normalize_argnums(argnums, len(args), transform, fun)
-        dynamic = args[places[0]] if isinstance(argnums, int) else tuple([args[i] for i in places])
+        positions = normalize_argnums(argnums, len(args), transform, fun)
+        dynamic = args[positions[0]] if isinstance(argnums, int) else tuple([args[i] for i in positions])
         flat, in_tree = flatten_values(dynamic, f"{transform} of {fun_name(fun)}: the differentiated arguments")
         for v in flat:
             check_differentiable(transform, fun, v.aval.dtype, holomorphic, allow_int)
-            if dtypes.is_complex(v.aval.dtype) and not holomorphic and isinstance(made, JacFwd):
-                # Backwards the gradient of a real number says all; forwards an argument has two directions.
+            if dtypes.is_complex(v.aval.dtype) and not holomorphic and isinstance(options, JacFwd):
+                # In forward mode a complex argument has two independent directions.
                 raise TypeError(
-                    f"{transform} of {fun_name(fun)}: complex arguments need holomorphic=True, if the function is; "
-                    "otherwise use jacrev, or differentiate with respect to real and imaginary parts"
+                    f"{transform} of {fun_name(fun)}: complex arguments need holomorphic=True, for a holomorphic "
+                    "function; otherwise use jacrev, or differentiate with respect to real and imaginary parts"
                 )
 
         def called(values: Sequence[Value]) -> tuple[list[Value], tuple[TreeDef, Any]]:
             given = in_tree.unflatten(to_arrays(values))
             full_args = list(args)
-            for i, x in zip(places, [given] if isinstance(argnums, int) else given, strict=True):
+            for i, x in zip(positions, [given] if isinstance(argnums, int) else given, strict=True):
                 full_args[i] = x
             return call_and_flatten(fun, has_aux, full_args, kwargs)
 
         linear, (out_tree, aux), handler = linearize_values(called, flat)
         for o in linear.outs:
-            # Forwards the columns of a complex output are whole; backwards a cotangent can't ask for both of its parts.
-            if holomorphic or isinstance(made, JacRev):
+            # In reverse mode one cotangent cannot select both the real and the imaginary part of a complex output.
+            if holomorphic or isinstance(options, JacRev):
                 check_output(transform, fun, o.aval, holomorphic)
-        result = out_tree.unflatten([in_tree.unflatten(row) for row in pieces(linear)])
+        result = out_tree.unflatten([in_tree.unflatten(row) for row in blocks_of(linear)])
         return (result, strip_tangents(aux, handler)) if has_aux else result
 
     return jacobian
 
 
 def _zero_block(shape: Shape, dtype: DType) -> Array:
-    """Derivatives of integers and booleans."""
+    """Returns the derivatives of an integer or boolean output: zeros."""
     return as_array(instantiate(Zero(ShapedArray(shape, dtype))))
 
 
 def _basis(avals: Sequence[ShapedArray]) -> list[Value]:
-    """The standard basis of the space of these arrays together: a batch for each, along axis 0.
+    """Returns the standard basis of the space of all arrays of these types together, as a batch along axis 0 for each.
 
-    Made of operations, so that a program that is traced computes it in place of taking it as an input.
+    The basis is computed by primitives, so that a traced program computes it and does not take it as an input.
     """
     total = sum(a.size for a in avals)
     arrays: list[Value] = []
@@ -314,7 +389,7 @@ def _basis(avals: Sequence[ShapedArray]) -> list[Value]:
 
 
 def _split_blocks(x: Value, axis: int, avals: Sequence[ShapedArray]) -> list[tuple[Array, ShapedArray]]:
-    """`x` cut along an axis into one part for each array of the basis."""
+    """Splits `x` along an axis into one block per array of the basis."""
     parts = []
     start = 0
     for a in avals:

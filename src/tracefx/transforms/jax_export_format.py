@@ -1,6 +1,6 @@
-"""Exported functions in the format of `jax.export`, whose schema this is: the slots of tables, the numbers of things.
+"""Encoder of exported functions in the FlatBuffers format of `jax.export`: its table slots and its numbers.
 
-It is that of serialization version 3, which JAX's versions since write and read.
+It writes serialization version 3, which all later versions of JAX read.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def encode_jax_export(
     kept: Sequence[int],
     devices: int = 1,
 ) -> bytes:
-    """A file that `jax.export.deserialize` reads; trees and types are those of the arguments and of the result."""
+    """Returns bytes for `jax.export.deserialize`; `trees` and `avals` are those of the arguments and of the result."""
     (in_tree, out_tree), (ins, outs) = trees, avals
     unique = list(dict.fromkeys([a.strong() for a in (*ins, *outs)]))
     numbers = {aval: i for i, aval in enumerate(unique)}
@@ -81,11 +81,11 @@ def encode_jax_export(
                 9: list(platforms),
                 10: UIntVector((), 4),  # ordered effects
                 11: UIntVector((), 4),  # other effects
-                12: UIntVector((), 4),  # checks that are off
+                12: UIntVector((), 4),  # disabled checks
                 13: module,
                 14: UInt(_CALLING_CONVENTION, 2),
                 15: UIntVector(kept, 2),
-                16: UInt(len(platforms) > 1, 1),  # whether the module takes a platform's index
+                16: UInt(len(platforms) > 1, 1),  # whether the module takes a platform index
                 18: UInt(devices, 4),
                 19: [_aval_table(a) for a in unique],
                 20: UIntVector((), 4),  # meshes
@@ -104,13 +104,13 @@ def _tree_table(tree: TreeDescription, what: str) -> Table:
     if kind is None:
         assert tree.type is not None
         raise SerializationError(
-            f"{what}: JAX's format has no {tree.type.__name__}, which only its users can add to it"
+            f"{what}: JAX's format does not support {tree.type.__name__} unless it is registered there"
         )
     names = None
     if tree.kind == "dict":
         keys = cast(tuple[object, ...], tree.metadata)
         if not all(isinstance(key, str) for key in keys):
-            raise SerializationError(f"{what}: JAX's format has dicts with strings for keys, not {list(keys)!r}")
+            raise SerializationError(f"{what}: JAX's format supports only strings as dict keys, got {list(keys)!r}")
         names = [str(key) for key in keys]
     return Table({0: UInt(kind, 1), 1: [_tree_table(c, what) for c in tree.children] or None, 2: names or None})
 
@@ -118,5 +118,5 @@ def _tree_table(tree: TreeDescription, what: str) -> Table:
 def _aval_table(aval: ShapedArray) -> Table:
     dtype = _DTYPE_CODES.get(aval.dtype)
     if dtype is None:
-        raise SerializationError(f"JAX's format has no {dtypes.name(aval.dtype)}, as of {aval}")
+        raise SerializationError(f"JAX's format does not support the dtype {dtypes.name(aval.dtype)}, of {aval}")
     return Table({0: UInt(0, 1), 1: [str(n) for n in aval.shape], 2: UInt(dtype, 1), 3: UInt(_DEVICE_MEMORY_SPACE, 1)})

@@ -76,7 +76,7 @@ def _check_argnames(transform: Jit, option: Attribute[tuple[str, ...]], given: t
 @final
 @frozen(eq=False, repr=False, kw_only=True)
 class Jit(TransformOf[Preserving]):
-    """`jit` and its options, as a value; what they mean is said at `jit`.
+    """`jit` with its options, as a transformation value. The options are described at `jit`.
 
     >>> Jit(static_argnums=1) == Jit(static_argnums=(1,))
     True
@@ -105,20 +105,21 @@ class Jit(TransformOf[Preserving]):
 @final
 @frozen(eq=False)
 class FastPathProgram:
-    """A program at hand for positional arguments that are all arrays of these types, which need no flattening."""
+    """A compiled program for positional arguments that are all arrays of these types: they need no flattening."""
 
     consts: tuple[Value, ...]
     avals: tuple[ShapedArray, ...]
-    """Of the constants, then of the arguments."""
+    """The types of the constants, then of the arguments."""
     settings: Mapping[Setting[Any], object]
     """The settings under which the program was found, the very object: comparing it is comparing a pointer."""
     program: Runnable
     out_tree: TreeDef
     on_buffers: Callable[[Sequence[Buffer]], object] | None
-    """From buffers to the result, if they are all that the program takes."""
+    """The program as a function from buffers to the result, if it can be called with buffers alone."""
 
     @classmethod
     def of(cls, avals: tuple[ShapedArray, ...], traced: Trace, program: Runnable) -> Self:
+        """Returns the fast-path program of a trace under the current settings."""
         consts, tree = traced.consts, traced.out_tree
         avals = (*[c.aval for c in consts], *avals)
         direct: Callable[[Sequence[Buffer]], object] | None = program.on_buffers
@@ -142,7 +143,10 @@ _STATIC_OR_TREE: Final = (
 
 @final
 class Jitted(Generic[P, R]):
-    """A function that XLA compiles, once for each kind of arguments."""
+    """A function compiled with XLA: one program per structure, shapes and dtypes of the arguments.
+
+    `jit` returns it. It has `trace`, `lower`, `eval_shape`, `explain_retrace` and `clear_cache` beside the call.
+    """
 
     __wrapped__: Callable[P, R]
     __name__: str
@@ -156,11 +160,11 @@ class Jitted(Generic[P, R]):
         self._options = options
         self._static = StaticArguments.of(fun, options.static_argnums, options.static_argnames, "static")
         self._donate = StaticArguments.of(fun, options.donate_argnums, options.donate_argnames, "donate")
-        both = {*self._static.numbers, *self._static.names} & {*self._donate.numbers, *self._donate.names}
-        if both:
+        conflicting = {*self._static.numbers, *self._static.names} & {*self._donate.numbers, *self._donate.names}
+        if conflicting:
             raise ValueError(
-                f"jit of {self._name}: the arguments {sorted(map(str, both))} are both static and donated, but only "
-                "traced arguments have memory to give away"
+                f"jit of {self._name}: the arguments {sorted(map(str, conflicting))} are both static and donated, but "
+                "only traced arguments have buffers to donate"
             )
         self._traces = TRACES.traces(fun)
         self._programs: dict[TraceKey, tuple[Trace, Runnable]] = {}
@@ -170,57 +174,62 @@ class Jitted(Generic[P, R]):
         self._last_program: tuple[TraceKey, tuple[Trace, Runnable]] | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        # A program called again is all that takes place here, so every 10 ns count.
-        ready = self._fast_path
+        # The fast path of a repeated call, where every 10 ns count.
+        fast_path = self._fast_path
         if (
-            ready is None
+            fast_path is None
             or kwargs
             or CURRENT.get() is not ROOT
-            or SETTINGS.get().values is not ready.settings
-            or len(given := (*ready.consts, *args) if ready.consts else args) != len(ready.avals)
+            or SETTINGS.get().values is not fast_path.settings
+            or len(given := (*fast_path.consts, *args) if fast_path.consts else args) != len(fast_path.avals)
         ):
             return self._call(args, kwargs)
-        buffers, avals, place = [], ready.avals, 0
-        for x in given:  # for an argument or two, `zip` and `enumerate` take longer than counting
-            if type(x) is not ConcreteArray or x.aval is not avals[place] or x.buffer is None:
+        buffers, avals, position = [], fast_path.avals, 0
+        for x in given:  # for one or two arguments, counting is faster than `zip` and `enumerate`
+            if type(x) is not ConcreteArray or x.aval is not avals[position] or x.buffer is None:
                 return (
                     self._call(args, kwargs)
-                    if ready.program.uncommitted_run is None
-                    else self._call_uncommitted(ready, given, args)
+                    if fast_path.program.uncommitted_run is None
+                    else self._call_uncommitted(fast_path, given, args)
                 )
             buffers.append(x.buffer)
-            place += 1  # noqa: SIM113
-        if (run := ready.on_buffers) is not None:
+            position += 1  # noqa: SIM113
+        if (run := fast_path.on_buffers) is not None:
             return run(buffers)  # type: ignore[return-value]  # an R
-        return cast(R, ready.out_tree.unflatten(ready.program(given)))  # type: ignore[arg-type]  # arrays
+        return cast(R, fast_path.out_tree.unflatten(fast_path.program(given)))  # type: ignore[arg-type]  # arrays
 
-    def _call_uncommitted(self, ready: FastPathProgram, given: tuple[Any, ...], args: tuple[Any, ...]) -> R:
-        """A call where programs run on another device than the host's, which arrays may be on that nobody put there."""
-        assert ready.program.uncommitted_run is not None
-        lies, run = ready.program.uncommitted_run
+    def _call_uncommitted(self, fast_path: FastPathProgram, given: tuple[Any, ...], args: tuple[Any, ...]) -> R:
+        """Calls a program on a device that does not share memory with the host.
+
+        There the arguments may also be uncommitted arrays of the default device, which have device buffers.
+        """
+        assert fast_path.program.uncommitted_run is not None
+        placements, run = fast_path.program.uncommitted_run
         buffers = []
-        for x, aval in zip(given, ready.avals, strict=True):
+        for x, aval in zip(given, fast_path.avals, strict=True):
             if type(x) is ShardedArray:
-                if x.aval is not aval or x.placed is not lies or x.committed:
+                if x.aval is not aval or x.placed is not placements or x.committed:
                     return self._call(args, {})
                 buffers.append(x.buffer)
-            elif type(x) is ConcreteArray and x.aval is aval and (kept := getattr(x, "device_copy", None)) is not None:
-                if kept[0] is not lies:
+            elif (
+                type(x) is ConcreteArray and x.aval is aval and (cached := getattr(x, "device_copy", None)) is not None
+            ):
+                if cached[0] is not placements:
                     return self._call(args, {})
-                buffers.append(kept[1])
+                buffers.append(cached[1])
             else:
                 return self._call(args, {})
-        return cast(R, ready.out_tree.unflatten(run(buffers)))
+        return cast(R, fast_path.out_tree.unflatten(run(buffers)))
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
-        """A call of any kind."""
+        """The slow path of a call: for arguments of any kind, under any handler."""
         if DISABLE_JIT.value:
             return self._fun(*args, **kwargs)
         if CURRENT.get() is ROOT:
             inputs: Sequence[Value | NDArray]
-            ready = None if kwargs else self._find_fast_path(args)
-            if ready is not None:
-                inputs, consts, program, out_tree = args, ready.consts, ready.program, ready.out_tree
+            fast_path = None if kwargs else self._find_fast_path(args)
+            if fast_path is not None:
+                inputs, consts, program, out_tree = args, fast_path.consts, fast_path.program, fast_path.out_tree
             else:
                 inputs, key = self._flatten_concrete(args, kwargs)
                 traced, program = self._program(key, args, kwargs)
@@ -228,52 +237,52 @@ class Jitted(Generic[P, R]):
             return cast(R, out_tree.unflatten(program([*consts, *inputs] if consts else inputs)))
         if self._options.compiler_options and isinstance(CURRENT.get(), Stage):
             raise ValueError(
-                f"jit of {self._name}: compiler_options are those of a whole program, so only the outermost jit can "
-                f"have them, not one that is called inside of another; got {self._options.compiler_options!r}"
+                f"jit of {self._name}: compiler_options apply to a whole program, so only the outermost jit may "
+                f"have them, not one that is called inside another; got {self._options.compiler_options!r}"
             )
         values, key = self._flatten(args, kwargs)
         traced = self._trace(key, args, kwargs)
-        wishes = self._requested_shardings(key, traced) if self._has_shardings else None
-        if wishes is not None:
-            values = constrain_shardings(values, wishes.inputs[len(traced.consts) :])
+        requested = self._requested_shardings(key, traced) if self._has_shardings else None
+        if requested is not None:
+            values = constrain_shardings(values, requested.inputs[len(traced.consts) :])
         outs: Sequence[Value]
         if self._options.inline:
             outs = eval_jaxpr(traced.jaxpr, (), [*traced.consts, *values])
         else:
             outs = bind(Call(traced.name, traced.jaxpr), *traced.consts, *values)
-        if wishes is not None:
-            outs = constrain_shardings(outs, wishes.outputs)
+        if requested is not None:
+            outs = constrain_shardings(outs, requested.outputs)
         return cast(R, traced.out_tree.unflatten(to_arrays(outs)))
 
     def _find_fast_path(self, args: tuple[Any, ...]) -> FastPathProgram | None:
-        """The program for positional arguments that are all arrays, compiled if need be; `None` if they are not."""
+        """Returns the program, compiled if necessary, if all positional arguments are arrays; otherwise None."""
         avals = tuple([x.aval for x in args if type(x) is ConcreteArray or type(x) is ShardedArray])
         if len(avals) != len(args):
             return None
-        found = self._flat_programs.get((avals, X64.value, MESH.value))
-        if found is None:
+        entry = self._flat_programs.get((avals, X64.value, MESH.value))
+        if entry is None:
             _, key = self._flatten_concrete(args, {})
             traced, program = self._program(key, args, {})
-            ready = FastPathProgram.of(avals, traced, program)
-            found = insert_bounded(self._flat_programs, (avals, key.x64, key.mesh), ready, MAX_TRACES)
+            fast_path = FastPathProgram.of(avals, traced, program)
+            entry = insert_bounded(self._flat_programs, (avals, key.x64, key.mesh), fast_path, MAX_TRACES)
         if DEFAULT_DEVICE.value is None:  # the fast path runs programs on the devices of their operands
             settings = SETTINGS.get().values
-            self._fast_path = found if found.settings is settings else evolve(found, settings=settings)
-        return found
+            self._fast_path = entry if entry.settings is settings else evolve(entry, settings=settings)
+        return entry
 
     def _program(self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace, Runnable]:
-        """The program for a call, compiled if need be."""
+        """Returns the trace and the program for a call, compiled if necessary."""
         recent = self._last_program
-        if recent is not None and recent[0] == key:  # of keys with many leaves, comparing two is less work than a hash
+        if recent is not None and recent[0] == key:  # with many leaves, comparing two keys is cheaper than hashing one
             return recent[1]
-        found = self._programs.get(key) or self._compile(key, args, kwargs)
-        self._last_program = key, found
-        return found
+        entry = self._programs.get(key) or self._compile(key, args, kwargs)
+        self._last_program = key, entry
+        return entry
 
     def _flatten_concrete(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Value | NDArray], TraceKey]:
-        """`_flatten` where no transformation is under way: NumPy arrays go to the program as they are."""
+        """Does the work of `_flatten` outside of all transformations: NumPy arrays remain NumPy arrays."""
         dynamic, statics = self._static.split(self._where, args, kwargs)
         leaves, in_tree = trees.flatten_with_known_types(dynamic, LEAF_TYPES)
         try:
@@ -300,11 +309,15 @@ class Jitted(Generic[P, R]):
         dynamic, _ = self._static.split(self._where, args, kwargs)
         fun = self._static.bind_static(self._fun, args, kwargs)
         names = self._argument_names(dynamic, len(args))
-        made = trace(fun, key.in_tree, key.avals, names, self._name, along=key.along)
-        return insert_bounded(self._traces, (key, self._static), made, MAX_TRACES) if is_cacheable(made) else made
+        new_trace = trace(fun, key.in_tree, key.avals, names, self._name, along=key.along)
+        return (
+            insert_bounded(self._traces, (key, self._static), new_trace, MAX_TRACES)
+            if is_cacheable(new_trace)
+            else new_trace
+        )
 
     def _argument_names(self, dynamic: DynamicArguments, count: int) -> list[str]:
-        """What messages call the traced leaves of a call with `count` positional arguments."""
+        """Returns the names, for messages, of the traced leaves of a call with `count` positional arguments."""
         return argument_names(self._fun, self._name, *dynamic, self._static.dynamic_positions(count))
 
     def _leaf_names(self, key: TraceKey) -> list[str]:
@@ -312,7 +325,7 @@ class Jitted(Generic[P, R]):
         return self._argument_names((args, kwargs), len(args) + sum(isinstance(s.key, int) for s in key.statics))
 
     def _require_arrays(self, leaves: Sequence[object], dynamic: DynamicArguments, count: int) -> None:
-        """A better `TypeError` for a leaf that is no array than those who know nothing of arguments can give."""
+        """Raises a TypeError that names the argument for a leaf that is not an array."""
         for i, leaf in enumerate(leaves):
             if not is_arraylike(leaf):
                 raise TypeError(
@@ -324,35 +337,35 @@ class Jitted(Generic[P, R]):
     def _compile(self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Trace, Runnable]:
         traced = self._trace(key, args, kwargs)
         donated = self._donated(key, args, len(traced.consts))
-        wishes = self._requested_shardings(key, traced) if self._has_shardings else None
+        requested = self._requested_shardings(key, traced) if self._has_shardings else None
         dynamic, _ = self._static.split(self._where, args, kwargs)
         leaves = (*traced.consts, *trees.flatten_with_known_types(dynamic, LEAF_TYPES)[0])
-        put = any(type(leaf) is ShardedArray for leaf in leaves)
+        any_sharded = any(type(leaf) is ShardedArray for leaf in leaves)
         backend, options = BACKEND.value, self._options
         program: Runnable
         if options.compiler_options:
-            wished = self._requested_shardings_for_call(key, traced, args, kwargs)
-            lowered = backend.lower(traced.jaxpr, traced.name, donated, options.keep_unused, wished)
+            requested_shardings = self._requested_shardings_for_call(key, traced, args, kwargs)
+            lowered = backend.lower(traced.jaxpr, traced.name, donated, options.keep_unused, requested_shardings)
             program = lowered.compile(options.compiler_options)
         else:
-            program = backend.compiled(traced.jaxpr, traced.name, donated, options.keep_unused, wishes, put)
+            program = backend.compiled(traced.jaxpr, traced.name, donated, options.keep_unused, requested, any_sharded)
         return insert_bounded(self._programs, key, (traced, program), MAX_TRACES)
 
     def _requested_shardings_for_call(
         self, key: TraceKey, traced: Trace, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> RequestedShardings | None:
-        """`_wished`, with what the arguments of one call say; None if nobody says anything."""
+        """Returns the requested shardings, completed by those of committed arguments; None if there are none at all."""
         dynamic, _ = self._static.split(self._where, args, kwargs)
         leaves = (*traced.consts, *trees.flatten_with_known_types(dynamic, LEAF_TYPES)[0])
-        lies = list(map(committed_sharding, leaves))
-        if not self._has_shardings and not any(lies):
+        placements = list(map(committed_sharding, leaves))
+        if not self._has_shardings and not any(placements):
             return None
-        wished = self._requested_shardings(key, traced)
-        inputs = [wish or sharding for wish, sharding in zip(wished.inputs, lies, strict=True)]
-        return RequestedShardings(tuple(inputs), wished.outputs)
+        requested_shardings = self._requested_shardings(key, traced)
+        inputs = [request or sharding for request, sharding in zip(requested_shardings.inputs, placements, strict=True)]
+        return RequestedShardings(tuple(inputs), requested_shardings.outputs)
 
     def _requested_shardings(self, key: TraceKey, traced: Trace) -> RequestedShardings:
-        """Where inputs and outputs of the program are to lie."""
+        """Returns the shardings of inputs and outputs that `in_shardings` and `out_shardings` request."""
         args, _ = key.in_tree.unflatten(range(key.in_tree.num_leaves))
         positional = trees.structure(args)
         where, options = f"jit of {self._name}", self._options
@@ -362,7 +375,7 @@ class Jitted(Generic[P, R]):
         return RequestedShardings((None,) * len(traced.consts) + given + (None,) * named, outs)
 
     def _donated(self, key: TraceKey, args: tuple[Any, ...], consts: int) -> tuple[int, ...]:
-        """The places of donated leaves among the inputs of the program."""
+        """Returns the indices of the donated leaves among the inputs of the program."""
         if not self._donate.numbers and not self._donate.names:
             return ()
         dynamic_places = self._static.dynamic_positions(len(args))
@@ -374,7 +387,18 @@ class Jitted(Generic[P, R]):
     # ------------------------------------------------------------------ the stages, one at a time
 
     def trace(self, *args: P.args, **kwargs: P.kwargs) -> TracedCall[P, R]:
-        """Trace for these arguments, in which a `ShapeDtypeStruct` may stand for an array; `.jaxpr` is the program."""
+        """Traces the function, without compiling or running it.
+
+        Args:
+            *args: The positional arguments. A `ShapeDtypeStruct` may replace an array.
+            **kwargs: The keyword arguments, likewise.
+
+        Returns:
+            A `TracedCall`, whose `jaxpr` is the program.
+
+        >>> print(jit(lambda x: x * 2.0).trace(1.0).jaxpr)
+        { lambda ; a:f32[]*. let b:f32[]* = mul a 2.0:f32[]* in (b,) }
+        """
         key = self._abstract_signature(args, kwargs)
         traced = self._trace(key, args, kwargs)
 
@@ -382,7 +406,9 @@ class Jitted(Generic[P, R]):
             values, given = self._flatten(call_args, call_kwargs)
             if given != key:
                 difference = key.difference(given, self._leaf_names(key))
-                raise TypeError(f"the compiled {self._name} was called with arguments of another kind: {difference}")
+                raise TypeError(
+                    f"the compiled {self._name} was called with other arguments than it was compiled for: {difference}"
+                )
             return values
 
         donated = self._donated(key, args, len(traced.consts))
@@ -396,11 +422,19 @@ class Jitted(Generic[P, R]):
         )
 
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> LoweredCall[P, R]:
-        """Lower to StableHLO for these arguments; `.compile()` compiles the result."""
+        """Traces the function and lowers it to StableHLO, without compiling or running it.
+
+        Args:
+            *args: The positional arguments. A `ShapeDtypeStruct` may replace an array.
+            **kwargs: The keyword arguments, likewise.
+
+        Returns:
+            A `LoweredCall`, whose `compile()` returns the compiled program.
+        """
         return self.trace(*args, **kwargs).lower()
 
     def eval_shape(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """The types of the outputs for these arguments."""
+        """Returns the shapes and dtypes of the outputs, a pytree of `ShapeDtypeStruct`; arguments as for `trace`."""
         return self.trace(*args, **kwargs).out_info
 
     def _abstract_signature(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TraceKey:
@@ -409,18 +443,27 @@ class Jitted(Generic[P, R]):
         return trace_key(in_tree, tuple(avals), statics)
 
     def explain_retrace(self, *args: P.args, **kwargs: P.kwargs) -> str:
-        """Why a call with these arguments would trace anew: how its key differs from the nearest trace's."""
+        """Explains why a call with these arguments would be traced again.
+
+        Returns:
+            A sentence with the differences between this call and the most similar one in the cache, or that there is a
+            trace for these arguments, or that there is none at all.
+
+        >>> square = jit(lambda x: x * x)
+        >>> square.explain_retrace(1.0)
+        '<lambda> has not been traced yet'
+        """
         key = self._abstract_signature(args, kwargs)
-        kept = [k for k, static in list(self._traces) if static == self._static]
-        if key in kept:
+        cached = [k for k, static in list(self._traces) if static == self._static]
+        if key in cached:
             return f"{self._name} has a trace for these arguments"
-        if not kept:
+        if not cached:
             return f"{self._name} has not been traced yet"
-        differences = [k.difference(key, self._leaf_names(k)) for k in kept]
+        differences = [k.difference(key, self._leaf_names(k)) for k in cached]
         return f"{self._name} would be traced anew: {min(differences, key=len)}"
 
     def clear_cache(self) -> None:
-        """Forget all traces and compiled programs of this function."""
+        """Discards all traces and compiled programs of this function."""
         self._traces.clear()
         self._programs.clear()
         self._flat_programs.clear()
@@ -439,13 +482,13 @@ class Jitted(Generic[P, R]):
 
     @override
     def __reduce__(self) -> str | tuple[object, ...]:
-        """By reference where a module has it under its name, as decorated functions are; else by function."""
+        """Pickles a decorated function by reference, any other by its function and options."""
         return importable_name(self) or (Jitted, (self._fun, self._options))
 
 
 @final
 class BoundJitted(Generic[P, R]):
-    """A jitted method of an instance: the instance is the first argument, traced unless it is listed as static."""
+    """A jitted method bound to an instance: the first argument, traced unless it is listed as static."""
 
     __name__: str
 
@@ -521,21 +564,50 @@ def jit(
     out_shardings: PyTree = None,
     compiler_options: CompilerOptions | None = None,
 ) -> Jitted[P, R] | Jit:
-    """Compile `fun` with XLA, once for each kind of arguments, and run the compiled program from then on.
+    """Compiles `fun` with XLA for the shapes and dtypes of its arguments.
 
-    Arguments are traced: inside `fun` they have a shape and a dtype, but no value. Those in `static_argnums` or
-    `static_argnames` keep their value and must be hashable; another value is another program. Donated
-    arguments give their memory to results of their shape and dtype, and are deleted by the call: RuntimeError for an
-    array that is donated and passed as another argument as well. `inline` leaves no trace of the call in an enclosing
-    program. Without `fun` the result is the transformation with these options, for use as a decorator.
+    The first call traces `fun`: the arguments are tracers, with a shape and a dtype but no concrete value. The program
+    is compiled and cached, and later calls with the same structure, shapes, dtypes and static arguments run it without
+    running any Python of `fun`. Without `fun`, `jit` returns the transformation with these options, for use as a
+    decorator.
 
-    The program runs on the devices that its arguments were put on, or that `in_shardings` and `out_shardings` say: each
-    is a sharding, or a tree of them, for the positional arguments or the output; None for what may lie anywhere; a
-    `PartitionSpec` for a sharding on the mesh in use. ValueError if these don't fit together. `compiler_options` are
-    XLA's, by name.
+    The program runs on the devices of committed arguments, or on those of `in_shardings` and `out_shardings`; otherwise
+    on the default device.
+
+    Args:
+        fun: A pure function. Its traced arguments and its output are pytrees of arrays.
+        static_argnums: Positions of arguments that are not traced. They keep their concrete values, must be hashable,
+            and each new value is traced and compiled separately. None by default.
+        static_argnames: Names of such arguments. If the signature of `fun` is known, positions imply names and names
+            imply positions. None by default.
+        donate_argnums: Positions of arguments whose buffers the program may reuse for results of the same shape and
+            dtype. The call deletes these arrays. None by default.
+        donate_argnames: Names of such arguments. None by default.
+        keep_unused: Whether the compiled program keeps inputs that it does not use. False by default.
+        inline: Whether a call inside another traced function is expanded into the equations of `fun`, without a call in
+            the enclosing program. False by default.
+        in_shardings: The shardings of the positional arguments: a sharding, a `PartitionSpec` of the mesh in use, or a
+            pytree of them that is a prefix of the arguments. None, the default and a valid leaf, leaves it open.
+        out_shardings: The shardings of the output, likewise.
+        compiler_options: XLA's options for the compilation, by name; for the outermost `jit` only. None by default.
+
+    Returns:
+        A function with the signature of `fun`, a `Jitted`; without `fun` a `Jit`.
+
+    Raises:
+        TypeError: If `fun` is not callable or an option has a wrong type. When the result is called: for a traced
+            argument that is not an array.
+        ValueError: For options that do not fit the function: unknown arguments, arguments both static and donated,
+            shardings that do not fit. When the result is called: for a static argument that is not hashable.
+        RuntimeError: When the result is called, if a donated array is also passed as another argument.
 
     >>> jit(lambda x: x * x)(3.0)
     Array(9., dtype=float32, weak_type=True)
+    >>> @jit(static_argnames="n")
+    ... def power(x, n):
+    ...     return x**n
+    >>> power(2.0, n=3)
+    Array(8., dtype=float32, weak_type=True)
     """
     transform = Jit(
         static_argnums=static_argnums,

@@ -1,4 +1,4 @@
-"""`linear_call`: a linear function that brings its transpose along."""
+"""`linear_call`: a linear function with a user-defined transpose."""
 
 from __future__ import annotations
 
@@ -29,13 +29,24 @@ Y = TypeVar("Y")
 def linear_call(
     fun: Callable[[Res, X], Y], fun_transpose: Callable[[Res, Y], X], residual_args: Res, linear_args: X
 ) -> Y:
-    """`fun(residual_args, linear_args)`, whose transpose in the second argument is `fun_transpose`.
+    """Calls a linear function whose transpose is user-defined.
 
-    Transposition, and so reverse mode, calls `fun_transpose(residual_args, cotangent)`, whose transpose in turn is
-    `fun`. Both must be linear in their second argument, and each other's transpose: nobody checks it.
+    Reverse mode calls `fun_transpose(residual_args, cotangent)` instead of transposing `fun`; the transpose of that is
+    `fun` again. It is not checked that the two are linear and transposes of each other.
 
-    Raises TypeError if linear arguments or outputs are no floats or complex numbers, or if `fun_transpose` gives other
-    types than those of `linear_args`.
+    Args:
+        fun: The function `fun(residual_args, linear_args)`, linear in its second argument.
+        fun_transpose: Its transpose `fun_transpose(residual_args, cotangent)`, linear in its second argument. It
+            returns a pytree of the structure and types of `linear_args`.
+        residual_args: A pytree of arrays.
+        linear_args: A pytree of floating-point or complex arrays.
+
+    Returns:
+        `fun(residual_args, linear_args)`.
+
+    Raises:
+        TypeError: If a function is not callable, or if linear arguments or outputs are not floating-point or complex.
+            When transposed: if the result of `fun_transpose` does not have the structure and types of `linear_args`.
 
     >>> from tracefx import linear_transpose
     >>> def scaled(x):
@@ -61,7 +72,7 @@ def linear_call(
 
     given = [*residuals, *operands]
     jaxpr, consts = stage(flat, [x.aval for x in given], current(), along=list(map(varies, given)))
-    body, structure, held = jaxpr.closed(), out_tree, len(consts)
+    body, structure, const_count = jaxpr.closed(), out_tree, len(consts)
     _require_inexact(f"linear_call of {name}: linear arguments", in_avals)
     _require_inexact(f"linear_call of {name}: outputs", body.out_avals)
 
@@ -69,30 +80,32 @@ def linear_call(
     def push(*values: Value) -> list[Value]:
         return eval_jaxpr(body, (), values)
 
-    @derive(fun_transpose, held, res_tree, structure, in_tree, tuple(in_avals))
+    @derive(fun_transpose, const_count, res_tree, structure, in_tree, tuple(in_avals))
     @user_code_boundary(back_name)
     def pull(values: Sequence[Value], cts: Sequence[Tangent]) -> Sequence[Tangent]:
         of_output = structure.unflatten(to_arrays([instantiate(ct) for ct in cts]))
-        found = fun_transpose(res_tree.unflatten(to_arrays(values[held:])), of_output)
-        return _check_transpose_output(f"{back_name}, the transpose of {name},", found, in_tree, in_avals)
+        transposed = fun_transpose(res_tree.unflatten(to_arrays(values[const_count:])), of_output)
+        return _check_transpose_output(f"{back_name}, the transpose of {name},", transposed, in_tree, in_avals)
 
-    prim = CustomLinear(name, pull, held + count, (True,) * len(operands), body.out_avals, push)
+    prim = CustomLinear(name, pull, const_count + count, (True,) * len(operands), body.out_avals, push)
     result: Y = structure.unflatten(to_arrays(bind(prim, *consts, *residuals, *operands)))
     return result
 
 
 def _require_inexact(what: str, avals: Sequence[ShapedArray]) -> None:
+    """Raises TypeError unless all types are floating-point or complex."""
     for aval in avals:
         if not dtypes.is_inexact(aval.dtype):
             raise TypeError(f"{what} must be floats or complex numbers, got {aval}")
 
 
-def _check_transpose_output(what: str, found: Any, in_tree: TreeDef, avals: Sequence[ShapedArray]) -> list[Value]:
-    values, tree = flatten_values(found, what)
-    trees.require_same_structure(f"what {what} gives", in_tree, tree, "linear_args", "it")
+def _check_transpose_output(what: str, transposed: Any, in_tree: TreeDef, avals: Sequence[ShapedArray]) -> list[Value]:
+    """Returns the output of the transpose, converted to the types of `linear_args`."""
+    values, tree = flatten_values(transposed, what)
+    trees.require_same_structure(f"the output of {what}", in_tree, tree, "linear_args", "it")
     given = [x.aval for x in values]
     fit = [is_valid_tangent(a, b) for a, b in zip(given, avals, strict=True)]
     require_matching_types(
-        f"linear_args and what {what} gives", tree, ("linear_args", avals), ("given", given), fit, ""
+        f"linear_args and the output of {what}", tree, ("linear_args", avals), ("output", given), fit, ""
     )
     return [convert_value(x, a.dtype, a.weak_type) for x, a in zip(values, avals, strict=True)]

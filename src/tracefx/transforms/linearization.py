@@ -1,4 +1,4 @@
-"""Differentiation of functions of values: `jvp`, linearization, and running the linear part backwards."""
+"""Differentiation of functions of flat values: `jvp`, linearization, and transposition of the linear part."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from tracefx.ops.structural import instantiate, match_aval
 
 Aux = TypeVar("Aux")
 FlatFunctionWithAux: TypeAlias = Callable[[Sequence[Value]], tuple[list[Value], Aux]]
-"""A function of values to values, and something beside them that is not differentiated."""
+"""A function from values to output values and an auxiliary output that is not differentiated."""
 
 
 def run_with_handler(handler: Handler, f: FlatFunctionWithAux[Aux], args: Sequence[Value]) -> tuple[list[Value], Aux]:
+    """Calls `f` with `handler` current."""
     token = CURRENT.set(handler)
     try:
         return f(args)
@@ -38,7 +39,12 @@ def run_with_handler(handler: Handler, f: FlatFunctionWithAux[Aux], args: Sequen
 def jvp_values(
     f: FlatFunctionWithAux[Aux], primals: Sequence[Value], tangents: Sequence[Tangent]
 ) -> tuple[list[Value], list[Tangent], Aux, JVP]:
-    """Outputs, their tangents, and the handler whose tracers may still be in what stands beside them."""
+    """Runs `f` under a `JVP` handler.
+
+    Returns:
+        The outputs, their tangents, the auxiliary output, and the handler, whose tracers may be in the auxiliary
+        output.
+    """
     handler = JVP(CURRENT.get())
     duals = [handler.wrap(p, t) for p, t in zip(primals, tangents, strict=True)]
     outs, aux = run_with_handler(handler, f, duals)
@@ -52,24 +58,29 @@ _CotangentMap: TypeAlias = Callable[[Value, Axes, Sequence[tuple[str, int]]], Va
 @final
 @frozen
 class CotangentCollectives:
-    """What makes shares of the true cotangent of a value that varies along some of these axes, and what sums them."""
+    """Collectives that convert between reduced and unreduced cotangents.
+
+    A cotangent is reduced if every device has its true value, and unreduced if the true value is the sum of those of
+    the devices. Both take the value, the mesh axes along which its primal varies, and the axes that matter, with their
+    sizes.
+    """
 
     split: _CotangentMap
     reduce: _CotangentMap
 
 
-COTANGENT_COLLECTIVES: Final[LateBound[CotangentCollectives]] = LateBound("what is done between devices")
-"""Collectives, which programs that run on no mesh need not load."""
+COTANGENT_COLLECTIVES: Final[LateBound[CotangentCollectives]] = LateBound("the collectives of cotangents")
+"""Bound late, so that programs without a mesh do not load collectives."""
 
 
 @final
 @frozen
 class UnreducedCotangents:
-    """Between devices, what is linear is run backwards by all of them together, on shares of cotangents: here true ones
-    become shares, and shares true ones.
+    """Converts cotangents at the boundary of a linear program that runs on several devices.
 
-    `axes` are those checked axes of a mesh, with their sizes, along which something in between differs; the others
-    say of inputs (those of the program) and of outputs along which they do.
+    The devices transpose the program together, on unreduced cotangents (see `CotangentCollectives`); those that users
+    pass and get are reduced. `axes` are the checked mesh axes, with their sizes, along which any value of the program
+    varies. `ins` and `outs` are the axes along which the inputs of the program, and its outputs, vary.
     """
 
     axes: tuple[tuple[str, int], ...] = ()
@@ -78,29 +89,36 @@ class UnreducedCotangents:
 
     @classmethod
     def of(cls, recorded: Recording, named: Axes, ins: Sequence[Value], outs: Sequence[Value]) -> UnreducedCotangents:
-        """Of a linear program as it was recorded, with operations along these named axes, at inputs and outputs."""
+        """Returns the conversion for a recorded linear program.
+
+        Args:
+            recorded: The recorder of the program.
+            named: The named axes that its collectives use.
+            ins: The primal values of its inputs.
+            outs: The primal values of its outputs.
+        """
         checked = recorded.checked
         if not checked:
             return ALL_REDUCED
-        touched = named.union(*recorded.varying.values())
-        axes = tuple([(name, size) for name, size in checked.items() if name in touched])
+        used_axes = named.union(*recorded.varying.values())
+        axes = tuple([(name, size) for name, size in checked.items() if name in used_axes])
         return cls(axes, tuple(map(varies, ins)), tuple(map(varies, outs)))
 
     def require(self, what: str, cts: Sequence[Tangent]) -> None:
-        """TypeError for a cotangent that differs along axes along which its output is the same."""
+        """Raises TypeError for a cotangent that varies along an axis along which its output does not."""
         for i, (ct, known) in enumerate(zip(cts, self.outs, strict=bool(self.outs))):
             if isinstance(ct, Zero):
                 continue
-            if more := varies(ct) - known:
-                names = ", ".join(map(repr, sorted(more)))
+            if extra_axes := varies(ct) - known:
+                names = ", ".join(map(repr, sorted(extra_axes)))
                 raise TypeError(
-                    f"{what}: the cotangent of output {i} varies along {names}, but the output is the same there on "
-                    f"all devices: {ct.aval.varying(varies(ct))} was given, {ct.aval.varying(known)} is needed. Sum it "
-                    f"by psum along {names}, or make the output one that varies, by lax.pcast"
+                    f"{what}: the cotangent of output {i} varies along {names}, but the output is replicated there: "
+                    f"got {ct.aval.varying(varies(ct))}, expected {ct.aval.varying(known)}. Sum it by psum along "
+                    f"{names}, or make the output varying by lax.pcast"
                 )
 
     def split(self, cts: Sequence[Tangent]) -> Sequence[Tangent]:
-        """Of the cotangents of outputs."""
+        """Converts the cotangents of outputs from reduced to unreduced."""
         if not self.axes:
             return cts
         return [
@@ -109,7 +127,7 @@ class UnreducedCotangents:
         ]
 
     def reduce(self, cts: Sequence[Tangent | None]) -> Sequence[Tangent | None]:
-        """The cotangents of inputs."""
+        """Converts the cotangents of inputs from unreduced to reduced."""
         if not self.axes:
             return cts
         return [
@@ -123,10 +141,11 @@ ALL_REDUCED: Final = UnreducedCotangents()
 
 @frozen(eq=False)
 class LinearMap:
-    """The linear map from tangents of inputs to tangents of outputs at a point, as a jaxpr and its constants.
+    """The derivative of a function at a point: a linear map from tangents of inputs to tangents of outputs.
 
-    Only inputs that can have a tangent are inputs of the jaxpr (`moving`), and only outputs whose tangent may be
-    nonzero are outputs of it (`moved`). The types are those of inputs and outputs, not of their tangents.
+    It is a jaxpr with its constants. The jaxpr takes the tangents of the inputs marked in `active_inputs`, those that
+    can have one, and returns the tangents of the outputs marked in `active_outputs`, those that may be nonzero.
+    `in_avals` and `out_avals` are the types of the primal inputs and outputs, not of their tangents.
     """
 
     jaxpr: Jaxpr
@@ -138,7 +157,7 @@ class LinearMap:
     unreduced: UnreducedCotangents
 
     def push(self, tangents: Sequence[Tangent]) -> list[Tangent]:
-        """Tangents of the outputs from those of the inputs."""
+        """Returns the tangents of the outputs, given those of the inputs."""
         given = [instantiate(t) for t, m in zip(tangents, self.active_inputs, strict=True) if m]
         results = iter(eval_jaxpr(self.jaxpr, self.consts, given))
         return [
@@ -146,13 +165,13 @@ class LinearMap:
         ]
 
     def pull(self, cts: Sequence[Tangent]) -> list[Tangent]:
-        """Cotangents of the inputs from those of the outputs."""
+        """Returns the cotangents of the inputs, given those of the outputs."""
         operands = [UndefinedPrimal(v.aval) for v in self.jaxpr.invars]
-        shares = self.unreduced.split(cts)
-        found = backward_pass(
-            self.jaxpr, self.consts, operands, [ct for ct, m in zip(shares, self.active_outputs, strict=True) if m]
+        output_cts = self.unreduced.split(cts)
+        input_cts = backward_pass(
+            self.jaxpr, self.consts, operands, [ct for ct, m in zip(output_cts, self.active_outputs, strict=True) if m]
         )
-        results = iter(self.unreduced.reduce(found))
+        results = iter(self.unreduced.reduce(input_cts))
         pulled: list[Tangent] = []
         for aval, m in zip(self.in_avals, self.active_inputs, strict=True):
             ct = next(results) if m else None
@@ -163,7 +182,7 @@ class LinearMap:
 @final
 @frozen(eq=False)
 class Linearization(LinearMap):
-    """A linear map, with the point it belongs to and the outputs there."""
+    """A linear map, with the primal inputs at which it was taken and the outputs there."""
 
     primals: tuple[Value, ...]
     outs: tuple[Value, ...]
@@ -172,45 +191,53 @@ class Linearization(LinearMap):
 def linearize_values(
     f: FlatFunctionWithAux[Aux], primals: Sequence[Value], moving: Sequence[bool] | None = None
 ) -> tuple[Linearization, Aux, JVP]:
-    """Run `f` once, recording the linear part of its derivative: `JVP` over `PartialEval`.
+    """Runs `f` once and records the linear part of its derivative: `JVP` over `PartialEval`.
 
-    `moving` says which inputs to differentiate with respect to; by default all that can be.
+    Args:
+        f: The function, which returns outputs and an auxiliary output.
+        primals: The point at which to linearize.
+        moving: Which inputs to differentiate with respect to; by default all of a floating-point or complex dtype.
+
+    Returns:
+        The linearization, the auxiliary output, and the handler, whose tracers may be in the auxiliary output.
     """
-    rest = PartialEval(CURRENT.get())
-    handler = JVP(rest)
+    recorder = PartialEval(CURRENT.get())
+    handler = JVP(recorder)
     inputs: list[StageTracer] = []
     duals: list[Value] = []
     mask: list[bool] = []
     for i, p in enumerate(primals):
-        moves = dtypes.is_inexact(p.aval.dtype) and (moving is None or moving[i])
-        mask.append(moves)
-        if moves:
-            t = rest.input(p.aval.tangent(), "a tangent", varies(p))
+        is_active = dtypes.is_inexact(p.aval.dtype) and (moving is None or moving[i])
+        mask.append(is_active)
+        if is_active:
+            t = recorder.input(p.aval.tangent(), "a tangent", varies(p))
             inputs.append(t)
             p = handler.wrap(p, t)
         duals.append(p)
     outs, aux = run_with_handler(handler, f, duals)
     primals_out: list[Value] = []
     tangents_out: list[Value] = []
-    moved: list[bool] = []
+    has_tangent: list[bool] = []
     for out in outs:
         p, tangent = handler.unwrap(out)
         primals_out.append(p)
-        moved.append(not isinstance(tangent, Zero))
+        has_tangent.append(not isinstance(tangent, Zero))
         if not isinstance(tangent, Zero):
             tangents_out.append(tangent)
-    jaxpr, consts = rest.build(inputs, tangents_out)
+    jaxpr, consts = recorder.build(inputs, tangents_out)
     named = (
-        frozenset([str(e.name) for e in jaxpr.effects if isinstance(e, NamedAxisEffect)]) if rest.checked else NOWHERE
+        frozenset([str(e.name) for e in jaxpr.effects if isinstance(e, NamedAxisEffect)])
+        if recorder.checked
+        else NOWHERE
     )
     linear = Linearization(
         jaxpr,
         tuple(consts),
         tuple(mask),
-        tuple(moved),
+        tuple(has_tangent),
         tuple([p.aval for p in primals]),
         tuple([p.aval for p in primals_out]),
-        UnreducedCotangents.of(rest, named, [p for p, m in zip(primals, mask, strict=True) if m], primals_out),
+        UnreducedCotangents.of(recorder, named, [p for p, m in zip(primals, mask, strict=True) if m], primals_out),
         tuple(primals),
         tuple(primals_out),
     )

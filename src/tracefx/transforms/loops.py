@@ -1,4 +1,4 @@
-"""`while_loop` and `fori_loop`: a function applied again and again."""
+"""`while_loop` and `fori_loop`: a function applied repeatedly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tracefx.ops.structural import convert_value
 from tracefx.pytrees import trees
 from tracefx.transforms.arguments import flatten_values, fun_name, require_callable, to_arrays
 from tracefx.transforms.body_tracing import Adapter, CarryVaryingAxes, trace_body, trace_step
-from tracefx.transforms.scans import steps
+from tracefx.transforms.scans import scan_adapted
 
 T = TypeVar("T")
 
@@ -28,14 +28,31 @@ T = TypeVar("T")
 def while_loop(
     cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init_val: T, *, max_steps: int | None = None
 ) -> T:
-    """While `cond_fun(val)` holds, `val = body_fun(val)`, from `init_val` on: the last `val`.
+    """Applies `body_fun` as long as `cond_fun` is true.
 
-    `val` is a tree of arrays that keeps its structure and types. Forward-mode differentiable. Reverse mode needs to
-    know how far back it may have to go: with `max_steps=n` the loop ends after `n` steps at the latest, and can be
-    differentiated in reverse, in the memory of about `2 * sqrt(n)` steps, each of them computed twice. Without, it
-    raises `ValueError`.
+    It computes the same as this loop, but both functions are traced once and compiled to one loop:
 
-    `TypeError` if `cond_fun` gives anything but a boolean scalar, or `body_fun` another structure or type.
+        val = init_val
+        while cond_fun(val):
+            val = body_fun(val)
+
+    It is differentiable in forward mode. Reverse mode needs a bound on the number of steps, `max_steps`.
+
+    Args:
+        cond_fun: A function of the loop variable that returns a boolean scalar, `bool[]`.
+        body_fun: A function of the loop variable that returns its new value, of the same structure, shapes and dtypes.
+        init_val: The first value of the loop variable, a pytree of arrays.
+        max_steps: A bound on the number of steps: after so many the loop ends even if `cond_fun` is still true. The
+            loop is then differentiable in reverse mode, in the memory of about `2 * sqrt(max_steps)` steps; each step
+            is computed twice. None, the default, is no bound.
+
+    Returns:
+        The last value of the loop variable.
+
+    Raises:
+        TypeError: If a function is not callable, `cond_fun` does not return a boolean scalar, or `body_fun` changes the
+            structure, shapes or dtypes of the loop variable.
+        ValueError: If `max_steps` is not a positive integer. Under reverse mode, if there is no `max_steps`.
 
     >>> while_loop(lambda x: x < 100.0, lambda x: x * 3.0, 1.0)
     Array(243., dtype=float32, weak_type=True)
@@ -57,7 +74,7 @@ def while_loop(
 @final
 @frozen
 class _BoundedCondition:
-    """Makes of a condition one that a number of steps ends as well."""
+    """Adapts a condition so that it is false after `max_steps` steps."""
 
     max_steps: int
 
@@ -66,7 +83,7 @@ class _BoundedCondition:
             steps, val = carry
             asked = cond_fun(val)
             if not is_arraylike(asked) or as_value(asked).aval.strong() != BOOL_AVAL:
-                return asked  # which is refused
+                return asked  # an error, which the caller raises
             return bitwise_and(lt(steps, self.max_steps), asked)
 
         return goes
@@ -96,7 +113,7 @@ def _adapted_while_loop(
     init: Any,
     max_steps: int | None,
 ) -> Any:
-    """`while_loop` with the functions adapted; messages call it `where`."""
+    """Does the work of `while_loop` for adapted functions; `where` begins the messages."""
     carry, tree = flatten_values(init, f"{where}: init_val")
     if DISABLE_JIT.value:
         init, ended = _run_in_python(
@@ -108,27 +125,29 @@ def _adapted_while_loop(
             return init
         carry, tree = flatten_values(init, f"{where}: init_val")
     in_tree = trees.structure(((tree.unflatten(range(tree.num_leaves)),), {}))
-    moving = CarryVaryingAxes()
+    varying_axes = CarryVaryingAxes()
     while True:
         body, step, carry = trace_step(
-            where, body_fun, in_tree, carry, tree, (), lambda t: t.out_tree, body_adapt, moving
+            where, body_fun, in_tree, carry, tree, (), lambda t: t.out_tree, body_adapt, varying_axes
         )
-        going = trace_body(where, cond_fun, in_tree, [c.aval for c in carry], cond_adapt, moving.known(carry, ()))
-        if not moving.join_condition(going):  # where the number of steps differs, all does that a step changes
+        condition = trace_body(
+            where, cond_fun, in_tree, [c.aval for c in carry], cond_adapt, varying_axes.known(carry, ())
+        )
+        if not varying_axes.join_condition(condition):  # the carry varies wherever the number of steps does
             break
-    if going.jaxpr.out_avals != (BOOL_AVAL,) or going.out_tree != trees.structure(0):
-        given = going.out_tree.unflatten(map(str, going.jaxpr.out_avals))
-        raise TypeError(f"{where}: cond_fun must give a boolean scalar, got {given}")
-    asked, done = len(going.consts), len(body.consts)
-    key = ("while", id(going.jaxpr), asked, done, max_steps)
-    op = step.memo.get(key, lambda: While(step, done, going.jaxpr, asked, max_steps))
-    return tree.unflatten(to_arrays(bind(op, *going.consts, *body.consts, *carry)))
+    if condition.jaxpr.out_avals != (BOOL_AVAL,) or condition.out_tree != trees.structure(0):
+        given = condition.out_tree.unflatten(map(str, condition.jaxpr.out_avals))
+        raise TypeError(f"{where}: cond_fun must return a boolean scalar, got {given}")
+    asked, done = len(condition.consts), len(body.consts)
+    key = ("while", id(condition.jaxpr), asked, done, max_steps)
+    op = step.memo.get(key, lambda: While(step, done, condition.jaxpr, asked, max_steps))
+    return tree.unflatten(to_arrays(bind(op, *condition.consts, *body.consts, *carry)))
 
 
 def _run_in_python(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], val: T) -> tuple[T, bool]:
-    """The same in Python, for `disable_jit`: how far it comes, and whether that is the end.
+    """Runs the loop in Python, for `disable_jit`. Returns the loop variable, and whether the loop has ended.
 
-    Where the condition has no value, under `vmap` say, the steps from there on are staged all the same.
+    It stops early where the condition is a tracer, under `vmap` for example: the remaining steps are staged.
     """
     while True:
         goes = cond_fun(val)
@@ -147,15 +166,33 @@ def fori_loop(
     *,
     unroll: int | bool | None = None,
 ) -> T:
-    """`val = body_fun(i, val)` for `i` from `lower` up to but not including `upper`: the last `val`.
+    """Applies `body_fun` to the loop variable for each integer from `lower` to `upper - 1`.
 
-    With bounds known when it is traced, it is a `scan`, differentiable in both modes, and `unroll` steps stand in one
-    round of the compiled loop; otherwise a `while_loop`.
+    It computes the same as this loop, but `body_fun` is traced once and compiled to one loop:
 
-    Floating-point bounds are truncated to integers where they are known when it is traced.
+        val = init_val
+        for i in range(lower, upper):
+            val = body_fun(i, val)
 
-    `TypeError` for bounds that are no scalars of one dtype, or a `val` that changes its type; `ValueError` for `unroll`
-    where the bounds are traced.
+    With concrete bounds it is a `scan`, and differentiable in both modes. With traced bounds it is a `while_loop`, and
+    differentiable in forward mode.
+
+    Args:
+        lower: The first index, an integer scalar. A floating-point scalar is truncated if it is concrete.
+        upper: The end of the range, of the same dtype.
+        body_fun: A function `body_fun(i, val)` that returns the new value of the loop variable, of the same structure,
+            shapes and dtypes.
+        init_val: The first value of the loop variable, a pytree of arrays.
+        unroll: How many steps one iteration of the compiled loop does; only for concrete bounds. None, the default,
+            means one.
+
+    Returns:
+        The last value of the loop variable; `init_val` if the range is empty.
+
+    Raises:
+        TypeError: If `body_fun` is not callable or changes the structure, shapes or dtypes of the loop variable, or if
+            the bounds are not real scalars of one dtype.
+        ValueError: If `unroll` is given although the bounds are traced.
 
     >>> fori_loop(1, 4, lambda i, product: product * i, 1)
     Array(6, dtype=int32, weak_type=True)
@@ -170,21 +207,22 @@ def fori_loop(
     known = not isinstance(first, Tracer) and not isinstance(end, Tracer)
     if known and not dtypes.is_integer(dtype):
         first, end = as_value(int(to_numpy(first))), as_value(int(to_numpy(end)))
-    if DISABLE_JIT.value:  # where the function gets them as they are
+    if DISABLE_JIT.value:  # the body gets the bounds themselves
         first, end = as_array(first), as_array(end)
     if known:
         count = max(int(to_numpy(end)) - int(to_numpy(first)), 0)
         if not count and DISABLE_JIT.value:
             return init_val
-        (_, val), _ = steps(body_fun, _FORI_SCAN, where, (first, init_val), None, count, False, unroll or 1)
+        (_, val), _ = scan_adapted(body_fun, _FORI_SCAN, where, (first, init_val), None, count, False, unroll or 1)
         return cast(T, val)
     if unroll not in (None, False, 0, 1):
-        raise ValueError(f"{where}: unroll needs bounds that are known when it is traced, not {first} and {end}")
+        raise ValueError(f"{where}: unroll needs concrete bounds, got {first} and {end}")
     _, _, val = _adapted_while_loop(_fori_condition, None, body_fun, _FORI_WHILE, where, (first, end, init_val), None)
     return cast(T, val)
 
 
 def _check_bound(where: str, name: str, x: object) -> Value:
+    """Returns a bound of `fori_loop` as a value; raises TypeError unless it is a real scalar."""
     if not is_arraylike(x):
         raise TypeError(f"{where}: {name} must be a real scalar, got {x!r} of type {type(x).__name__}")
     value = as_value(x)

@@ -1,4 +1,4 @@
-"""`reduce` and `reduce_window`: arrays, or windows that move over them, folded by any associative function."""
+"""`reduce` and `reduce_window`: reductions of arrays, or of sliding windows, by any associative function."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from tracefx.transforms.body_tracing import convert_outputs, raise_structure_mis
 
 
 def _all_ones(dtype: DType) -> Scalar:
+    """Returns the number of a dtype whose bits are all ones."""
     if dtypes.is_bool(dtype):
         return True
     return -1 if dtypes.is_signed(dtype) else int(dtypes.iinfo(dtype).max)
@@ -48,7 +49,7 @@ _IDENTITY_ELEMENTS: Final[Mapping[object, _IdentityElement]] = MappingProxyType(
         bitwise.bitwise_xor: lambda dtype: 0,
     }
 )
-"""What changes nothing, by the functions that have operations of their own."""
+"""The identity elements of the functions that have reduction primitives."""
 _REDUCTIONS: Final[Mapping[object, Callable[[ArrayLike, Sequence[int]], Array]]] = MappingProxyType(
     {
         elementwise.add: reduce_sum,
@@ -72,18 +73,27 @@ def reduce(
     dimensions: Sequence[SupportsIndex],
     out_sharding: object = None,
 ) -> Any:
-    """The axes `dimensions` of arrays folded by `computation`, from `init_values` on.
+    """Reduces axes of arrays by an associative function.
 
-    `operands` is an array, or a tree of arrays of one shape that are folded together, `init_values` a number for each;
-    `computation` takes two such trees of numbers and gives one of as many, in the structure that the result has. It
-    must be associative and `init_values` must change nothing, since the order is left open, and so is how often they
-    come in.
+    The elements are combined in an unspecified order, with `init_values` an unspecified number of times. With `add`,
+    `mul`, `max`, `min`, `bitwise_and`, `bitwise_or` or `bitwise_xor` of `tracefx.lax` and its identity element, this is
+    the primitive reduction (`reduce_sum` and so on).
 
-    `add`, `mul`, `max`, `min`, `bitwise_and`, `bitwise_or` and `bitwise_xor`, from the number that changes nothing, are
-    `reduce_sum` and its like. `out_sharding` has no meaning on one device.
+    Args:
+        operands: An array, or a pytree of arrays of the same shape, which are reduced together.
+        init_values: A pytree like `operands`, of scalars of their dtypes: the identity element of `computation`.
+        computation: An associative function of two pytrees of scalars like `operands`. It returns a pytree of as many
+            scalars of the same dtypes, whose structure is that of the result.
+        dimensions: The axes to reduce.
+        out_sharding: Accepted for compatibility with JAX, without effect.
 
-    Raises ValueError for initial values of another structure or with axes, TypeError for other dtypes or a
-    `computation` that gives anything but numbers of these dtypes.
+    Returns:
+        A pytree of arrays without the reduced axes.
+
+    Raises:
+        TypeError: If `computation` is not callable or returns other types, or if the initial values have other dtypes.
+        ValueError: If `init_values` has another structure or has axes, or there are no operands.
+        NotImplementedError: If `computation` has side effects.
 
     >>> import numpy as np
     >>> from tracefx import lax
@@ -112,18 +122,30 @@ def reduce_window(
     base_dilation: Sequence[SupportsIndex] | None = None,
     window_dilation: Sequence[SupportsIndex] | None = None,
 ) -> Any:
-    """Windows of the shape `window_dimensions` that move over `operand`, each folded by `computation`, as in `reduce`.
+    """Reduces sliding windows of arrays by an associative function.
 
-    They move by `window_strides` (1 unless given). `padding` says how many elements, each `init_value`, go before and
-    after each axis: "VALID", "SAME", "SAME_LOWER" (see `padtype_to_pads`), or pairs. Before that, elements of `operand`
-    are moved `base_dilation` apart, with `init_value` between them; those that a window sees are `window_dilation`
-    apart.
+    With `add`, `max` or `min` of `tracefx.lax` and its identity element, this is a primitive (`reduce_window_sum` and
+    so on).
 
-    `add`, `max` and `min`, from the number that changes nothing, are the operations `reduce_window_sum`, `_max` and
-    `_min`.
+    Args:
+        operand: An array, or a pytree of arrays of the same shape, which are reduced together.
+        init_value: The identity element of `computation`, as for `reduce`.
+        computation: An associative function, as for `reduce`.
+        window_dimensions: The shape of the windows: one size per axis.
+        window_strides: The distances between windows, one per axis. None, the default, means 1.
+        padding: How many elements `init_value` are added before and after each axis: `"VALID"` (none, the default),
+            `"SAME"` or `"SAME_LOWER"` (see `padtype_to_pads`), or one pair of integers per axis.
+        base_dilation: The distances between the elements of `operand`, which are filled with `init_value` before
+            padding. None, the default, means 1.
+        window_dilation: The distances between the elements of a window. None, the default, means 1.
 
-    Raises TypeError for windows that haven't an entry for each axis of `operand` or aren't positive; RuntimeError for
-    an unknown name of a padding; and what `reduce` raises.
+    Returns:
+        A pytree of arrays, with one element per window.
+
+    Raises:
+        TypeError: If there is not one positive entry per axis, and as for `reduce`.
+        RuntimeError: If the name of the padding is unknown.
+        ValueError: As for `reduce`.
 
     >>> import numpy as np
     >>> from tracefx import lax
@@ -153,9 +175,9 @@ def _reduce_windows(
     windows: SlidingWindows,
 ) -> Sequence[object]:
     if _has_primitive("reduce_window", computation, starts, _WINDOW_REDUCTIONS):
-        return to_arrays(bind(_WINDOW_REDUCTIONS[computation].over(windows), arrays[0]))
+        return to_arrays(bind(_WINDOW_REDUCTIONS[computation].from_windows(windows), arrays[0]))
     out = _generic_reduction(
-        "reduce_window", computation, tree, arrays, starts, lambda jaxpr: ReduceWindow.over(jaxpr, windows)
+        "reduce_window", computation, tree, arrays, starts, lambda jaxpr: ReduceWindow.from_windows(jaxpr, windows)
     )
     return trees.leaves(out)
 
@@ -163,14 +185,14 @@ def _reduce_windows(
 def _flatten_operands(
     name: str, operands: PyTree, init_values: PyTree, computation: Callable[[Any, Any], Any]
 ) -> tuple[list[Value], list[Value], TreeDef]:
-    """Arrays and where folding them starts; a Python number among these has the dtype of its array."""
+    """Returns the arrays, the initial values and the structure. A Python number takes the dtype of its array."""
     require_callable(name, computation)
     arrays, tree = flatten_values(operands, f"{name}: operands")
     given, start_tree = trees.flatten(init_values)
     if tree != start_tree:
         raise ReductionError(f"{name}: init_values must have the structure of operands, {tree}, got {start_tree}")
     if not arrays:
-        raise ValueError(f"{name}: operands must have an array, got none")
+        raise ValueError(f"{name}: there must be at least one operand, got none")
     starts, _ = flatten_values(
         [
             elementwise.as_weak_literal(start, x.aval.dtype)
@@ -184,7 +206,7 @@ def _flatten_operands(
 
 
 def _has_primitive(name: str, computation: object, starts: Sequence[Value], known: Mapping[object, object]) -> bool:
-    """Whether the computation has an operation of its own, from where it starts."""
+    """Whether there is a primitive for the computation with these initial values."""
     if len(starts) != 1 or computation not in known or starts[0].aval.shape:
         return False
     dtype = starts[0].aval.dtype
@@ -205,6 +227,7 @@ def _generic_reduction(
     starts: Sequence[Value],
     operation: Callable[[Jaxpr], ReductionPrimitive],
 ) -> Any:
+    """Traces the computation, and binds the reduction primitive that `operation` makes of it."""
     where = f"{name} of {fun_name(computation)}"
     if any(start.aval.shape for start in starts):
         raise ReductionError(f"{name}: initial values must have no axes, got {show_avals([s.aval for s in starts])}")
@@ -218,20 +241,22 @@ def _generic_reduction(
         raise_structure_mismatch(f"{where}: numbers", ("going in", tree), ("coming out", traced.out_tree))
     given = traced.jaxpr.out_avals
     if [(a.shape, a.dtype) for a in given] != [((), a.dtype) for a in avals]:
-        raise TypeError(f"{where}: it must give ({show_avals(avals)}), as it takes, got ({show_avals(given)})")
+        raise TypeError(
+            f"{where}: it must return ({show_avals(avals)}), the types of its arguments, got ({show_avals(given)})"
+        )
     if traced.jaxpr.effects:
-        raise NotImplementedError(f"{where}: it must have no effects, since it is left open how often it runs")
+        raise NotImplementedError(f"{where}: it must have no effects, since the number of calls is unspecified")
     body = convert_outputs(traced.jaxpr, avals)
     if all(not c.aval.shape and not isinstance(c, Tracer) for c in traced.consts):
         return traced.out_tree.unflatten(
             to_arrays(bind(operation(_inline_consts(body, traced.consts)), *arrays, *starts))
         )
-    # XLA's reductions compute with nothing but elements.
+    # The body of an XLA reduction has no other inputs than elements.
     return traced.out_tree.unflatten(operation(body).reduce_pairwise(traced.consts, [*arrays, *starts]))
 
 
 def _inline_consts(body: Jaxpr, consts: Sequence[Value]) -> Jaxpr:
-    """The program with the numbers that it takes first written into it."""
+    """Returns the program with its first inputs replaced by literals."""
     if not consts:
         return body
     literals = [c if isinstance(c, Literal) else Literal(cast(ConcreteArray, c).numpy().item(), c.aval) for c in consts]

@@ -1,4 +1,4 @@
-"""What differentiating a function keeps for its backward pass, as a list to look at."""
+"""`saved_residuals`: the list of values that reverse mode stores for the backward pass of a function."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tracefx.transforms.tracing import trace
 @final
 @frozen
 class Residual:
-    """The type of a value that is kept, and where it comes from, in words."""
+    """The type of a stored value, and a description of its origin."""
 
     aval: ShapedArray
     origin: str
@@ -31,7 +31,18 @@ class Residual:
 
 
 def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Residual]:
-    """What differentiating `f` at these arguments keeps for the backward pass.
+    """Returns the values that reverse mode stores for the backward pass of `f` at these arguments.
+
+    Args:
+        f: The function. It takes and returns pytrees of arrays.
+        *args: Its positional arguments.
+        **kwargs: Its keyword arguments.
+
+    Returns:
+        A list of `Residual`, each with the type `aval` and a description `origin`.
+
+    Raises:
+        TypeError: If `f` is not callable or an argument is not a pytree of arrays.
 
     >>> import tracefx as fx
     >>> [str(r) for r in saved_residuals(fx.checkpoint(lambda x: fx.numpy.sin(fx.numpy.sin(x))), 1.0)]
@@ -41,25 +52,33 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Re
     values, in_tree = flatten_values((args, kwargs), f"saved_residuals of {fun_name(f)}: arguments")
     names = argument_names(f, fun_name(f), args, kwargs, range(len(args)))
     traced = trace(f, in_tree, tuple([v.aval for v in values]), names, fun_name(f))
-    moving = tuple([dtypes.is_inexact(a.dtype) for a in traced.jaxpr.in_avals])
-    derived = jvp_jaxpr(traced.jaxpr, moving)
-    fixed = len(derived.consts) + len(moving)
-    split = unzip_jaxpr(derived.jaxpr, (False,) * fixed + (True,) * sum(moving))
-    fresh = iter(split.known.outs[split.out_unknown.count(False) :])
-    kept = []
-    for place in split.forwarded:
-        if place is None:
-            atom = next(fresh)
-            kept.append(Residual(atom.aval, _describe_producer(split.known, atom)))
+    active = tuple([dtypes.is_inexact(a.dtype) for a in traced.jaxpr.in_avals])
+    derived = jvp_jaxpr(traced.jaxpr, active)
+    primal_count = len(derived.consts) + len(active)
+    split = unzip_jaxpr(derived.jaxpr, (False,) * primal_count + (True,) * sum(active))
+    new_residuals = iter(split.known.outs[split.out_unknown.count(False) :])
+    residuals = []
+    for source in split.forwarded:
+        if source is None:
+            atom = next(new_residuals)
+            residuals.append(Residual(atom.aval, _describe_producer(split.known, atom)))
         else:
-            i = place - fixed + len(values)
+            i = source - primal_count + len(values)
             origin = f"from {names[i]}" if i >= 0 else "from outside the function"
-            kept.append(Residual(split.known.invars[len(split.consts) + place].aval, origin))
-    return kept
+            residuals.append(Residual(split.known.invars[len(split.consts) + source].aval, origin))
+    return residuals
 
 
 def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-    """Print what differentiating `f` at these arguments keeps for the backward pass, a line each.
+    """Prints the result of `saved_residuals`, one line per value.
+
+    Args:
+        f: The function. It takes and returns pytrees of arrays.
+        *args: Its positional arguments.
+        **kwargs: Its keyword arguments.
+
+    Raises:
+        TypeError: As `saved_residuals`.
 
     >>> import tracefx as fx
     >>> print_saved_residuals(lambda x, y: x * y, 2.0, 3.0)
@@ -67,11 +86,11 @@ def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> N
     f32[] from the argument `x` of <lambda>
     """
     for residual in saved_residuals(f, *args, **kwargs):
-        print(residual)  # noqa: T201  # which is what it is for
+        print(residual)  # noqa: T201
 
 
 def _describe_producer(jaxpr: Jaxpr, atom: Atom) -> str:
-    """Where a program computes a value: in the innermost body that gives it."""
+    """Describes the equation that computes a value, in the innermost body that has it as an output."""
     for eqn, i in _producers(jaxpr, atom):
         bodies = eqn.prim.jaxprs() if isinstance(eqn.prim, HasSubjaxprs) else ()
         if len(bodies) == 1 and len(bodies[0].outs) == len(eqn.outs):
@@ -83,6 +102,7 @@ def _describe_producer(jaxpr: Jaxpr, atom: Atom) -> str:
 
 
 def _producers(jaxpr: Jaxpr, atom: Atom) -> Iterator[tuple[Eqn, int]]:
+    """Yields the equations that have `atom` as an output, with the index of the output."""
     for eqn in jaxpr.eqns:
         for i, v in enumerate(eqn.outs):
             if v is atom:

@@ -1,4 +1,4 @@
-"""`scan` and `map`: a function applied along the first axis of arrays, step by step."""
+"""`scan` and `map`: a function applied step by step along the first axis of arrays."""
 
 from __future__ import annotations
 
@@ -35,30 +35,54 @@ def scan(
     *,
     checkpoint: int | Literal["binomial"] | None = None,
 ) -> tuple[C, Y]:
-    """`f` applied along the first axis of `xs`, the carry handed from step to step: the last carry and all results.
+    """Applies `f` step by step along the first axis of `xs`, and passes a carry from each step to the next.
 
-    `carry, y = f(carry, x)` for each slice `x` of `xs`; every carry has the structure and types of `init`. The result
-    is the last carry, and the `y` stacked along a new first axis of the `length` of `xs` (which is given where `xs` is
-    `None`). With `reverse` the steps run from the last slice to the first. `unroll` steps are put into one round of the
-    compiled loop, all of them if it is `True`, one if it is 0.
+    It computes the same as this loop, but `f` is traced once and compiled to one loop:
 
-    Differentiable in both modes; what a step leaves for the backward pass is kept for every step. With `checkpoint=k`
-    it is kept for `k` steps at a time: the carry alone is kept where a piece of `k` steps begins, and the steps are
-    run once more, which for `length` steps takes the memory of `length / k` carries and `k` steps. `"binomial"` cuts
-    the pieces into pieces, and so on: memory grows with the logarithm of `length`, and so does the work.
+        def scan(f, init, xs):
+            carry, ys = init, []
+            for x in xs:
+                carry, y = f(carry, x)
+                ys.append(y)
+            return carry, np.stack(ys)
 
-    `TypeError` if `f` gives no pair, or a carry of another structure or type; `ValueError` if the first axes of `xs`
-    differ, or are not there.
+    It is differentiable in both modes. Reverse mode stores the residuals of every step, unless `checkpoint` is given.
+
+    Args:
+        f: The function of a step, `f(carry, x) -> (carry, y)`. The carry keeps its structure, shapes and dtypes.
+        init: The first carry, a pytree of arrays.
+        xs: A pytree of arrays with the same first axis; step `i` gets their slices at `i`. None, the default, means no
+            slices: `length` is then needed.
+        length: The number of steps. None, the default, takes it from `xs`.
+        reverse: Whether the steps run from the last slice to the first. Results stay at the indices of their slices.
+            False by default.
+        unroll: How many steps one iteration of the compiled loop does; True means all of them, and 0 and False mean
+            one. The default is 1.
+        checkpoint: How much reverse mode stores. None, the default: the residuals of all steps. A positive integer `k`:
+            one carry per `k` steps, from which the steps are recomputed; this takes the memory of `length / k` carries
+            and of the residuals of `k` steps. `"binomial"`: recursive checkpoints, whose memory grows with the
+            logarithm of `length`, as does the number of times that a step is computed.
+
+    Returns:
+        The pair `(carry, ys)` of the last carry and the results of all steps, stacked along a new first axis.
+
+    Raises:
+        TypeError: If `f` is not callable, does not return a pair, or changes the structure, shapes or dtypes of the
+            carry, or if `length` or `unroll` is not an integer.
+        ValueError: If the first axes of `xs` differ or are missing, if the number of steps is unknown, or if `unroll`
+            or `checkpoint` is out of range.
 
     >>> import numpy as np
     >>> scan(lambda total, x: (total + x, total * x), 0.0, np.arange(4.0))
     (Array(6., dtype=float32), Array([0., 0., 2., 9.], dtype=float32))
     """
     require_callable("scan", f)
-    return cast(tuple[C, Y], steps(f, None, f"scan of {fun_name(f)}", init, xs, length, reverse, unroll, checkpoint))
+    return cast(
+        tuple[C, Y], scan_adapted(f, None, f"scan of {fun_name(f)}", init, xs, length, reverse, unroll, checkpoint)
+    )
 
 
-def steps(
+def scan_adapted(
     f: Callable[..., Any],
     adapt: Adapter | None,
     where: str,
@@ -69,11 +93,11 @@ def steps(
     unroll: int | bool,
     checkpoint: int | str | None = None,
 ) -> tuple[Any, Any]:
-    """`scan` of `adapt.adapt(f)`; messages call it `where`."""
+    """Does the work of `scan` for the adapted function `adapt.adapt(f)`; `where` begins the messages."""
     carry, carry_tree = flatten_values(init, f"{where}: init")
     arrays, xs_tree = flatten_values(xs, f"{where}: xs")
     n = _check_length(where, arrays, xs, length)
-    rounds = _check_unroll(where, unroll, n)
+    unroll_count = _check_unroll(where, unroll, n)
     if not (checkpoint is None or checkpoint == "binomial" or (type(checkpoint) is int and checkpoint > 0)):
         raise ValueError(f"{where}: checkpoint must be a positive integer, 'binomial' or None, got {checkpoint!r}")
     if DISABLE_JIT.value:
@@ -94,17 +118,29 @@ def steps(
         CarryVaryingAxes(arrays),
     )
     ys = _split_out_tree(where, traced)[1]
-    key = ("scan", m, n, reverse, rounds, checkpoint)
-    op = step.memo.get(key, lambda: Scan(step, n, m, len(traced.consts), reverse, rounds, checkpoint))
+    key = ("scan", m, n, reverse, unroll_count, checkpoint)
+    op = step.memo.get(key, lambda: Scan(step, n, m, len(traced.consts), reverse, unroll_count, checkpoint))
     results = to_arrays(bind(op, *traced.consts, *carry, *arrays))
     return carry_tree.unflatten(results[:m]), ys.unflatten(results[m:])
 
 
 def map(f: Callable[[X], Y], xs: X, *, batch_size: int | None = None) -> Y:
-    """`f` of each slice of `xs` along its first axis, one after the other: the results, stacked.
+    """Applies `f` to each slice of `xs` along the first axis, one after the other, and stacks the results.
 
-    With `batch_size`, that many slices at a time are done at once, as by `vmap`: more memory for less time. None and 0
-    are one slice at a time.
+    `f` is traced once; the result is a `scan`. Where memory allows, `vmap` is faster.
+
+    Args:
+        f: A function of one slice. It takes and returns pytrees of arrays.
+        xs: A pytree of arrays with the same first axis.
+        batch_size: How many slices are computed at once, as by `vmap`: more memory for less time. None, the default,
+            and 0 mean one at a time.
+
+    Returns:
+        The results of `f`, stacked along a new first axis.
+
+    Raises:
+        TypeError: If `f` is not callable or `batch_size` is not an integer.
+        ValueError: If the first axes of `xs` differ or are missing, or `batch_size` is negative.
 
     >>> import numpy as np
     >>> map(lambda x: x * x, np.arange(3.0)).tolist()
@@ -115,7 +151,7 @@ def map(f: Callable[[X], Y], xs: X, *, batch_size: int | None = None) -> Y:
     if batch_size is not None and (isinstance(batch_size, float) or not hasattr(batch_size, "__index__")):
         raise TypeError(f"{where}: batch_size must be an integer or None, got {batch_size!r}")
     if not batch_size:
-        _, ys = steps(f, _WITHOUT_CARRY, where, (), xs, None, False, 1)
+        _, ys = scan_adapted(f, _WITHOUT_CARRY, where, (), xs, None, False, 1)
         return cast(Y, ys)
     if batch_size < 1:
         raise ValueError(f"{where}: batch_size must be a non-negative integer, got {batch_size!r}")
@@ -126,7 +162,7 @@ def map(f: Callable[[X], Y], xs: X, *, batch_size: int | None = None) -> Y:
 
     def batches(xs: list[Array], count: int, size: int) -> Any:
         grouped = [reshape(x, (count, size, *x.shape[1:])) for x in xs]
-        _, ys = steps(f, _VMAPPED, where, (), tree.unflatten(grouped), count, False, 1)
+        _, ys = scan_adapted(f, _VMAPPED, where, (), tree.unflatten(grouped), count, False, 1)
         return trees.map(lambda y: reshape(y, (count * size, *y.shape[2:])), ys)
 
     if not whole:
@@ -165,7 +201,7 @@ def _paths(tree: PyTree) -> list[KeyPath]:
 
 
 def _check_length(where: str, arrays: list[Value], xs: PyTree, length: int | None) -> int:
-    """How many steps there are."""
+    """Returns the number of steps."""
     sizes = {}
     for path, x in zip(_paths(xs), arrays, strict=True):
         if not x.aval.shape:
@@ -173,29 +209,30 @@ def _check_length(where: str, arrays: list[Value], xs: PyTree, length: int | Non
         sizes[keystr(path)] = x.aval.shape[0]
     if length is not None and (isinstance(length, bool) or not hasattr(length, "__index__")):
         raise TypeError(f"{where}: length must be an integer, got {length!r}")
-    told = ", ".join(f"xs{path} has {size}" for path, size in sizes.items())
+    sizes_text = ", ".join(f"xs{path} has {size}" for path, size in sizes.items())
     if len(set(sizes.values())) > 1:
-        raise ValueError(f"{where}: all arrays of xs must have one first axis, but {told}")
+        raise ValueError(f"{where}: all arrays of xs must have the same first axis, but {sizes_text}")
     if length is None:
         if not sizes:
-            raise ValueError(f"{where}: there are no arrays in xs, so length must say how many steps to take")
+            raise ValueError(f"{where}: there are no arrays in xs, so the number of steps is unknown; pass length")
         return next(iter(sizes.values()))
     try:
         n = length.__index__()
     except TracerIntegerConversionError as error:
         raise TracerIntegerConversionError(
             f"{where}: length must be known when the program is traced, got {length}. {error.detail}For a number of "
-            "steps that is known only when the program runs use fori_loop or while_loop",
+            "steps that is known only when the program runs, use fori_loop or while_loop",
             error.detail,
         ) from error
     if n < 0 or any(size != n for size in sizes.values()):
         raise ValueError(
-            f"{where}: length is {n}, but {told}" if told else f"{where}: length must not be negative: {n}"
+            f"{where}: length is {n}, but {sizes_text}" if sizes_text else f"{where}: length must not be negative: {n}"
         )
     return n
 
 
 def _check_unroll(where: str, unroll: int | bool, length: int) -> int:
+    """Returns the number of steps per iteration of the compiled loop."""
     if isinstance(unroll, bool):
         return max(length, 1) if unroll else 1
     if not hasattr(unroll, "__index__"):
@@ -206,10 +243,10 @@ def _check_unroll(where: str, unroll: int | bool, length: int) -> int:
 
 
 def _split_out_tree(where: str, traced: Trace) -> tuple[TreeDef, TreeDef]:
-    """The structures of the carry and of the results that the function gives."""
+    """Returns the structures of the carry and of the results of a step."""
     out = _index_tree(traced.out_tree)
     if not isinstance(out, tuple | list) or len(out) != 2:
-        raise TypeError(f"{where}: the function must give a pair (carry, result), got {traced.out_tree}")
+        raise TypeError(f"{where}: the function must return a pair (carry, result), got {traced.out_tree}")
     carry, results = out
     return trees.structure(carry), trees.structure(results)
 
@@ -223,9 +260,11 @@ def _run_in_python(
     reverse: bool,
     where: str,
 ) -> tuple[Any, Any]:
-    """The same in Python, for `disable_jit`."""
+    """Runs the steps in a Python loop, for `disable_jit`."""
     if length == 0:
-        raise ValueError(f"{where}: with jit disabled a scan must have a step, to show what its results are like")
+        raise ValueError(
+            f"{where}: with jit disabled a scan of no steps is impossible: the types of its results are unknown"
+        )
     carry, ys = init, []
     for i in reversed(range(length)) if reverse else range(length):
         carry, y = f(carry, xs_tree.unflatten([as_array(a)[i] for a in arrays]))

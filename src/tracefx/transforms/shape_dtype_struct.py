@@ -1,4 +1,4 @@
-"""Types of arrays as users write them."""
+"""`ShapeDtypeStruct`: shapes and dtypes in place of arrays."""
 
 from __future__ import annotations
 
@@ -35,7 +35,14 @@ def _sharding(given: Sharding | PartitionSpec | None) -> Sharding | None:
 @final
 @frozen
 class ShapeDtypeStruct:
-    """A shape and a dtype, where an array with them would do: in `eval_shape`, `lower`, `linear_transpose`.
+    """The shape and dtype of an array, used in place of it by `eval_shape`, `jit(f).lower`, `linear_transpose` etc.
+
+    Args:
+        shape: The shape, a sequence of integers.
+        dtype: The dtype, or its name.
+        weak_type: Whether the type is weak, like that of a Python number. False by default.
+        sharding: The sharding of the array, or a `PartitionSpec` of the mesh in use, for programs that are compiled.
+            None by default.
 
     >>> ShapeDtypeStruct((2, 3), "float32")
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
@@ -45,20 +52,21 @@ class ShapeDtypeStruct:
     dtype: DType = field(converter=dtypes.as_dtype)
     weak_type: bool = field(default=False, kw_only=True)
     sharding: Sharding | None = field(default=None, kw_only=True, converter=_sharding)
-    """Where the array is to lie, of those that programs are compiled for."""
+    """The sharding of an array for which a program is compiled."""
 
     @classmethod
     def like(cls, array: ArrayLike | DuckTypedArray) -> Self:
-        """The shape, dtype and weak type of an array, a number, or anything with a shape and a dtype.
+        """Returns the shape, dtype and weak type of an array; for a committed array also its sharding.
 
-        The sharding is that of an array that was put somewhere.
+        Args:
+            array: An array, a number, or an object with `shape` and `dtype`.
 
         >>> ShapeDtypeStruct.like(2.0)
         ShapeDtypeStruct(shape=(), dtype=float32, weak_type=True)
         """
         aval = typeof(array, "ShapeDtypeStruct.like: array")
-        put = not isinstance(array, Array) or (isinstance(array, ShardedArray) and array.committed)
-        given = getattr(array, "sharding", None) if put else None
+        has_sharding = not isinstance(array, Array) or (isinstance(array, ShardedArray) and array.committed)
+        given = getattr(array, "sharding", None) if has_sharding else None
         sharding = given if isinstance(given, Sharding) else None
         return cls(aval.shape, aval.dtype, weak_type=aval.weak_type, sharding=sharding)
 
@@ -70,7 +78,13 @@ class ShapeDtypeStruct:
         weak_type: bool | None = None,
         sharding: Sharding | PartitionSpec | EllipsisType | None = ...,
     ) -> Self:
-        """This type with some parts replaced; the sharding stays if none is given, and None takes it away.
+        """Returns a copy with some fields replaced.
+
+        Args:
+            shape: The new shape; None, the default, keeps it.
+            dtype: The new dtype; None, the default, keeps it.
+            weak_type: The new weak type; None, the default, keeps it.
+            sharding: The new sharding; None removes it, and `...`, the default, keeps it.
 
         >>> ShapeDtypeStruct((2, 3), "float32").update(shape=(4,))
         ShapeDtypeStruct(shape=(4,), dtype=float32)
@@ -84,7 +98,7 @@ class ShapeDtypeStruct:
 
     @property
     def is_ref(self) -> bool:
-        """Whether it is the type of a mutable reference: never."""
+        """Whether it is the type of a mutable reference: always False."""
         return False
 
     @property
@@ -112,7 +126,7 @@ class ShapeDtypeStruct:
 
 
 def flatten_avals(tree: PyTree, what: str) -> tuple[list[ShapedArray], TreeDef]:
-    """The types of a tree's leaves, which are arrays or anything with a shape and a dtype."""
+    """Returns the types of the leaves of a pytree (arrays or objects with `shape` and `dtype`), and its structure."""
     leaves, treedef = trees.flatten_with_known_types(tree, LEAF_TYPES)
     avals: list[ShapedArray] = []
     for i, leaf in enumerate(leaves):

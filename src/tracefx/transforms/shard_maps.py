@@ -1,4 +1,4 @@
-"""`shard_map` and `pmap`: a function that every device runs on its own part of the arrays."""
+"""`shard_map` and `pmap`: a function mapped over the shards of its arguments (SPMD)."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def _to_argnums(given: int | Sequence[int]) -> tuple[int, ...]:
 @final
 @frozen(eq=False)
 class ManualAxes(NamedAxes):
-    """The axes of a mesh along which devices run a program apart."""
+    """Handler of the manual axes of a `shard_map`: the mesh axes along which devices run on their own shards."""
 
     check_vma: bool
-    """Whether it is noted of values along which they may differ."""
+    """Whether the axes along which values vary are tracked."""
 
     @property
     @override
@@ -64,20 +64,20 @@ class ManualAxes(NamedAxes):
 
 
 def _enclosing_manual_axes(handler: Handler) -> frozenset[str]:
-    """The axes along which programs run apart already."""
+    """Returns the manual axes of all enclosing `shard_map`s."""
     names: frozenset[str] = frozenset()
     at: Handler | None = handler
     while at is not None:
         if isinstance(at, ManualAxes):
             names |= frozenset(map(str, at.names))
-        at = at.below
+        at = at.inner
     return names
 
 
 @final
 @frozen(eq=False, repr=False, kw_only=True)
 class ShardMap(TransformOf[Preserving]):
-    """`shard_map` and its options, as a value; what they mean is said at `shard_map`.
+    """`shard_map` with its options, as a transformation value. The options are described at `shard_map`.
 
     >>> from tracefx import P
     >>> ShardMap(in_specs=P("data"), out_specs=P())
@@ -110,6 +110,7 @@ class ShardMap(TransformOf[Preserving]):
         return mapped
 
     def _call(self, fun: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Traces `fun` for the types of the shards, and binds the `shard_map` primitive."""
         name = fun_name(fun)
         mesh, axes = self._mesh(name)
         values, tree = flatten_values((args, {}), f"shard_map of {name}: arguments")
@@ -120,11 +121,11 @@ class ShardMap(TransformOf[Preserving]):
         names = argument_names(fun, name, args, {}, range(len(args)))
         parts = [op.shard_aval(v.aval, s, called) for v, s, called in zip(values, specs, names, strict=True)]
         token = CURRENT.set(ManualAxes(CURRENT.get(), {axis: mesh.shape[axis] for axis in axes}, self.check_vma))
-        inside = MESH.override(mesh)
-        inside.__enter__()
+        mesh_override = MESH.override(mesh)
+        mesh_override.__enter__()
         try:
-            own = [NOWHERE.union(s.names) if self.check_vma else NOWHERE for s in specs]
-            along = tuple([varies(v) | names for v, names in zip(values, own, strict=True)])
+            spec_axes = [NOWHERE.union(s.names) if self.check_vma else NOWHERE for s in specs]
+            along = tuple([varies(v) | names for v, names in zip(values, spec_axes, strict=True)])
             key = trace_key(tree, tuple(parts), (), lambda: along)
             known = TRACES.traces(fun)
             traced = known.get((key, mesh))
@@ -133,72 +134,75 @@ class ShardMap(TransformOf[Preserving]):
                 if is_cacheable(traced):
                     known[key, mesh] = traced
         finally:
-            inside.__exit__(None, None, None)
+            mesh_override.__exit__(None, None, None)
             CURRENT.reset(token)
         what = f"shard_map of {name}: out_specs"
         out_specs = self._specs(self.out_specs, traced.out_tree, axes, what, "the output")
-        body, whole = traced.jaxpr, (REPLICATED,) * len(traced.consts)
+        body, const_specs = traced.jaxpr, (REPLICATED,) * len(traced.consts)
         for aval, spec in zip(body.out_avals, out_specs, strict=True):
             if len(spec) > aval.ndim:
                 raise ValueError(f"{what} has {spec} for an output of type {aval}, which has {aval.ndim} axes")
-        full = op.with_body(body, whole + specs, out_specs)
+        full = op.with_body(body, const_specs + specs, out_specs)
         if self.check_vma:
             self._require_replicated(full, traced.out_tree)
         outs = bind(full, *traced.consts, *values)
         return traced.out_tree.unflatten(to_arrays(outs))
 
     def _mesh(self, name: str) -> tuple[Mesh, tuple[str, ...]]:
+        """Returns the mesh and the manual axes of a call."""
         mesh = self.mesh or MESH.value
         if mesh.empty:
             raise ValueError(
-                f"shard_map of {name}: there is no mesh; pass mesh=, or call it inside of `with set_mesh(...):`"
+                f"shard_map of {name}: there is no mesh; pass mesh=, or call it inside `with set_mesh(...):`"
             )
         unknown = self.axis_names - {*mesh.axis_names}
         if unknown:
-            raise ValueError(f"shard_map of {name}: axis_names {sorted(unknown)} are no axes of {mesh}")
-        taken = _enclosing_manual_axes(current())
-        if taken and mesh != MESH.value:
+            raise ValueError(f"shard_map of {name}: axis_names {sorted(unknown)} are not axes of {mesh}")
+        enclosing_axes = _enclosing_manual_axes(current())
+        if enclosing_axes and mesh != MESH.value:
             raise ValueError(
-                f"shard_map of {name}: it is over {mesh}, inside of one over {MESH.value}: use that here too"
+                f"shard_map of {name}: its mesh is {mesh}, but that of the enclosing shard_map is "
+                f"{MESH.value}: use the same mesh"
             )
-        wanted = self.axis_names or {axis for axis in mesh.axis_names if axis not in taken}
-        twice = sorted(taken & wanted)
-        if twice or not wanted:
+        manual_axes = self.axis_names or {axis for axis in mesh.axis_names if axis not in enclosing_axes}
+        repeated = sorted(enclosing_axes & manual_axes)
+        if repeated or not manual_axes:
             raise ValueError(
-                f"shard_map of {name}: a shard_map around it runs along {sorted(twice or taken)} already; give "
-                "axis_names that are left"
+                f"shard_map of {name}: an enclosing shard_map has the manual axes "
+                f"{sorted(repeated or enclosing_axes)}; pass other axis_names"
             )
-        return mesh, tuple([axis for axis in mesh.axis_names if axis in wanted])
+        return mesh, tuple([axis for axis in mesh.axis_names if axis in manual_axes])
 
     def _specs(
         self, given: PyTree, tree: trees.TreeDef, axes: tuple[str, ...], what: str, of: str
     ) -> tuple[PartitionSpec, ...]:
-        found = []
+        """Returns one partition specification per leaf, checked."""
+        result = []
         for spec in trees.broadcast_prefix(given, tree, none_is_leaf=True, what=what, of=of):
             if spec is None:
                 spec = REPLICATED
             if not isinstance(spec, PartitionSpec):
-                raise TypeError(f"{what} is a PartitionSpec or a tree of them, got {spec!r}")
+                raise TypeError(f"{what} must be a PartitionSpec or a pytree of them, got {spec!r}")
             if any(isinstance(part, Unconstrained) for part in spec):
-                raise ValueError(f"{what}: {spec} leaves open where an array lies, but every device must know its part")
+                raise ValueError(f"{what}: {spec} has unconstrained axes, which shard_map does not support")
             for axis in spec.names:
                 if axis not in axes:
-                    raise ValueError(f"{what}: {spec} names {axis!r}, but the axes that it runs along are {list(axes)}")
-            found.append(spec)
-        return tuple(found)
+                    raise ValueError(f"{what}: {spec} names {axis!r}, but the manual axes are {list(axes)}")
+            result.append(spec)
+        return tuple(result)
 
     def _require_replicated(self, op: Operation, out_tree: trees.TreeDef) -> None:
-        """ValueError if an output may differ along an axis that its specification doesn't name."""
+        """Raises ValueError if an output may vary along an axis that its specification does not contain."""
         outs = ACTUAL.through(op.jaxpr, [frozenset(spec.names) for spec in op.in_specs])
         paths = [trees.keystr(path) for path, _ in trees.flatten_with_path(out_tree.unflatten(range(len(outs))))[0]]
-        for found, spec, path in zip(outs, op.out_specs, paths, strict=True):
-            wrong = sorted(found - {*spec.names})
+        for result, spec, path in zip(outs, op.out_specs, paths, strict=True):
+            wrong = sorted(result - {*spec.names})
             if wrong:
                 raise ValueError(
-                    f"shard_map of {op.label}: out_specs says {spec} of output{path}, so it must be the same along "
-                    f"{', '.join(map(repr, wrong))}, but it may differ there from device to device. Name the axis in "
-                    f"out_specs; or make it the same by psum, pmax or all_gather along {wrong[0]!r}; or, if you know "
-                    "that it is, pass check_vma=False"
+                    f"shard_map of {op.label}: out_specs has {spec} for output{path}, so it must be replicated along "
+                    f"{', '.join(map(repr, wrong))}, but it may vary there. Add the axis to out_specs; or replicate "
+                    f"the output by psum, pmax or all_gather along {wrong[0]!r}; or, if you know that it is "
+                    "replicated, pass check_vma=False"
                 )
 
 
@@ -232,21 +236,37 @@ def shard_map(
     axis_names: Iterable[str] = frozenset(),
     check_vma: bool = True,
 ) -> Callable[P, R] | ShardMap:
-    """`f`, run by every device of a mesh on its own part of the arguments; the results are the parts of the output.
+    """Maps a function over the shards of its arguments: every device of a mesh calls it with its shards (SPMD).
 
-    `in_specs` and `out_specs` are `PartitionSpec`s, one for all or a tree of them: along which axes of the mesh arrays
-    are cut. Inside of `f`, collectives (`tracefx.lax.psum` and the others) work along these axes. Without a `mesh` it
-    is the one in use. With `axis_names`, `f` runs apart along these axes alone. Without `f` it is what makes such
-    functions, as a decorator does.
+    Inside `f`, arrays have the shapes of shards, and collectives such as `tracefx.lax.psum` communicate along the
+    manual axes. Whether an array may vary along a manual axis is tracked (`typeof(x).vma`); `tracefx.lax.pcast`
+    declares a replicated array as varying. Without `f`, it returns the transformation with these options, for use as a
+    decorator.
 
-    A derivative that is taken inside of `f` is that of the whole: with respect to an array that is the same on all
-    devices it is the sum of what they have of it, and of an output that is the same everywhere it is counted once. It
-    is noted of arrays along which axes they may differ (`typeof(x).vma`); `tracefx.lax.pcast` makes one each device's
-    own. A backward pass of `custom_vjp` is given such cotangents, and gives such ones.
+    A derivative taken inside `f` is that of the whole computation on all devices: the cotangent of a replicated array
+    is summed over the devices, and a replicated output counts once. The backward rule of a `custom_vjp` takes and
+    returns such cotangents.
 
-    Raises ValueError for arrays that can't be cut so, and for an output that may differ along an axis that its
-    specification doesn't name. With `check_vma=False` nothing is noted nor checked, and a derivative that is taken
-    inside is that of what one device computes.
+    Args:
+        f: The function of shards. It takes positional arguments only, and returns a pytree of shards.
+        mesh: The mesh. None, the default, means the mesh in use (`set_mesh`).
+        in_specs: A `PartitionSpec`, or a pytree of them that is a prefix of the tuple of arguments: the mesh axes along
+            which each axis of an argument is divided. None as a leaf means replicated.
+        out_specs: A `PartitionSpec`, or a pytree of them that is a prefix of the output: the mesh axes along which the
+            shards of an output are joined. Along axes that it does not contain, an output must be replicated.
+        axis_names: The manual axes. Empty, the default, means all axes of the mesh that are not manual already. Along
+            the other axes the compiler partitions the program.
+        check_vma: Whether varying-ness is tracked and outputs are checked to be replicated. If False, a derivative
+            taken inside `f` is that of the computation on one device. True by default.
+
+    Returns:
+        A function that takes and returns whole arrays; without `f` a `ShardMap`.
+
+    Raises:
+        TypeError: If `f` is not callable or a specification is not a `PartitionSpec`.
+        ValueError: When the result is called: if there is no mesh, a specification does not fit the mesh or an array,
+            an argument cannot be divided evenly, or an output may vary along an axis that its specification does not
+            contain.
 
     >>> from tracefx import P, lax, make_mesh
     >>> def normalized(x):
@@ -267,7 +287,7 @@ def shard_map(
 @final
 @frozen(eq=False, repr=False)
 class Pmap(TransformOf[Preserving]):
-    """`pmap` and its options, as a value; what they mean is said at `pmap`.
+    """`pmap` with its options, as a transformation value. The options are described at `pmap`.
 
     >>> Pmap("i", in_axes=(0, None))
     Pmap(axis_name='i', in_axes=(0, None))
@@ -309,17 +329,17 @@ class Pmap(TransformOf[Preserving]):
 
     def _run(self, fun: Callable[..., Any], axis: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         where = f"pmap of {fun_name(fun)}"
-        places = [i for i in range(len(args)) if i not in self.static_broadcasted_argnums]
-        dynamic = tuple([args[i] for i in places]), kwargs
+        positions = [i for i in range(len(args)) if i not in self.static_broadcasted_argnums]
+        dynamic = tuple([args[i] for i in positions]), kwargs
         values, tree = flatten_values(dynamic, f"{where}: arguments")
         in_axes = self.in_axes
         if isinstance(in_axes, tuple | list):
             if len(in_axes) != len(args):
                 raise ValueError(
                     f"{where}: in_axes {in_axes} has {len(in_axes)} entries, but there are {len(args)} positional "
-                    "arguments; give one entry for each, or one integer for all"
+                    "arguments; pass one entry per argument, or one integer for all"
                 )
-            in_axes = tuple([in_axes[i] for i in places])
+            in_axes = tuple([in_axes[i] for i in positions])
         entries = trees.broadcast_prefix(
             (in_axes, 0), tree, none_is_leaf=True, what=f"{where}: in_axes", of="the arguments"
         )
@@ -328,11 +348,13 @@ class Pmap(TransformOf[Preserving]):
 
         def each(*parts: Any) -> Any:
             leaves = trees.leaves(parts)
-            alone = tree.unflatten([x if d is None else squeeze(x, (d,)) for x, d in zip(leaves, dims, strict=True)])
-            positional, by_name = alone
-            given: dict[int, Any] = dict(zip(places, positional, strict=True))
+            element_args = tree.unflatten(
+                [x if d is None else squeeze(x, (d,)) for x, d in zip(leaves, dims, strict=True)]
+            )
+            positional, named = element_args
+            given: dict[int, Any] = dict(zip(positions, positional, strict=True))
             outs, out_tree = flatten_values(
-                fun(*[given.get(i, arg) for i, arg in enumerate(args)], **by_name), f"the output of {fun_name(fun)}"
+                fun(*[given.get(i, arg) for i, arg in enumerate(args)], **named), f"the output of {fun_name(fun)}"
             )
             entries = trees.broadcast_prefix(
                 self.out_axes, out_tree, none_is_leaf=True, what=f"{where}: out_axes", of="the output"
@@ -348,27 +370,28 @@ class Pmap(TransformOf[Preserving]):
         return ShardMap(mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False)(each)(*dynamic)
 
     def _mesh(self, where: str, axis: str, size: int) -> Mesh:
-        around = sorted(_enclosing_manual_axes(current()))
-        if around:
+        outer_axes = sorted(_enclosing_manual_axes(current()))
+        if outer_axes:
             raise ValueError(
-                f"{where}: it is inside of a program that devices run apart already, along {around}: use vmap here, or "
-                "shard_map over a mesh with an axis for each of the two"
+                f"{where}: it is inside a shard_map or pmap with the manual axes {outer_axes}: use vmap here, or one "
+                "shard_map over a mesh with two axes"
             )
         backend = BACKEND.value
         devices = backend.devices(backend.platform) if self.devices is None else self.devices
         if size > len(devices):
             raise ValueError(
-                f"{where}: the mapped axis has size {size}, but there are {len(devices)} devices: pmap runs each "
-                "element on a device of its own; use vmap for more"
+                f"{where}: the mapped axis has size {size}, but there are {len(devices)} devices: pmap needs one "
+                "device per element; use vmap for more elements"
             )
-        found = np.empty(size, object)
-        found[:] = devices[:size]
-        return Mesh(found, axis)
+        result = np.empty(size, object)
+        result[:] = devices[:size]
+        return Mesh(result, axis)
 
 
 def _batch_axis_spec(axis: str, dim: int | None) -> PartitionSpec:
+    """Returns the partition specification of an array with one batch axis, along the only axis of the mesh."""
     if dim is not None and dim < 0:
-        raise ValueError(f"pmap: axes of the output are counted from 0, got out_axes {dim}")
+        raise ValueError(f"pmap: out_axes must be non-negative, got {dim}")
     return REPLICATED if dim is None else PartitionSpec(*[None] * dim, axis)
 
 
@@ -383,13 +406,30 @@ def pmap(
     axis_size: int | None = None,
     donate_argnums: int | Sequence[int] = (),
 ) -> Callable[P, R]:
-    """`fun` applied along an axis of its arguments, each element on a device of its own, compiled.
+    """Returns a compiled function that applies `fun` to all elements of a batch, each on its own device.
 
-    As `vmap` of which every device has one element: `in_axes` and `out_axes` mean the same (keyword arguments are
-    mapped along axis 0), and collectives work along `axis_name`. It is `jit` of `shard_map` over a mesh with one axis;
-    new programs use these.
+    It is `jit` of a `shard_map` over a mesh with one axis; use these in new programs. For a batch on one device, use
+    `vmap`.
 
-    Raises ValueError if there are fewer devices than elements.
+    Args:
+        fun: The function of one element. It takes and returns pytrees of arrays.
+        axis_name: A name of the batch axis, for collectives in `fun`. None by default.
+        in_axes: The batch axis of each argument, as for `vmap`. The default is axis 0; keyword arguments are always
+            mapped along axis 0.
+        out_axes: The position of the batch axis in the outputs, as for `vmap`, but non-negative. The default is axis 0.
+        static_broadcasted_argnums: Positions of static arguments, as for `jit`. Empty by default.
+        devices: The devices to use, in order. None, the default, means all devices of the default platform.
+        axis_size: The size of the batch. None, the default, takes it from the mapped arguments.
+        donate_argnums: Positions of donated arguments, as for `jit`. Empty by default.
+
+    Returns:
+        A function with the signature of `fun` whose mapped arguments and outputs have one more axis.
+
+    Raises:
+        TypeError: If `fun` is not callable, or, when the result is called, if a mapped argument is not a pytree of
+            arrays.
+        ValueError: When the result is called: if the batch has more elements than there are devices, if `in_axes` or
+            `out_axes` does not fit, or inside a `shard_map`.
 
     >>> from tracefx import lax
     >>> pmap(lambda x: x / lax.psum(x, "i"), "i")(np.array([2.0]))

@@ -1,4 +1,4 @@
-"""Meshes in use, and arrays that are put on the devices of one."""
+"""The mesh in use, sharding constraints, and construction of sharded arrays."""
 
 from __future__ import annotations
 
@@ -31,7 +31,15 @@ T = TypeVar("T")
 
 @contextmanager
 def set_mesh(mesh: Mesh) -> Iterator[Mesh]:
-    """Inside of it `mesh` is in use: where a sharding is asked for, a `PartitionSpec` alone will do.
+    """Returns a context manager in which `mesh` is the mesh in use.
+
+    Inside, a `PartitionSpec` may be passed wherever a sharding is expected.
+
+    Args:
+        mesh: The mesh.
+
+    Raises:
+        TypeError: If `mesh` is not a `Mesh`.
 
     >>> from tracefx import P, device_put, make_mesh
     >>> with set_mesh(make_mesh((1,), ("data",))):
@@ -45,7 +53,7 @@ def set_mesh(mesh: Mesh) -> Iterator[Mesh]:
 
 
 def get_mesh() -> Mesh:
-    """The mesh in use; an empty one if there is none.
+    """Returns the mesh in use; an empty mesh if there is none.
 
     >>> get_mesh().empty
     True
@@ -56,38 +64,52 @@ def get_mesh() -> Mesh:
 def make_mesh(
     axis_shapes: Sequence[int], axis_names: Sequence[str], *, devices: Sequence[Device] | None = None
 ) -> Mesh:
-    """A mesh of as many devices as its axes take: the first of those there are, if none are given.
+    """Returns a mesh of devices.
 
-    Raises ValueError if there are too few.
+    Args:
+        axis_shapes: The sizes of the axes.
+        axis_names: The names of the axes.
+        devices: The devices, of which the first are used, in order. None, the default, means all devices of the default
+            platform.
+
+    Raises:
+        ValueError: If there are too few devices.
 
     >>> make_mesh((1, 1), ("data", "model"))
     Mesh(data=1, model=1)
     """
     shape, count = tuple(axis_shapes), prod(axis_shapes)
-    found = list(BACKEND.value.devices(BACKEND.value.platform) if devices is None else devices)
-    if len(found) < count:
+    available = list(BACKEND.value.devices(BACKEND.value.platform) if devices is None else devices)
+    if len(available) < count:
         raise ValueError(
-            f"make_mesh: a mesh of shape {shape} takes {count} devices, but there are {len(found)}; on the CPU, set "
-            f"XLA_FLAGS=--xla_force_host_platform_device_count={count} before the first program runs"
+            f"make_mesh: a mesh of shape {shape} needs {count} devices, but there are {len(available)}; on the CPU, "
+            f"set XLA_FLAGS=--xla_force_host_platform_device_count={count} before the first program runs"
         )
     array = np.empty(count, object)
-    array[:] = found[:count]
+    array[:] = available[:count]
     return Mesh(array.reshape(shape), axis_names)
 
 
 def shardings_for(given: PyTree, tree: trees.TreeDef, what: str, of: str) -> tuple[Sharding | None, ...]:
-    """A sharding, or None, for each leaf of a tree, from one for it all or for some branches."""
+    """Returns a sharding or None for each leaf of a structure, given a pytree that is a prefix of it."""
     spread = trees.broadcast_prefix(given, tree, none_is_leaf=True, what=what, of=of)
-    return tuple([None if leaf is None else as_sharding(leaf, what) for leaf in spread])  # type: ignore[arg-type]  # checked there
+    return tuple([None if leaf is None else as_sharding(leaf, what) for leaf in spread])  # type: ignore[arg-type]  # checked by as_sharding
 
 
 def with_sharding_constraint(x: T, shardings: PyTree) -> T:
-    """The arrays of a tree, which are to lie as `shardings` say at this point of the program.
+    """Constrains the shardings of the arrays of a pytree, at this point of a program.
 
-    `shardings` is a `NamedSharding` for all of them, or a tree of such, None for what may lie anywhere. While a mesh is
-    in use, `PartitionSpec`s will do.
+    Args:
+        x: A pytree of arrays.
+        shardings: A `NamedSharding`, a `PartitionSpec` of the mesh in use, or a pytree of these that is a prefix of
+            `x`. None as a leaf adds no constraint.
 
-    Raises ValueError if an array can't be cut so.
+    Returns:
+        A pytree of the same values.
+
+    Raises:
+        TypeError: If `shardings` contains something else.
+        ValueError: If an array cannot be divided evenly.
 
     >>> from tracefx import P, jit, make_mesh
     >>> @jit
@@ -100,21 +122,21 @@ def with_sharding_constraint(x: T, shardings: PyTree) -> T:
     outs: list[Array] = []
     for value, sharding in zip(values, shardings_for(shardings, tree, "with_sharding_constraint", "x"), strict=True):
         if sharding is not None and not isinstance(sharding, NamedSharding):
-            raise TypeError(f"with_sharding_constraint takes shardings on meshes, got {sharding}")
+            raise TypeError(f"with_sharding_constraint takes shardings of meshes, got {sharding}")
         outs.append(as_array(value) if sharding is None else sharding_constraint(value, sharding))
     out: T = tree.unflatten(outs)
     return out
 
 
 def committed_sharding(leaf: object) -> Sharding | None:
-    """Where an argument was put, or is said to lie; None if it goes where it is needed."""
+    """Returns the sharding of a committed argument or of a `ShapeDtypeStruct`; None if there is none."""
     if isinstance(leaf, ShardedArray):
         return leaf.placed if leaf.committed else None
     return leaf.sharding if isinstance(leaf, ShapeDtypeStruct) else None
 
 
 def constrain_shardings(values: Sequence[Value], shardings: Sequence[Sharding | None]) -> list[Value]:
-    """Values of a program that is traced, which are to lie as shardings say."""
+    """Returns traced values with sharding constraints."""
     return [
         sharding_constraint(x, s) if isinstance(s, NamedSharding) else x for x, s in zip(values, shardings, strict=True)
     ]
@@ -124,7 +146,7 @@ def constrain_shardings(values: Sequence[Value], shardings: Sequence[Sharding | 
 
 
 def put_with_sharding(x: Array, sharding: Sharding, what: str) -> Array:
-    """An array moved to where a sharding says."""
+    """Returns an array with the given sharding; a tracer with a sharding constraint."""
     if not isinstance(x, ConcreteArray):
         return sharding_constraint(x, sharding) if isinstance(sharding, NamedSharding) else x
     require_shardable(x.aval, sharding, what)
@@ -139,13 +161,15 @@ def put_with_sharding(x: Array, sharding: Sharding, what: str) -> Array:
 
 
 def shard_host_array(host: NDArray, aval: ShapedArray, sharding: Sharding, copied: bool = False) -> ShardedArray:
-    """Numbers on the host, cut into tiles where a sharding says; `copied` if anyone could write to them."""
-    tiling, mine = sharding.tiling(aval.ndim), sharding.addressable_devices
-    alone = (
+    """Returns an array on the host as a sharded array. `copied` says that the memory may be written to by others."""
+    tiling, own_devices = sharding.tiling(aval.ndim), sharding.addressable_devices
+    is_unreplicated = (
         tiling.num_replicas == 1 and host.size > 0
-    )  # or else devices share the copy of a tile; XLA copies no empty one
-    tiles = tiling.split_tiles(host, [device in mine for device in tiling.devices], copied and not alone)
-    return ShardedArray(aval, BACKEND.value.put_shards(aval, sharding, tiles, copied and alone), sharding)
+    )  # otherwise devices share the copy of a tile; XLA does not copy empty tiles
+    tiles = tiling.split_tiles(
+        host, [device in own_devices for device in tiling.devices], copied and not is_unreplicated
+    )
+    return ShardedArray(aval, BACKEND.value.put_shards(aval, sharding, tiles, copied and is_unreplicated), sharding)
 
 
 def make_array_from_callback(
@@ -154,10 +178,18 @@ def make_array_from_callback(
     data_callback: Callable[[ShardIndex], object],
     dtype: DTypeLike | None = None,
 ) -> Array:
-    """An array that lies as `sharding` says, of which `data_callback(index)` gives the part at `index`.
+    """Returns a sharded array whose shards are computed by a function.
 
-    It is asked for the parts of this process's devices alone, once for each part; its arrays are not to be written to
-    afterwards. Raises ValueError for a part of another shape, TypeError for parts of different dtypes.
+    Args:
+        shape: The shape of the whole array.
+        sharding: Its sharding.
+        data_callback: A function from the index of a shard, a tuple of slices, to its data. It is called once for each
+            shard of the devices of this process. The data must not be modified afterwards.
+        dtype: The dtype of the array. None, the default, takes it from the data.
+
+    Raises:
+        ValueError: If a shard has another shape, or the array cannot be divided evenly.
+        TypeError: If the shards have different dtypes.
 
     >>> from tracefx import P, make_mesh
     >>> sharding = NamedSharding(make_mesh((1,), ("data",)), P("data"))
@@ -175,19 +207,18 @@ def make_array_from_callback(
         tiles.append(known[key])
     if len({part.dtype for part in tiles}) > 1:
         raise TypeError(
-            f"make_array_from_callback: the parts have different dtypes, {sorted({str(part.dtype) for part in tiles})}"
+            f"make_array_from_callback: the shards have different dtypes, {sorted({str(part.dtype) for part in tiles})}"
         )
     aval = ShapedArray(whole, tiles[0].dtype)
     return ShardedArray(aval, BACKEND.value.put_shards(aval, sharding, tiles), sharding)
 
 
 def _callback_shard(given: object, shape: tuple[int, ...], dtype: DTypeLike | None, index: ShardIndex) -> NDArray:
+    """Returns the data of a shard as a NumPy array, checked."""
     value = as_array(as_value(given, "data_callback"))  # type: ignore[arg-type]  # checked there
     part = np.asarray(value if dtype is None else value.astype(as_dtype(dtype)), order="C")
     if part.shape != shape:
-        raise ValueError(
-            f"make_array_from_callback: the part at {index} has shape {part.shape}, where {shape} is asked"
-        )
+        raise ValueError(f"make_array_from_callback: the shard at {index} has shape {part.shape}, expected {shape}")
     return part
 
 
@@ -198,13 +229,21 @@ def make_array_from_process_local_data(
 @overload
 def make_array_from_process_local_data(sharding: PyTree, local_data: PyTree, global_shape: PyTree = None) -> Any: ...
 def make_array_from_process_local_data(sharding: PyTree, local_data: PyTree, global_shape: PyTree = None) -> Any:
-    """An array that lies as `sharding` says, of which this process gives what lies on its devices: `local_data`.
+    """Returns a sharded array of which every process provides the data of its own devices.
 
-    Without a `global_shape` the array has the parts of all processes one after the other, along the axes along which
-    they have different ones. Raises ValueError for data of another shape.
+    Args:
+        sharding: The sharding, or a pytree of shardings that is a prefix of `local_data`.
+        local_data: The data of this process, an array or a pytree of arrays.
+        global_shape: The shape of the whole array, or a pytree of shapes that is a prefix of `local_data`. None, the
+            default, means that the data of all processes are concatenated along the axes that are divided between
+            processes.
 
-    `local_data` may be a tree of arrays, and `sharding` and `global_shape` trees with a leaf for an array or for a
-    whole branch of it.
+    Returns:
+        An array, or a pytree of arrays.
+
+    Raises:
+        ValueError: If the data have another shape than the sharding requires.
+        TypeError: If `sharding` contains anything but shardings.
 
     >>> from tracefx import P, make_mesh
     >>> make_array_from_process_local_data(NamedSharding(make_mesh((1,), ("data",)), P("data")), np.ones(4, np.float32))
@@ -229,11 +268,15 @@ def _make_from_local_data(sharding: object, local_data: object, global_shape: ob
     assert global_shape is None or isinstance(global_shape, tuple | list)
     local = np.asarray(as_array(as_value(local_data, "local_data")))  # type: ignore[arg-type]  # checked there
     tiling = sharding.tiling(local.ndim)
-    mine = [
-        place for d, place in zip(tiling.devices, tiling.tile_indices, strict=True) if d in sharding.addressable_devices
+    own_devices = [
+        tile_index
+        for d, tile_index in zip(tiling.devices, tiling.tile_indices, strict=True)
+        if d in sharding.addressable_devices
     ]
-    steps = np.array([np.unravel_index(place, tiling.counts) for place in mine]).reshape(len(mine), local.ndim)
-    low, high = steps.min(axis=0), steps.max(axis=0) + 1
+    tile_positions = np.array([np.unravel_index(tile_index, tiling.counts) for tile_index in own_devices]).reshape(
+        len(own_devices), local.ndim
+    )
+    low, high = tile_positions.min(axis=0), tile_positions.max(axis=0) + 1
     counts = [int(n) for n in high - low]
     shape = tuple(
         [n * count // own for n, count, own in zip(local.shape, tiling.counts, counts, strict=True)]
@@ -241,28 +284,35 @@ def _make_from_local_data(sharding: object, local_data: object, global_shape: ob
         else tuple(global_shape)
     )
     tile = sharding.shard_shape(shape)
-    wanted = tuple([n * own for n, own in zip(tile, counts, strict=True)])
-    if wanted != local.shape and local.shape != shape:
+    local_shape = tuple([n * own for n, own in zip(tile, counts, strict=True)])
+    if local_shape != local.shape and local.shape != shape:
         raise ValueError(
-            f"make_array_from_process_local_data: of an array of shape {shape} that lies as {sharding}, this process "
-            f"has {wanted}, but the data have shape {local.shape}"
+            f"make_array_from_process_local_data: of an array of shape {shape} with the sharding {sharding}, this "
+            f"process has the shape {local_shape}, but local_data has {local.shape}"
         )
     start = [int(k) * n for k, n in zip(low, tile, strict=True)] if local.shape != shape else [0] * local.ndim
 
     def part(index: ShardIndex) -> NDArray:
-        moved = [
+        local_index = [
             slice(part.start - first, part.stop - first) if part.start is not None else part
             for part, first in zip(index, start, strict=True)
         ]
-        return local[tuple(moved)]
+        return local[tuple(local_index)]
 
     return make_array_from_callback(shape, sharding, part)
 
 
 def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Sharding, arrays: Sequence[Array]) -> Array:
-    """An array that lies as `sharding` says, of the parts that lie on this process's devices already.
+    """Returns a sharded array made of arrays on single devices.
 
-    `arrays` are one for each device, in any order. Raises ValueError if one is missing or has another shape.
+    Args:
+        shape: The shape of the whole array.
+        sharding: Its sharding.
+        arrays: The shards: one array on each device of this process, in any order.
+
+    Raises:
+        TypeError: If an array is on several devices or traced.
+        ValueError: If a shard is missing or has another shape.
 
     >>> from tracefx import P, device_put, devices, make_mesh
     >>> part = device_put(np.ones(4, np.float32), devices()[0])
@@ -276,12 +326,14 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Shardin
         if not isinstance(x, ConcreteArray) or x.sharding.num_devices != 1:
             raise TypeError(f"make_array_from_single_device_arrays takes arrays on one device each, got {x!r}")
         if x.shape != tile:
-            raise ValueError(f"make_array_from_single_device_arrays: {get_aval(x)} has not the shape {tile} of a part")
+            raise ValueError(
+                f"make_array_from_single_device_arrays: {get_aval(x)} does not have the shape {tile} of a shard"
+            )
         by_device[x.device] = x
     local = list(sharding.addressable_devices_indices_map(whole))
     missing = [d.id for d in local if d not in by_device]
     if missing:
-        raise ValueError(f"make_array_from_single_device_arrays: there is no part on device {missing[0]}")
+        raise ValueError(f"make_array_from_single_device_arrays: there is no shard on device {missing[0]}")
     parts = [by_device[d] for d in local]
     aval = ShapedArray(whole, parts[0].aval.dtype)
     buffers = [BACKEND.value.put(x.numpy(), x.device) if x.buffer is None else x.buffer for x in parts]

@@ -1,4 +1,4 @@
-"""`custom_linear_solve` and `custom_root`: solutions of equations, differentiated by the equation they solve."""
+"""`custom_linear_solve` and `custom_root`: solutions of equations, differentiated implicitly."""
 
 from __future__ import annotations
 
@@ -43,14 +43,28 @@ def custom_linear_solve(
     symmetric: bool = False,
     has_aux: bool = False,
 ) -> Any:
-    """The `x` with `matvec(x) == b` that `solve(matvec, b)` finds, differentiated by that equation.
+    """Solves the linear equation `matvec(x) == b` with a user-defined solver that is not differentiated itself.
 
-    `matvec` is a linear function from trees like `b` to such trees, and what it closes over may be differentiated;
-    `solve` may be anything, a `while_loop` without a bound as well. For reverse mode `transpose_solve(vecmat, b)`
-    solves the equation of the transposed function, which `solve` does itself if `matvec` is `symmetric`. With
-    `has_aux` the solvers give a pair, the second part of which is not differentiated.
+    Derivatives are those of the equation: the solver is called again for tangents and cotangents.
 
-    `TypeError` if a solver or `matvec` gives another structure or other types than those of `b`.
+    Args:
+        matvec: A linear function from pytrees like `b` to pytrees like `b`. Values that it closes over may be
+            differentiated.
+        b: The right-hand side, a pytree of arrays.
+        solve: The solver `solve(matvec, b)`, which returns `x`. It is not differentiated, so it may be anything, for
+            example an unbounded `while_loop`.
+        transpose_solve: The solver `transpose_solve(vecmat, b)` for the transposed function `vecmat`, needed for
+            reverse mode. None, the default, means that there is none, or that it is `solve` if `symmetric` is True.
+        symmetric: Whether `matvec` is its own transpose. False by default.
+        has_aux: Whether the solvers return a pair `(x, aux)`, whose second part is not differentiated. False by
+            default.
+
+    Returns:
+        The solution `x`, a pytree like `b`, or `(x, aux)` with `has_aux`.
+
+    Raises:
+        TypeError: If a function is not callable, or if `matvec` or a solver returns another structure or other types
+            than those of `b`.
 
     >>> import numpy as np
     >>> scale = np.array([2.0, 4.0])
@@ -72,7 +86,7 @@ def custom_linear_solve(
         ]
         if all(map(operator.is_, wider, values)):
             break
-        values = wider  # the right-hand side differs along the axes of a mesh that the solution does
+        values = wider  # the right-hand side varies along the same mesh axes as the solution
     b = tree.unflatten(to_arrays(values))
     parts = [multiply, solver]
     if transpose_solve is not None:
@@ -96,12 +110,13 @@ def custom_linear_solve(
 
 
 def _output_varying_axes(traced: Trace, values: Sequence[Value], i: int) -> Axes:
-    """Along which checked axes of a mesh an output differs."""
+    """Returns the checked mesh axes along which output `i` of a trace varies."""
     given = [*traced.consts, *values]
     return DECLARED.through(traced.jaxpr, list(map(varies, given)))[i] if current().checked else NOWHERE
 
 
 def _transpose_matvec(matvec: Callable[[T], T], b: T) -> Callable[[T], T]:
+    """Returns the transposed function of `matvec`."""
     back = linear_transpose(matvec, b)
 
     def vecmat(x: Any) -> Any:
@@ -113,7 +128,7 @@ def _transpose_matvec(matvec: Callable[[T], T], b: T) -> Callable[[T], T]:
 def _trace_like_operand(
     where: str, name: str, f: Callable[[Any], Any], tree: TreeDef, values: Sequence[Value], has_aux: bool
 ) -> Trace:
-    """The trace of a function of one argument whose result is like it, and exactly of its types."""
+    """Traces a function of one argument whose result has the structure of that argument; converts it to its types."""
     in_tree = trees.structure(((tree.unflatten(range(tree.num_leaves)),), {}))
     avals = [v.aval for v in values]
     traced = trace(f, in_tree, tuple(avals), None, fun_name(f), where, list(map(varies, values)))
@@ -121,7 +136,7 @@ def _trace_like_operand(
     if has_aux:
         given = out.unflatten(range(out.num_leaves))
         if not isinstance(given, tuple) or len(given) != 2:
-            raise TypeError(f"{where}: with has_aux=True {name} must give a pair (solution, aux), got {out}")
+            raise TypeError(f"{where}: with has_aux=True {name} must return a pair (solution, aux), got {out}")
         out = trees.structure(given[0])
     n = len(avals)
     if out != tree:
@@ -135,7 +150,7 @@ def _trace_like_operand(
 def _trace_solver(
     where: str, name: str, f: Callable[[Any], Any], tree: TreeDef, values: Sequence[Value], has_aux: bool
 ) -> tuple[Trace, TreeDef]:
-    """The trace of a solver, and the structure of what it gives beside the solution."""
+    """Traces a solver. Returns the trace and the structure of its auxiliary output."""
     traced = _trace_like_operand(where, name, f, tree, values, has_aux)
     given = traced.out_tree.unflatten(range(traced.out_tree.num_leaves))
     return traced, trees.structure(given[1] if has_aux else ())
@@ -148,14 +163,27 @@ def custom_root(
     tangent_solve: Callable[[Callable[[T], T], T], T],
     has_aux: bool = False,
 ) -> Any:
-    """The `x` with `f(x) == 0` that `solve(f, initial_guess)` finds, differentiated by that equation.
+    """Solves the equation `f(x) == 0` with a user-defined solver that is not differentiated itself.
 
-    Derivatives are those with respect to what `f` closes over, by the implicit function theorem: where `f` changes by
-    `df`, the root changes by the `dx` that `tangent_solve(g, -df)` finds, `g` being `f` linearized at the root, so
-    that `g(dx) == -df`. `tangent_solve` has to be linear in its second argument, to be differentiated in reverse;
-    `custom_linear_solve` is. With `has_aux`, `solve` gives a pair, the second part of which is not differentiated.
+    Derivatives with respect to the values that `f` closes over follow from the implicit function theorem: if these
+    change so that `f` changes by `df`, the root changes by the solution `dx` of the linear equation `g(dx) == -df`,
+    where `g` is the derivative of `f` at the root.
 
-    `TypeError` if `f` or `solve` gives another structure or other types than those of `initial_guess`.
+    Args:
+        f: A function from pytrees like `initial_guess` to pytrees like it.
+        initial_guess: A pytree of arrays, for the solver.
+        solve: The solver `solve(f, initial_guess)`, which returns a root. It is not differentiated, so it may be
+            anything.
+        tangent_solve: A solver `tangent_solve(g, y)` of the linear equation `g(x) == y`. Reverse mode needs one that is
+            linear in `y`, such as one by `custom_linear_solve`.
+        has_aux: Whether `solve` returns a pair `(x, aux)`, whose second part is not differentiated. False by default.
+
+    Returns:
+        The root, a pytree like `initial_guess`, or `(root, aux)` with `has_aux`.
+
+    Raises:
+        TypeError: If a function is not callable, or if `f` or `solve` returns another structure or other types than
+            those of `initial_guess`.
 
     >>> import tracefx as fx
     >>> def cube_root(a):
@@ -187,21 +215,21 @@ def custom_root(
 
     def rule(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
         (consts, guess), (d_consts, _) = primals, tangents
-        x, kept = root(consts, guess)
+        x, aux_out = root(consts, guess)
         _, change = jvp(lambda cs: of_consts(x, cs), (consts,), (d_consts,))
 
         def linearized(dx: Any) -> Any:
             return jvp(lambda x: of_consts(x, consts), (x,), (dx,))[1]
 
         dx = tangent_solve(linearized, trees.map(lambda leaf: neg(leaf), change))
-        return (x, kept), (dx, _zero_tangents(kept))
+        return (x, aux_out), (dx, _zero_tangents(aux_out))
 
     root.defjvp(rule)
-    x, kept = root(to_arrays(consts), initial_guess)
-    return (x, kept) if has_aux else x
+    x, aux_out = root(to_arrays(consts), initial_guess)
+    return (x, aux_out) if has_aux else x
 
 
 def _zero_tangents(tree: Any) -> Any:
-    """The tangents of what is not differentiated."""
+    """Returns the zero tangents of an auxiliary output."""
     values, structure = flatten_values(tree, "custom_root: aux")
     return structure.unflatten([tangent_to_array(Zero(v.aval.tangent())) for v in values])

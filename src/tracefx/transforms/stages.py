@@ -1,4 +1,4 @@
-"""The stages of a jitted call, held in hand: traced, lowered, compiled."""
+"""The stages of a jitted call as objects: traced, lowered, compiled."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ArgInfo:
 
 
 class CallInfo:
-    """What all stages of a call know of its arguments and outputs."""
+    """The arguments and outputs of a call; the base of all stages."""
 
     trace: Trace
     in_tree: TreeDef
@@ -54,18 +54,18 @@ class CallInfo:
 
     @property
     def in_avals(self) -> PyTree:
-        """The types of the arguments: those by position, and those by name."""
+        """The types of the arguments, as `(args, kwargs)`."""
         return self.in_tree.unflatten(self._input_avals)
 
     @property
     def args_info(self) -> PyTree:
-        """For each argument its type, and whether it is donated, in the structure of `in_avals`."""
+        """An `ArgInfo` for each leaf of the arguments, in the structure of `in_avals`."""
         donated = self.donate_argnums
         return self.in_tree.unflatten([ArgInfo(a, i in donated) for i, a in enumerate(self._input_avals)])
 
     @property
     def donate_argnums(self) -> tuple[int, ...]:
-        """Which leaves of the arguments are donated."""
+        """The indices of the donated leaves of the arguments."""
         return tuple([i - len(self.trace.consts) for i in self.donated])
 
     @property
@@ -81,7 +81,10 @@ class CallInfo:
 @final
 @frozen(eq=False)
 class CompiledCall(CallInfo, Generic[P, R]):
-    """A function compiled for one kind of arguments; arguments of any other kind are a `TypeError`."""
+    """A function compiled for one structure, shapes and dtypes of its arguments; `LoweredCall.compile` returns it.
+
+    Calling it runs the program. It raises TypeError for arguments of another structure or type, and for tracers.
+    """
 
     program: CompiledProgram
     trace: Trace
@@ -94,41 +97,41 @@ class CompiledCall(CallInfo, Generic[P, R]):
         for x in values:
             if isinstance(x, Tracer):
                 raise TypeError(
-                    f"the compiled {self.trace.name} runs on numbers and cannot be transformed, but was called with "
-                    f"{x}: transform the jitted function instead"
+                    f"the compiled {self.trace.name} takes concrete values and cannot be transformed, but was called "
+                    f"with {x}: transform the jitted function instead"
                 )
         outs: list[ConcreteArray] = self.program([*self.trace.consts, *values])
         return cast(R, self.trace.out_tree.unflatten(outs))
 
     def as_text(self) -> str:
-        """The program after XLA's optimizations."""
+        """Returns the HLO text of the program after optimization."""
         return self.program.text()
 
     def cost_analysis(self) -> Mapping[str, float]:
-        """XLA's estimates for one call: `flops`, `bytes accessed` and more."""
+        """Returns XLA's estimates for one call: `flops`, `bytes accessed` and others."""
         return self.program.cost_analysis()
 
     def memory_analysis(self) -> Any:
-        """What XLA planned to allocate for one call, in bytes: arguments, outputs, temporaries, code."""
+        """Returns the memory that XLA planned for one call, in bytes: arguments, outputs, temporaries, code."""
         return self.program.memory_analysis()
 
     @property
     def out_info(self) -> PyTree:
-        """The outputs' types and shardings, in their structure."""
+        """The shapes, dtypes and shardings of the outputs, a pytree of `ShapeDtypeStruct`."""
         return _out_info(self.trace, self.program.output_shardings)
 
     @property
     def input_shardings(self) -> PyTree:
-        """How the arguments have to lie: those by position, and those by name."""
+        """The shardings that the program needs for its arguments, as `(args, kwargs)`."""
         return self.in_tree.unflatten(self.program.input_shardings[len(self.trace.consts) :])
 
     @property
     def output_shardings(self) -> PyTree:
-        """How the output will lie, in its structure."""
+        """The shardings of the output, in its structure."""
         return self.trace.out_tree.unflatten(self.program.output_shardings)
 
     def collectives(self) -> tuple[CompiledCollective, ...]:
-        """What the program's devices do together, as the compiler has put it in, and how much they send for it.
+        """Returns the collectives of the compiled program, with the amount of data that each sends.
 
         >>> import tracefx as fx
         >>> fx.jit(lambda x: x + 1).lower(1.0).compile().collectives()
@@ -140,7 +143,7 @@ class CompiledCall(CallInfo, Generic[P, R]):
 @final
 @frozen(eq=False)
 class LoweredCall(CallInfo, Generic[P, R]):
-    """A function lowered to StableHLO for one kind of arguments."""
+    """A function lowered to StableHLO for one structure, shapes and dtypes of its arguments."""
 
     program: LoweredProgram
     trace: Trace
@@ -151,32 +154,50 @@ class LoweredCall(CallInfo, Generic[P, R]):
 
     @property
     def out_info(self) -> PyTree:
-        """The outputs' types, in their structure."""
+        """The shapes, dtypes and requested shardings of the outputs, a pytree of `ShapeDtypeStruct`."""
         return _out_info(self.trace, None if self.requested_shardings is None else self.requested_shardings.outputs)
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
-        """The StableHLO module, with the line and the `named_scope`s of each operation if asked for.
+        """Returns the text of the module.
 
-        With the dialect `"hlo"` it is the HLO module that it is converted to, before optimization; ValueError for a
-        dialect that is none of the two.
+        Args:
+            dialect: `"stablehlo"` or `"hlo"`, the latter before optimization. None, the default, means `"stablehlo"`.
+            debug_info: Whether StableHLO includes the source location and the `named_scope`s of each operation. False
+                by default.
+
+        Raises:
+            ValueError: If the dialect is unknown.
         """
         return self.program.hlo_text() if _dialect(dialect) == "hlo" else self.program.text(debug_info)
 
     def compiler_ir(self, dialect: str | None = None) -> object:
-        """The module as an object of jaxlib: MLIR's for `"stablehlo"`, XLA's for `"hlo"`."""
+        """Returns the module as an object of jaxlib.
+
+        Args:
+            dialect: `"stablehlo"` for an MLIR module, or `"hlo"` for an XLA computation. None, the default, means
+                `"stablehlo"`.
+
+        Raises:
+            ValueError: If the dialect is unknown.
+        """
         return self.program.module(_dialect(dialect))
 
     def cost_analysis(self) -> Mapping[str, float]:
-        """XLA's estimates for one call, before optimization."""
+        """Returns XLA's estimates for one call, before optimization."""
         return self.program.cost_analysis()
 
     def compile(
         self, compiler_options: CompilerOptions | None = None, *, cache: str | os.PathLike[str] | None = None
     ) -> CompiledCall[P, R]:
-        """Compile, with XLA's options by name if any are given.
+        """Compiles the module.
 
-        `cache` is a folder from which the result is taken if it is there, and where it is kept else; without it
-        `compilation_cache` says whether there is one.
+        Args:
+            compiler_options: XLA's options, by name. None by default.
+            cache: A folder in which the executable is looked up, and stored after compilation. None, the default, means
+                the folder of `compilation_cache`, if one is set.
+
+        Returns:
+            A `CompiledCall`.
         """
         folder = None if cache is None else as_compilation_cache(cache)
         program = self.program.compile(compiler_options or {}, folder)
@@ -186,7 +207,10 @@ class LoweredCall(CallInfo, Generic[P, R]):
 @final
 @frozen(eq=False)
 class TracedCall(CallInfo, Generic[P, R]):
-    """A function traced for one kind of arguments; `in_tree` is the structure of those that are traced."""
+    """A function traced for one structure, shapes and dtypes of its arguments; `jit(f).trace` returns it.
+
+    `in_tree` is the structure of the traced arguments.
+    """
 
     trace: Trace
     in_tree: TreeDef
@@ -197,17 +221,17 @@ class TracedCall(CallInfo, Generic[P, R]):
 
     @property
     def jaxpr(self) -> ClosedJaxpr:
-        """The program, with the values it closed over."""
+        """The program, with the values that the function closes over as constants."""
         return self.trace.closed()
 
     @property
     def out_info(self) -> PyTree:
-        """The outputs' types, in their structure."""
+        """The shapes, dtypes and requested shardings of the outputs, a pytree of `ShapeDtypeStruct`."""
         return _out_info(self.trace, None if self.requested_shardings is None else self.requested_shardings.outputs)
 
     @property
     def out_avals(self) -> PyTree:
-        """The outputs' abstract values, in their structure."""
+        """The abstract values of the outputs, in their structure."""
         return self.trace.out_tree.unflatten(self.trace.jaxpr.out_avals)
 
     @property
@@ -216,10 +240,17 @@ class TracedCall(CallInfo, Generic[P, R]):
         return self.trace.name
 
     def lower(self, *, lowering_platforms: tuple[str, ...] | None = None) -> LoweredCall[P, R]:
-        """Lower to StableHLO.
+        """Lowers the program to StableHLO.
 
-        `lowering_platforms` are platforms to lower for, such as `("cuda",)`, in place of the one that runs programs
-        here; what was lowered for others can be read, not compiled. ValueError for an unknown one.
+        Args:
+            lowering_platforms: The platforms to lower for, such as `("cuda",)`. None, the default, means the default
+                platform. A module for another platform can be read, but not compiled.
+
+        Returns:
+            A `LoweredCall`.
+
+        Raises:
+            ValueError: If a platform is unknown.
         """
         backend, jaxpr, name = BACKEND.value, self.trace.jaxpr, self.trace.name
         program: LoweredProgram
@@ -232,7 +263,7 @@ class TracedCall(CallInfo, Generic[P, R]):
 
 
 def require_platforms(given: Sequence[str], what: str) -> tuple[str, ...]:
-    """The platforms; ValueError, in the name of `what`, unless they are some of those that can be lowered for."""
+    """Returns the platforms as a tuple; raises ValueError unless they are distinct and can be lowered for."""
     names = () if isinstance(given, str) else tuple(given)
     if not names or any(name not in LOWERING_PLATFORMS for name in names) or len(set(names)) != len(names):
         raise ValueError(
@@ -242,15 +273,16 @@ def require_platforms(given: Sequence[str], what: str) -> tuple[str, ...]:
 
 
 def _dialect(dialect: str | None) -> str:
+    """Returns the dialect, with its default; raises ValueError if it is unknown."""
     if dialect not in (None, "stablehlo", "hlo"):
         raise ValueError(f"unknown dialect: dialect must be 'stablehlo' or 'hlo', got {dialect!r}")
     return dialect or "stablehlo"
 
 
 def _out_info(trace: Trace, shardings: Sequence[Sharding | None] | None) -> PyTree:
-    said = [None] * len(trace.jaxpr.outs) if shardings is None else shardings
+    out_shardings = [None] * len(trace.jaxpr.outs) if shardings is None else shardings
     structs = [
         ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type, sharding=sharding)
-        for a, sharding in zip(trace.jaxpr.out_avals, said, strict=True)
+        for a, sharding in zip(trace.jaxpr.out_avals, out_shardings, strict=True)
     ]
     return trace.out_tree.unflatten(structs)

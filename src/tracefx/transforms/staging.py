@@ -1,4 +1,4 @@
-"""`make_jaxpr`, `eval_shape`, `named_call`: functions as programs, without running them."""
+"""`make_jaxpr`, `eval_shape`, `named_call`, `jaxpr_as_fun`: tracing functions to programs, without running them."""
 
 from __future__ import annotations
 
@@ -57,10 +57,20 @@ def make_jaxpr(
     axis_env: AxisEnv | None = None,
     return_shape: bool = False,
 ) -> Callable[..., Any]:
-    """A function that gives the program of `fun` for its arguments, which may be arrays or only types.
+    """Returns a function that traces `fun` and returns its program.
 
-    With `return_shape` the second result is the tree of the outputs' types. `axis_env` binds named axes for
-    collectives: pairs of a name and a size.
+    Args:
+        fun: The function. It takes and returns pytrees of arrays.
+        static_argnums: Positions of arguments that are not traced; they must be hashable. Empty by default.
+        axis_env: Named axes that collectives in `fun` may use: pairs of a name and a size. None by default.
+        return_shape: Whether the shapes and dtypes of the outputs are returned, too. False by default.
+
+    Returns:
+        A function that takes the arguments of `fun`, or `ShapeDtypeStruct` in place of arrays, and returns a
+        `ClosedJaxpr`; with `return_shape` a pair of it and a pytree of `ShapeDtypeStruct`.
+
+    Raises:
+        TypeError: If `fun` is not callable or `static_argnums` are not integers.
 
     >>> import tracefx.numpy as fnp
     >>> print(make_jaxpr(lambda x: fnp.sin(x))(ShapeDtypeStruct((3,), "float32")))
@@ -75,7 +85,7 @@ def make_jaxpr(
 @final
 @frozen(eq=False, repr=False)
 class MakeJaxpr(Transform):
-    """`make_jaxpr` and its options, as a value: what it gives pickles as what other transformations give."""
+    """`make_jaxpr` with its options, as a transformation value, so that its results can be pickled."""
 
     title: ClassVar[str] = "make_jaxpr"
     static_argnums: tuple[int, ...] = ()
@@ -90,11 +100,11 @@ class MakeJaxpr(Transform):
         def traced(*args: Any, **kwargs: Any) -> Any:
             if self.axis_env:
                 with handling(NamedAxes(current(), dict(self.axis_env))):
-                    made = _trace_abstractly("make_jaxpr", fun, static, args, kwargs)
+                    fun_trace = _trace_abstractly("make_jaxpr", fun, static, args, kwargs)
             else:
-                made = _trace_abstractly("make_jaxpr", fun, static, args, kwargs)
-            closed = made.closed()
-            return (closed, _out_shapes(made)) if self.return_shape else closed
+                fun_trace = _trace_abstractly("make_jaxpr", fun, static, args, kwargs)
+            closed = fun_trace.closed()
+            return (closed, _out_shapes(fun_trace)) if self.return_shape else closed
 
         return traced
 
@@ -104,7 +114,18 @@ def eval_shape(fun: Callable[P, Array], *args: PyTree, **kwargs: PyTree) -> Shap
 @overload
 def eval_shape(fun: Callable[P, object], *args: PyTree, **kwargs: PyTree) -> Any: ...
 def eval_shape(fun: Callable[..., object], *args: PyTree, **kwargs: PyTree) -> Any:
-    """The types of `fun`'s outputs, as a tree of `ShapeDtypeStruct`, without computing anything.
+    """Returns the shapes and dtypes of the outputs of `fun`, without computing anything.
+
+    Args:
+        fun: The function. It takes and returns pytrees of arrays.
+        *args: Its positional arguments, with arrays or `ShapeDtypeStruct` as leaves.
+        **kwargs: Its keyword arguments, likewise.
+
+    Returns:
+        A pytree of `ShapeDtypeStruct`, of the structure of the output.
+
+    Raises:
+        TypeError: If `fun` is not callable or a leaf is not an array.
 
     >>> eval_shape(lambda x: x @ x.T, ShapeDtypeStruct((2, 3), "float32"))
     ShapeDtypeStruct(shape=(2, 2), dtype=float32)
@@ -114,7 +135,21 @@ def eval_shape(fun: Callable[..., object], *args: PyTree, **kwargs: PyTree) -> A
 
 
 def named_call(fun: Callable[P, R], *, name: str | None = None) -> Callable[P, R]:
-    """`fun` with its operations inside a `named_scope`, called as the function is unless `name` is given."""
+    """Returns a function that runs `fun` inside a `named_scope`, whose name appears in profiles and lowered programs.
+
+    Args:
+        fun: The function.
+        name: The name of the scope. None, the default, means the name of the function.
+
+    Returns:
+        A function with the signature of `fun`.
+
+    Raises:
+        TypeError: If `fun` is not callable or `name` is not a string.
+
+    >>> float(named_call(lambda x: x * 2, name="double")(3.0))
+    6.0
+    """
     return NamedCall(name)(fun)
 
 
@@ -126,7 +161,7 @@ def _check_name(transform: NamedCall, option: Attribute[str | None], name: objec
 @final
 @frozen(eq=False, repr=False)
 class NamedCall(TransformOf[Preserving]):
-    """`named_call` and its name, as a value.
+    """`named_call` with its option, as a transformation value.
 
     >>> NamedCall("encoder")
     NamedCall(name='encoder')
@@ -149,14 +184,23 @@ class NamedCall(TransformOf[Preserving]):
 
 
 def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
-    """A program as a function of its inputs, one argument each, that gives the list of its outputs.
+    """Returns a program as a function of flat arguments.
+
+    Args:
+        closed: The program, as returned by `make_jaxpr`.
+
+    Returns:
+        A function that takes one array per input, and returns the list of outputs.
+
+    Raises:
+        TypeError: If `closed` is not a `ClosedJaxpr`.
 
     >>> closed = make_jaxpr(lambda x: x * 2.0)(1.0)
     >>> jaxpr_as_fun(closed)(3.0)
     [Array(6., dtype=float32, weak_type=True)]
     """
     if not isinstance(closed, ClosedJaxpr):
-        raise TypeError(f"jaxpr_as_fun takes a ClosedJaxpr, as make_jaxpr gives, got {closed!r}")
+        raise TypeError(f"jaxpr_as_fun takes a ClosedJaxpr, such as make_jaxpr returns, got {closed!r}")
 
     def run(*args: Any) -> list[Any]:
         return to_arrays(eval_jaxpr(closed.jaxpr, closed.consts, [as_value(a) for a in args]))
@@ -167,6 +211,7 @@ def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
 def _trace_abstractly(
     transform: str, fun: Callable[..., Any], static: StaticArguments, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Trace:
+    """Traces `fun` for the types of its arguments."""
     where = f"{transform} of {fun_name(fun)}: arguments"
     dynamic, _ = static.split(where, args, kwargs)
     avals, in_tree = flatten_avals(dynamic, where)
@@ -174,6 +219,6 @@ def _trace_abstractly(
     return trace(static.bind_static(fun, args, kwargs), in_tree, tuple(avals), origins, fun_name(fun))
 
 
-def _out_shapes(made: Trace) -> Any:
-    structs = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in made.jaxpr.out_avals]
-    return made.out_tree.unflatten(structs)
+def _out_shapes(fun_trace: Trace) -> Any:
+    structs = [ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in fun_trace.jaxpr.out_avals]
+    return fun_trace.out_tree.unflatten(structs)

@@ -1,4 +1,4 @@
-"""Which arguments of a jitted function are traced, and which are part of the program."""
+"""Static arguments: which arguments of a traced function are not traced, but part of the cache key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DynamicArguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 @final
 @frozen
 class StaticArgument:
-    """A static argument of a call. Equal to another if type and content agree, floats by their bits."""
+    """A static argument of a call. Two are equal if type and content agree; floats are compared by their bits."""
 
     key: int | str
     value: Any = field(eq=strict_key)
@@ -27,9 +27,9 @@ class StaticArgument:
 @final
 @frozen
 class StaticArguments:
-    """The static arguments of a function: positions for calls by position, names for calls by keyword.
+    """The static arguments of a function: positions, for positional arguments, and names, for keyword arguments.
 
-    Where the signature is known each says the other: `static_argnums=1` of `f(x, n)` holds for `f(x, n=3)` too.
+    If the signature is known, each implies the other: `static_argnums=1` of `f(x, n)` also holds for `f(x, n=3)`.
     """
 
     numbers: tuple[int, ...]
@@ -37,7 +37,13 @@ class StaticArguments:
 
     @classmethod
     def of(cls, fun: Callable[..., object], numbers: Sequence[int], names: Sequence[str], option: str) -> Self:
-        """Complete positions by names and names by positions, and report those the function doesn't have."""
+        """Returns the static arguments of `fun`, completed by its signature.
+
+        `option` is "static" or "donate", for messages.
+
+        Raises:
+            ValueError: For positions and names that the function does not have.
+        """
         if not numbers and not names:
             return cls((), ())
         try:
@@ -46,10 +52,10 @@ class StaticArguments:
             return cls(tuple(numbers), tuple(names))
         by_position = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         by_keyword = {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
-        more = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        has_var_positional = any(p.kind is p.VAR_POSITIONAL for p in parameters)
         count = len(by_position)
         for n in numbers:
-            if not more and not -count <= n < count:
+            if not has_var_positional and not -count <= n < count:
                 raise ValueError(
                     f"jit of {fun_name(fun)}: {option}_argnums names argument {n}, but the function takes "
                     f"{count} positional argument{'s' if count != 1 else ''}"
@@ -57,18 +63,18 @@ class StaticArguments:
         for name in names:
             if name not in by_keyword and all(p.kind is not p.VAR_KEYWORD for p in parameters):
                 raise ValueError(
-                    f"jit of {fun_name(fun)}: {option}_argnames names {name!r}, which is no argument that the function "
-                    f"takes by keyword; it takes {', '.join(sorted(by_keyword)) or 'none'}"
+                    f"jit of {fun_name(fun)}: {option}_argnames names {name!r}, which the function does not "
+                    f"take by keyword; it takes {', '.join(sorted(by_keyword)) or 'none'}"
                 )
-        places = {n % count if n < 0 else n for n in numbers}
-        all_places = places | {by_position.index(name) for name in names if name in by_position}
-        all_names = {*names} | {by_position[i] for i in places if i < count and by_position[i] in by_keyword}
+        positions = {n % count if n < 0 else n for n in numbers}
+        all_places = positions | {by_position.index(name) for name in names if name in by_position}
+        all_names = {*names} | {by_position[i] for i in positions if i < count and by_position[i] in by_keyword}
         return cls(tuple(sorted(all_places)), tuple(sorted(all_names)))
 
     def split(
         self, where: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[DynamicArguments, tuple[StaticArgument, ...]]:
-        """The traced arguments, and the static ones."""
+        """Splits the arguments of a call into the traced ones and the static ones."""
         if not self.numbers and not self.names:
             return (args, kwargs), ()
         statics = [StaticArgument(i, args[i]) for i in self.numbers if i < len(args)]
@@ -78,18 +84,18 @@ class StaticArguments:
                 hash(static)
             except TypeError as error:
                 raise ValueError(
-                    f"{where}: the static argument {static.key!r} must be hashable, since a program is traced for "
-                    f"each of its values, but {static.value!r} of type {type(static.value).__name__} is not"
+                    f"{where}: the static argument {static.key!r} must be hashable, since it is part of the "
+                    f"cache key, but {static.value!r} of type {type(static.value).__name__} is not"
                 ) from error
         dynamic_args = tuple([args[i] for i in self.dynamic_positions(len(args))])
         return (dynamic_args, {k: v for k, v in kwargs.items() if k not in self.names}), tuple(statics)
 
     def dynamic_positions(self, count: int) -> list[int]:
-        """The positions of the traced ones among `count` positional arguments."""
+        """Returns the positions of the traced arguments among `count` positional arguments."""
         return [i for i in range(count) if i not in self.numbers]
 
     def bind_static(self, fun: Callable[..., R], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[..., R]:
-        """`fun` as a function of its traced arguments alone, the static ones being those of this call."""
+        """Returns `fun` as a function of its traced arguments, with the static arguments of this call bound."""
         if not self.numbers and not self.names:
             return fun
         total = len(args)
@@ -97,8 +103,8 @@ class StaticArguments:
         static_kwargs = {k: kwargs[k] for k in self.names if k in kwargs}
 
         def of_traced(*dynamic: Any, **dynamic_kwargs: Any) -> R:
-            rest = iter(dynamic)
-            merged = [static[i] if i in static else next(rest) for i in range(total)]
+            remaining = iter(dynamic)
+            merged = [static[i] if i in static else next(remaining) for i in range(total)]
             return fun(*merged, **static_kwargs, **dynamic_kwargs)
 
         return of_traced

@@ -1,4 +1,4 @@
-"""Traces of users' functions, and the cache of them that `jit` and everything that carries a program share."""
+"""Tracing of users' functions, and the trace cache shared by `jit`, control flow and everything else that traces."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from tracefx.transforms.static_arguments import StaticArgument
 @final
 @frozen(eq=False)
 class Trace:
-    """A function traced for one kind of arguments.
+    """The result of tracing a function for one structure and one set of types of its arguments.
 
-    `jaxpr` has no constants: its inputs are the values the function closed over, `consts`, then the arguments' leaves.
+    `jaxpr` has no constants: its inputs are `consts`, the values that the function closes over, then the leaves of the
+    arguments. `out_tree` is the structure of the output.
     """
 
     jaxpr: Jaxpr
@@ -37,13 +38,16 @@ class Trace:
     name: str
 
     def closed(self) -> ClosedJaxpr:
-        """The program with its constants apart from its inputs."""
+        """Returns the program with the closed-over values as constants."""
         n, jaxpr = len(self.consts), self.jaxpr
         return ClosedJaxpr(evolve(jaxpr, constvars=jaxpr.invars[:n], invars=jaxpr.invars[n:]), self.consts)
 
 
 class TraceKey(NamedTuple):
-    """All that a trace depends on beside the function. A tuple, so that looking one up runs no Python of ours."""
+    """The key of a trace in the cache: everything that a trace depends on except the function.
+
+    It is a tuple, so that a lookup runs no Python code of tracefx.
+    """
 
     in_tree: TreeDef
     avals: tuple[ShapedArray, ...]
@@ -51,16 +55,16 @@ class TraceKey(NamedTuple):
     x64: bool
     axes: tuple[tuple[Hashable, int], ...]
     mesh: Mesh
-    """The one in use, which says what specifications mean."""
+    """The mesh in use, which partition specifications refer to."""
     checked: tuple[str, ...] = ()
-    """Those of the named axes along which it is noted of values where they may differ."""
+    """The named mesh axes along which varying-ness is checked."""
     along: tuple[Axes, ...] | None = None
-    """Along which of them the leaves do; unsaid, along all."""
+    """The checked axes along which each leaf varies; None means along all."""
     spmd: tuple[str, ...] = ()
-    """The axes of a mesh that each `vmap` in force gives its batch by `spmd_axis_name`: `shard_map` reads them."""
+    """The mesh axes of `spmd_axis_name` of each enclosing `vmap`, which `shard_map` reads."""
 
     def difference(self, new: TraceKey, names: Sequence[str]) -> str:
-        """What differs in `new`, in words; `names` are what to call the leaves of our arguments."""
+        """Describes how `new` differs from this key; `names` are the names of the leaves of the arguments."""
         parts = []
         if self.in_tree != new.in_tree:
             parts.append(f"the structure of the arguments was {self.in_tree} and is {new.in_tree}")
@@ -77,9 +81,9 @@ class TraceKey(NamedTuple):
         if self.axes != new.axes:
             parts.append(f"the named axes in scope were {dict(self.axes)} and are {dict(new.axes)}")
         if (self.checked, self.along) != (new.checked, new.along):
-            parts.append("the axes of the mesh along which values may differ from device to device are others")
+            parts.append("the mesh axes along which values vary are different")
         if self.spmd != new.spmd:
-            parts.append(f"spmd_axis_name of the vmap in force was {self.spmd} and is {new.spmd}")
+            parts.append(f"spmd_axis_name of the enclosing vmap was {self.spmd} and is {new.spmd}")
         if self.mesh != new.mesh:
             parts.append(f"the mesh in use was {self.mesh} and is {new.mesh}")
         return "; ".join(parts)
@@ -95,7 +99,7 @@ def trace_key(
     statics: tuple[StaticArgument, ...],
     along: Callable[[], tuple[Axes, ...]] | None = None,
 ) -> TraceKey:
-    """What a trace here depends on; `along` says of the leaves along which axes of a mesh they may differ."""
+    """Returns the key of a trace made here. `along` returns the mesh axes along which each leaf varies."""
     handler = current()
     if handler is ROOT:
         return TraceKey(in_tree, avals, statics, X64.value, (), MESH.value)
@@ -106,7 +110,7 @@ def trace_key(
 
 
 def along(values: Sequence[Value]) -> Callable[[], tuple[Axes, ...]]:
-    """Along which axes of a mesh values may differ, found out where somebody asks."""
+    """Returns a function that computes the mesh axes along which each value varies; it is called only if needed."""
     return lambda: tuple(map(varies, values))
 
 
@@ -119,10 +123,16 @@ def trace(
     title: str = "jit",
     along: Sequence[Axes] | None = None,
 ) -> Trace:
-    """Trace `f`, which takes the tree of arguments `(args, kwargs)` that `in_tree` builds.
+    """Traces a function.
 
-    Messages call the function `name`, and what it is traced for `title`. `along` says of the arguments along which axes
-    of a mesh they may differ; unsaid, it is all that are checked.
+    Args:
+        f: The function.
+        in_tree: The structure of its arguments, `(args, kwargs)`.
+        avals: The types of the leaves of the arguments.
+        origins: The names of these leaves, for messages.
+        name: The name of the function, for messages and programs.
+        title: The name of the transformation that traces it, for messages.
+        along: The mesh axes along which each leaf varies; by default all checked axes.
     """
     out_tree: TreeDef | None = None
 
@@ -132,7 +142,7 @@ def trace(
         outs, out_tree = flatten_values(f(*args, **kwargs), f"the output of {fun_name(f)}")
         return outs
 
-    # A rule may be what calls the function, and the next call may come from other scopes: those are the call's.
+    # The caller may be a rule, with the location of an equation; and scopes belong to the call, not to the trace.
     token, scopes = EQN_LOCATION.set(None), NAMED_SCOPES.set(())
     try:
         jaxpr, consts = stage(flat, avals, current(), origins, title, along)
@@ -144,12 +154,12 @@ def trace(
 
 
 Traces: TypeAlias = dict[tuple[TraceKey, Hashable], Trace]
-MAX_TRACES: Final = 1024  # of arguments that a function is known for at a time
+MAX_TRACES: Final = 1024  # per function
 
 
 @final
 class TraceCache:
-    """Traces by function and signature. They die with the function; one that closed over a tracer is not kept."""
+    """Traces by function and key. They die with the function. Traces that closed over a tracer are not cached."""
 
     __slots__ = ("_by_function", "_lock")
 
@@ -158,7 +168,7 @@ class TraceCache:
         self._lock = threading.Lock()
 
     def traces(self, f: Callable[..., Any]) -> Traces:
-        """The traces kept for a function; a function that can't be a weak key has none but its caller's."""
+        """Returns the traces of a function; an empty dict if the function has no weak references."""
         try:
             with self._lock:
                 return self._by_function.setdefault(f, {})
@@ -170,4 +180,5 @@ TRACES: Final = TraceCache()
 
 
 def is_cacheable(trace: Trace) -> bool:
+    """Whether a trace may be cached: it closes over no tracers."""
     return not any(isinstance(c, Tracer) for c in trace.consts)

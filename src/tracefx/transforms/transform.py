@@ -1,7 +1,8 @@
-"""Transformations as values: composed with `@`, compared, hashed, printed, pickled.
+"""Transformations as values: they compose with `@`, and are compared, hashed, printed and pickled by their options.
 
-A transformation is called on a function and gives a function. What it does to the function's type is its *kind*, a type
-parameter that only type checkers look at; kinds say what a composition does as far as Python's types can say it.
+Calling a transformation on a function returns the transformed function. A transformation also has a *kind*: a type
+parameter, used by type checkers only, that describes how the type of the function changes. The kind of a composition is
+as precise as Python's type system allows.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ from tracefx.pytrees import trees
 from tracefx.pytrees.trees import PyTree, TreeDescription, describe
 from tracefx.transforms.arguments import check_argnums
 
-# ------------------------------------------------------------------ kinds: what a transformation does to a type
+# ------------------------------------------------------------------ kinds: how a transformation changes a type
 
 
 class TransformKind:
-    """What a transformation does to a function's type. Kinds have no instances, and none is another's subclass."""
+    """Describes how a transformation changes a function's type. Kinds have no instances and no common subclasses."""
 
 
 class SameArguments(TransformKind):
-    """The arguments stay what they are."""
+    """The parameters keep their types; the result may have any type."""
 
 
 class Preserving(TransformKind):
-    """Arguments and results stay what they are."""
+    """The parameters and the result keep their types."""
 
 
 N = TypeVar("N")
@@ -54,25 +55,25 @@ H = TypeVar("H")
 
 
 class Gradients(TransformKind, Generic[N, H]):
-    """The result becomes the argument at `N`, in a pair with the auxiliary output if `H` is true."""
+    """The result has the type of argument `N`; if `H` is true, it is a pair of that and the auxiliary output."""
 
 
 class ValuesAndGradients(TransformKind, Generic[N, H]):
-    """The result becomes a pair of what it was and the argument at `N`."""
+    """The result is a pair of the original result and a value of the type of argument `N`."""
 
 
 class Directional(TransformKind, Generic[H]):
-    """The function takes primals and tangents, and gives a pair of results."""
+    """The function takes `(primals, tangents)` and returns a pair of results."""
 
 
 @final
 class UnknownArgnum:
-    """In the place of `N`: a position that the type checker doesn't know, or, with `H` just `bool`, one or several."""
+    """A value of `N`: one position, unknown to the type checker. With `H` plain `bool` it may be several."""
 
 
 @final
 class UnknownArgnums:
-    """In the place of `N`: positions that the type checker doesn't know."""
+    """A value of `N`: several positions, unknown to the type checker."""
 
 
 Yes: TypeAlias = Literal[True]
@@ -87,7 +88,7 @@ Argnum2 = TypeVar("Argnum2", bound=Literal[0, 1, 2, 3])
 P = ParamSpec("P")
 Q = ParamSpec("Q")
 Ts = TypeVarTuple("Ts")
-# Without the bound, pyright finds fault with every operation on the arguments of a lambda.
+# Without the bound, pyright reports an error for every operation on the arguments of a lambda.
 A = TypeVar("A", bound=Any)
 B = TypeVar("B", bound=Any)
 C = TypeVar("C", bound=Any)
@@ -104,10 +105,10 @@ S2 = TypeVar("S2", bound=ResultChanging)
 
 
 class WrappedFunction(Protocol[P, R_co]):
-    """A function made from another one. It is a `Callable[P, R]`, and binds to instances as functions do.
+    """The type of a transformed function: a `Callable[P, R]` that binds to instances as a method.
 
-    Differentiation gives this and not `Callable` for the sake of mypy, which makes of two callables, where overloads
-    that give them both fit a function without types, one that it refuses to call.
+    Differentiation is annotated with this type instead of `Callable` because of mypy: where two overloads match an
+    untyped function and both return a `Callable`, mypy joins the two into a type that it refuses to call.
     """
 
     __name__: str
@@ -131,9 +132,8 @@ class WrappedFunction(Protocol[P, R_co]):
 class Transform(ABC):
     """A transformation of functions, as a value.
 
-    `(a @ b)(f)` is `a(b(f))`; `@` is associative, and `IdentityTransform()` is neutral. Two transformations are equal
-    if they
-    are of one type and have the same options, in whatever way these were written.
+    `(a @ b)(f)` is `a(b(f))`. `@` is associative, and `IdentityTransform()` is its neutral element. Two transformations
+    are equal if they have the same type and the same options, however the options were written.
 
     >>> from tracefx.transforms.gradients import Grad
     >>> from tracefx.transforms.jit import Jit
@@ -146,11 +146,11 @@ class Transform(ABC):
 
     __slots__ = ()
     title: ClassVar[str]
-    """How messages call the transformation, e.g. `vmap`."""
+    """The name of the transformation in messages, e.g. `vmap`."""
 
     @abstractmethod
     def transformed(self, fun: Callable[..., Any]) -> Callable[..., Any]:
-        """The function that `fun` becomes."""
+        """Returns the transformed `fun`."""
 
     def __call__(self, fun: Callable[..., Any], /) -> Callable[..., Any]:
         return self.transformed(fun)
@@ -184,7 +184,7 @@ class Transform(ABC):
 
 
 class TransformOf(Transform, Generic[K]):
-    """A transformation that says what it does to a function's type."""
+    """A transformation whose type parameter is its kind: its effect on a function's type."""
 
     __slots__ = ()
 
@@ -334,15 +334,15 @@ class TransformOf(Transform, Generic[K]):
 
 
 class HandlerTransform(TransformOf[K]):
-    """A transformation that is nothing but a handler around the function's run."""
+    """A transformation that only runs the function under a handler."""
 
     __slots__ = ()
 
     @abstractmethod
     def over(self, handler: Handler, /) -> Handler:
-        """The transformation's handler, on `handler`."""
+        """Returns the transformation's handler, with `handler` as its inner handler."""
 
-    # More than the base says: to mypy, overloads that come first make it no override.
+    # The overloads are more precise than those of the base, which mypy does not accept as an override.
     @overload  # type: ignore[override]
     def __matmul__(self: TransformOf[Preserving], other: HandlerTransform[K2], /) -> HandlerTransform[K2]: ...
     @overload
@@ -367,7 +367,7 @@ def _parts(transform: Transform) -> tuple[Transform, ...]:
 @final
 @frozen(eq=False)
 class IdentityTransform(HandlerTransform[Preserving]):
-    """The transformation that leaves everything as it is.
+    """The transformation that returns its function unchanged.
 
     >>> IdentityTransform()(len)("abc")
     3
@@ -386,7 +386,7 @@ class IdentityTransform(HandlerTransform[Preserving]):
 
 @frozen(eq=False, repr=False)
 class Composed(Transform):
-    """Transformations one around the other, the first outermost. Made by `@`: two or more parts, none composed."""
+    """A composition of transformations, the first outermost. Made by `@` of two or more uncomposed parts."""
 
     title: ClassVar[str] = "composition"
     parts: tuple[Transform, ...]
@@ -404,7 +404,7 @@ class Composed(Transform):
 
 @final
 class ComposedHandlers(Composed, HandlerTransform[Any]):
-    """Handlers one on the other."""
+    """A composition of transformations that each only install a handler."""
 
     __slots__ = ()
 
@@ -421,14 +421,14 @@ class ComposedHandlers(Composed, HandlerTransform[Any]):
 @final
 @frozen
 class HashableTree:
-    """A tree as an option: its leaves and a description of its structure, so that it can be hashed and pickled."""
+    """A pytree as an option: its leaves and a description of its structure, which can be hashed and pickled."""
 
     leaves: tuple[Hashable, ...]
     structure: TreeDescription
 
     @property
     def tree(self) -> PyTree:
-        """The tree again."""
+        """The pytree."""
         return self.leaves[0] if self.structure == LEAF_DESCRIPTION else self.structure.build().unflatten(self.leaves)
 
 
@@ -437,26 +437,26 @@ _AXIS_TYPES: Final[frozenset[type]] = frozenset({int, type(None)})
 
 
 def to_hashable_tree(tree: PyTree) -> HashableTree:
-    """Hold a tree, in which None is a leaf. A held tree is held already."""
+    """Returns a pytree, in which None is a leaf, as a `HashableTree`. Returns a `HashableTree` unchanged."""
     if isinstance(tree, HashableTree):
         return tree
     if tree is None or isinstance(tree, int):
-        return HashableTree((cast(Hashable, tree),), LEAF_DESCRIPTION)  # the common case does without jaxlib
+        return HashableTree((cast(Hashable, tree),), LEAF_DESCRIPTION)  # the common case needs no jaxlib
     leaves, treedef = trees.flatten_with_known_types(tree, _AXIS_TYPES, none_is_leaf=True)
     return HashableTree(tuple(leaves), describe(treedef))
 
 
 def to_argnums(given: int | Sequence[int]) -> int | tuple[int, ...]:
-    """The converter of `argnums`: one position or several, which are two different things."""
+    """Converts `argnums`: a sequence becomes a tuple; an integer stays one, since it has another meaning."""
     return tuple(given) if isinstance(given, Sequence) else given
 
 
 def validate_argnums(transform: Transform, option: attrs.Attribute[Any], given: object) -> None:
-    """The validator of `argnums`."""
+    """Validates `argnums`: raises TypeError unless it consists of integers."""
     check_argnums(given, transform.title, option.alias or option.name)
 
 
 def validate_flag(transform: Transform, option: attrs.Attribute[bool], given: bool) -> None:
-    """The validator of options that are true or false."""
+    """Validates a boolean option: raises TypeError for anything but True and False."""
     if not isinstance(given, bool):
         raise TypeError(f"{transform.title}: {option.alias} must be True or False, got {given!r}")

@@ -1,4 +1,4 @@
-"""What a transformation gives: a function that knows what it was made of, and so pickles and copies."""
+"""The function that a transformation returns: it records the transformation and the function, and so can be pickled."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tracefx.transforms.transform import Transform
 
 @final
 class TransformedFunction:
-    """A transformed function. It is called, bound to instances and named as the function is that it comes from.
+    """A transformed function, with the name, signature and binding behaviour of the original function.
 
-    A class rather than a closure because closures don't pickle. It is pickled as the transformation and the function,
-    or by reference where a module has it under the function's name, as decorated functions are.
+    It is a class and not a closure because closures cannot be pickled. It is pickled as the transformation and the
+    function, or by reference if a module has it under the name of the function, as is the case for decorated functions.
 
     >>> from tracefx.transforms.gradients import Grad
     >>> Grad()(abs)
@@ -62,7 +62,7 @@ def _reapply(transform: Transform, fun: Callable[..., Any]) -> Callable[..., Any
 def wrap_transformed(
     transform: Transform, fun: Callable[..., Any]
 ) -> Callable[[Callable[..., Any]], TransformedFunction]:
-    """Decorates what a transformation makes of a function."""
+    """Returns a decorator that makes a `TransformedFunction` of the implementation of a transformed function."""
 
     def made(call: Callable[..., Any]) -> TransformedFunction:
         return TransformedFunction(transform, fun, call)
@@ -71,9 +71,9 @@ def wrap_transformed(
 
 
 def importable_name(made: Callable[..., Any]) -> str | None:
-    """The name under which the function's module has `made` itself, if it has."""
-    found: object = sys.modules.get(getattr(made, "__module__", None) or "")
+    """Returns the qualified name under which the function's module has `made` itself, or None."""
+    target: object = sys.modules.get(getattr(made, "__module__", None) or "")
     name: str = getattr(made, "__qualname__", "")
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return name if found is made else None
+        target = getattr(target, part, None)
+    return name if target is made else None

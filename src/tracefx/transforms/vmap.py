@@ -1,4 +1,4 @@
-"""`vmap`: a function of one example becomes a function of a batch."""
+"""`vmap`: turns a function of one example into a function of a batch."""
 
 from __future__ import annotations
 
@@ -40,12 +40,33 @@ def vmap(
     axis_size: int | None = None,
     spmd_axis_name: str | tuple[str, ...] | None = None,
 ) -> Callable[P, R]:
-    """`fun` applied along an axis of its arguments at once, with the results stacked along `out_axes`.
+    """Returns a function that applies `fun` to all elements of a batch at once.
 
-    `in_axes` says for each positional argument (as a tree prefix) which axis is mapped, `None` for arguments that are
-    the same for all, which need not be arrays; keyword arguments are mapped along axis 0. With `spmd_axis_name`, arrays
-    of which `fun` says how they lie on a mesh (`shard_map`, `with_sharding_constraint`) lie with the new axis along
-    these axes of it.
+    `fun` is traced once, for one element. Its operations are replaced by their batched versions: there is no loop.
+
+    Args:
+        fun: The function of one element. It takes and returns pytrees of arrays.
+        in_axes: The batch axis of each argument: an integer, None for an argument that is shared by all elements (it
+            need not be an array), or a tuple with one entry per positional argument, where an entry may be a pytree
+            that is a prefix of the argument. Negative axes count from the end. The default is axis 0 of every argument.
+            Keyword arguments are always mapped along axis 0.
+        out_axes: The position of the batch axis in the outputs: an integer, or a pytree that is a prefix of the output.
+            None requires that an output is the same for all elements, and returns it without a batch axis. The default
+            is axis 0.
+        axis_name: A hashable name of the batch axis, for collectives in `fun` such as `tracefx.lax.psum`. None, the
+            default, names no axis.
+        axis_size: The size of the batch. None, the default, takes it from the mapped arguments; it is needed if no
+            argument is mapped.
+        spmd_axis_name: The mesh axis, or a tuple of mesh axes, along which the batch axis is sharded wherever `fun`
+            declares a sharding (`shard_map`, `with_sharding_constraint`). None, the default, leaves it unsharded.
+
+    Returns:
+        A function with the signature of `fun` whose mapped arguments and outputs have one more axis.
+
+    Raises:
+        TypeError: If `fun` is not callable, an option has a wrong type, or a mapped argument is not a pytree of arrays.
+        ValueError: When the result is called: if `in_axes` or `out_axes` does not fit the arguments or outputs, the
+            mapped axes differ in size, or `out_axes` is None for an output that differs between elements.
 
     >>> import tracefx.numpy as fnp
     >>> vmap(lambda x, y: x * y, in_axes=(0, None))(fnp.arange(3.0), 2.0)
@@ -61,7 +82,7 @@ def _to_in_axes(axes: PyTree) -> HashableTree:
 def _check_axes(transform: Vmap, option: Attribute[HashableTree], axes: HashableTree) -> None:
     for entry in axes.leaves:
         if entry is not None and (isinstance(entry, bool) or not isinstance(entry, int)):
-            raise TypeError(f"vmap: {option.alias} must be made of integers and None, got {entry!r}")
+            raise TypeError(f"vmap: {option.alias} must consist of integers and None, got {entry!r}")
 
 
 def _check_name(transform: Vmap, option: Attribute[Hashable], name: Hashable) -> None:
@@ -85,7 +106,7 @@ def _check_spmd_name(transform: Vmap, option: Attribute[str | tuple[str, ...] | 
 @final
 @frozen(eq=False, repr=False)
 class Vmap(HandlerTransform[Preserving]):
-    """`vmap` and its options, as a value; what they mean is said at `vmap`.
+    """`vmap` with its options, as a transformation value. The options are described at `vmap`.
 
     >>> Vmap(in_axes=({"scale": None, "shift": 0}, 0))
     Vmap(in_axes=({'scale': None, 'shift': 0}, 0))
@@ -112,9 +133,9 @@ class Vmap(HandlerTransform[Preserving]):
 
     @override
     def over(self, handler: Handler, /) -> Batch:
-        """The handler of a batch of `axis_size` on `handler`."""
+        """Returns the batching handler, for a batch of `axis_size`, over `handler`."""
         if self.axis_size is None:
-            raise ValueError(f"{self!r}: the handler of a batch needs its size; give axis_size")
+            raise ValueError(f"{self!r}: the batching handler needs the size of the batch; pass axis_size")
         return Batch(handler, MappedAxis(self.axis_size, self.axis_name, self.spmd_axis_name))
 
     @override
@@ -128,15 +149,15 @@ class Vmap(HandlerTransform[Preserving]):
             if isinstance(in_axes, tuple) and len(in_axes) != len(args):
                 raise ValueError(
                     f"{where}: in_axes {in_axes} has {len(in_axes)} entries, but there are {len(args)} positional "
-                    "arguments; give one entry for each, or one integer for all"
+                    "arguments; pass one entry per argument, or one integer for all"
                 )
             leaves, in_tree = trees.flatten_with_known_types((args, kwargs), LEAF_TYPES)
             entries = trees.broadcast_prefix(
                 (in_axes, 0), in_tree, none_is_leaf=True, what=f"{where}: in_axes", of="the arguments"
             )
-            # What is the same for all goes through as it is: functions, names, numbers that are a shape, say.
-            kept = {i: leaf for i, (leaf, entry) in enumerate(zip(leaves, entries, strict=True)) if entry is None}
-            arrays = [0 if i in kept else leaf for i, leaf in enumerate(leaves)] if kept else leaves
+            # Unmapped arguments are passed on unchanged: they may be functions, strings or the integers of a shape.
+            unmapped = {i: leaf for i, (leaf, entry) in enumerate(zip(leaves, entries, strict=True)) if entry is None}
+            arrays = [0 if i in unmapped else leaf for i, leaf in enumerate(leaves)] if unmapped else leaves
             values = to_values(arrays, (args, kwargs), f"{where}: arguments")
             dims = [mapped_dim(where, "in_axes", entry, v.aval.ndim) for entry, v in zip(entries, values, strict=True)]
             size = mapped_axis_size(where, values, dims, axis_size, (args, kwargs))
@@ -146,7 +167,7 @@ class Vmap(HandlerTransform[Preserving]):
             token = CURRENT.set(handler)
             try:
                 given: list[object] = list(to_arrays(mapped))
-                for i, leaf in kept.items():
+                for i, leaf in unmapped.items():
                     given[i] = leaf
                 call_args, call_kwargs = in_tree.unflatten(given)
                 outs, out_tree = flatten_values(fun(*call_args, **call_kwargs), f"the output of {fun_name(fun)}")
@@ -165,7 +186,7 @@ class Vmap(HandlerTransform[Preserving]):
 
 
 def mapped_dim(where: str, option: str, entry: object, ndim: int) -> int | None:
-    """The axis that an entry of `in_axes` or `out_axes` names, counted from 0."""
+    """Returns the axis that an entry of `in_axes` or `out_axes` names, as a non-negative integer, or None."""
     if entry is None:
         return None
     assert isinstance(entry, int)
@@ -177,32 +198,35 @@ def mapped_dim(where: str, option: str, entry: object, ndim: int) -> int | None:
 def mapped_axis_size(
     where: str, values: Sequence[Value], dims: Sequence[int | None], given: int | None, args: PyTree
 ) -> int:
+    """Returns the size of the batch: the common size of the mapped axes, or the size that was given."""
     sizes = [(i, v.aval.shape[d]) for i, (v, d) in enumerate(zip(values, dims, strict=True)) if d is not None]
     if not sizes:
         if given is None:
-            raise ValueError(f"{where}: no argument is mapped, so the size of the batch is unknown; give axis_size")
+            raise ValueError(f"{where}: no argument is mapped, so the size of the batch is unknown; pass axis_size")
         return given
     size = sizes[0][1] if given is None else given
     if any(n != size for _, n in sizes):
         paths = [path for path, _ in trees.flatten_with_path(args)[0]]
-        told = ", ".join(f"{n} at args{keystr(paths[i][1:])}" for i, n in sizes)
-        wanted = "" if given is None else f" and axis_size is {given}"
-        raise ValueError(f"{where}: the mapped axes must have one size, but they have {told}{wanted}")
+        sizes_text = ", ".join(f"{n} at args{keystr(paths[i][1:])}" for i, n in sizes)
+        size_text = "" if given is None else f" and axis_size is {given}"
+        raise ValueError(f"{where}: the mapped axes must have the same size, but they have {sizes_text}{size_text}")
     return size
 
 
 def _move_out_axis(where: str, axis: MappedAxis, x: Value, dim: int | None, entry: object) -> object:
-    """An output with its batch axis where `out_axes` wants it."""
+    """Returns an output with its batch axis at the position given by `out_axes`."""
     if entry is None:
         if dim is not None:
-            raise ValueError(f"{where}: out_axes is None for an output that differs along the batch; give it an axis")
+            raise ValueError(
+                f"{where}: out_axes is None for an output that differs between batch elements; pass an axis"
+            )
         return as_array(x)
     rank = x.aval.ndim + (dim is None)
     target = mapped_dim(where, "out_axes", entry, rank)
     assert target is not None
     if dim is None:
         shape = (*x.aval.shape[:target], axis.size, *x.aval.shape[target:])
-        if x.aval.dtype == float0:  # which no program computes: its zeros are there already
+        if x.aval.dtype == float0:  # programs do not compute with float0: its zeros are made by NumPy
             return as_array(as_value(np.zeros(shape, float0)))
         return broadcast_in_dim(x, shape, [i for i in range(rank) if i != target])
     return move_axis(x, dim, target)

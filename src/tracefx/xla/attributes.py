@@ -1,4 +1,4 @@
-"""Attributes of StableHLO operations, from what `lower` rules say."""
+"""Attributes of StableHLO operations, converted from those that `lower` rules pass."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ def custom_call_attributes(
 
 
 def row_major_layouts(operands: Sequence[ShapedArray], outs: Sequence[ShapedArray]) -> KernelLayouts:
-    """The layouts of a call that takes and gives arrays as NumPy lays them out."""
-    takes, gives = [
+    """Returns the layouts of a call whose operands and results are row-major, as in NumPy."""
+    operand_layouts, result_layouts = [
         tuple([tuple(range(key_data_aval(aval).ndim))[::-1] for aval in avals]) for avals in (operands, outs)
     ]
-    return KernelLayouts(takes, gives)
+    return KernelLayouts(operand_layouts, result_layouts)
 
 
 def layout_attributes(layouts: KernelLayouts, ordered: bool = False) -> dict[str, runtime.Attribute]:
-    """The attributes that fix the layouts; XLA chooses any layout for a call without them.
+    """Returns the attributes that fix the layouts; without them XLA may choose any layout for a call.
 
-    An `ordered` call takes and gives a token first.
+    The first operand and result of an `ordered` call are tokens.
     """
     token = [()] if ordered else []
 
@@ -65,13 +65,13 @@ def layout_attributes(layouts: KernelLayouts, ordered: bool = False) -> dict[str
 
 
 def batch_partitioning_attributes(
-    operands: Sequence[ShapedArray], outs: Sequence[ShapedArray], own: int
+    operands: Sequence[ShapedArray], outs: Sequence[ShapedArray], core_ndim: int
 ) -> dict[str, runtime.Attribute]:
-    """What says of a kernel on the matrices of a batch that devices can take a part of the batch each.
+    """Returns the attributes that allow partitioning a kernel on a batch of matrices along the batch axes.
 
-    `own` axes of the largest arrays are not the batch's.
+    The last `core_ndim` axes of the operand with the most axes are not batch axes.
     """
-    count = max([aval.ndim for aval in operands]) - own
+    count = max([aval.ndim for aval in operands]) - core_ndim
     batch = operands[0].shape[: max(count, 0)]
     if not batch or any(aval.shape[:count] != batch for aval in (*operands, *outs)):
         return {}
@@ -82,18 +82,18 @@ def batch_partitioning_attributes(
         sizes.extend(aval.shape[count:])
         return f"[{', '.join([_factor_name(i) for i in (*range(count), *range(first, len(sizes)))])}]"
 
-    takes, gives = ", ".join(list(map(factors_of, operands))), ", ".join(list(map(factors_of, outs)))
+    operand_factors, result_factors = ", ".join(list(map(factors_of, operands))), ", ".join(list(map(factors_of, outs)))
     factors = ", ".join([f"{_factor_name(i)}={n}" for i, n in enumerate(sizes)])
     return {
         "mhlo.frontend_attributes": runtime.dict_attr({"num_batch_dims": runtime.string_attr(str(count))}),
         "sdy.sharding_rule": runtime.parse_attribute(
-            f"#sdy.op_sharding_rule<({takes})->({gives}) {{{factors}}}, custom>"
+            f"#sdy.op_sharding_rule<({operand_factors})->({result_factors}) {{{factors}}}, custom>"
         ),
     }
 
 
 def _factor_name(i: int) -> str:
-    """Shardy's names of factors: i to z, then z_1 and on."""
+    """Returns Shardy's name of a factor: i to z, then z_1 and on."""
     return chr(ord("i") + i) if i < 18 else f"z_{i - 17}"
 
 
@@ -110,7 +110,7 @@ def composite_attribute(value: CompositeAttr) -> runtime.Attribute:
 
 
 def shardy_dim_sharding(part: PartitionEntry) -> str:
-    """The axes of a mesh that an axis of an array lies along, as Shardy has them."""
+    """Returns Shardy's text for the mesh axes that one axis of an array is sharded along."""
     if isinstance(part, Unconstrained):
         return "{?}"
     return "{" + ", ".join([f'"{name}"' for name in entry_axis_names(part)]) + "}"

@@ -1,4 +1,4 @@
-"""The backend: programs compiled by XLA, run by PJRT."""
+"""The backend: compiles programs with XLA and runs them with PJRT."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ from tracefx.xla.spmd import (
 @final
 @frozen(eq=False)
 class CompileJob:
-    """A program to be compiled, or to be found on disk."""
+    """A program to compile, or to load from the compilation cache on disk."""
 
     jaxpr: Jaxpr
     name: str
@@ -75,21 +75,21 @@ class CompileJob:
         options: Mapping[str, runtime.CompilerOption],
         cache: CompilationCache | None,
     ) -> SingleDeviceProgram:
-        """The program compiled. It is lowered if it has to be."""
+        """Loads the compiled program from disk or compiles it; `lowered` returns the module if that is needed."""
         if cache is None:
             return self._compile(lowered(), options)
         name = disk_cache_key(self.jaxpr, self.plan.donated, self.keep_unused, runtime.devices()[0], options)
         if name is None:
             return self._compile(lowered(), options)
-        found = self.disk.load(cache, name)
-        if found is not None:
-            with suppress(runtime.LoadError):  # for reasons of XLA's that the name doesn't tell: it is compiled anew
-                loaded = runtime.load_executable(found, runtime.devices()[0], self.name)
+        data = self.disk.load(cache, name)
+        if data is not None:
+            with suppress(runtime.LoadError):  # XLA may refuse it for reasons that the key does not cover: recompile
+                loaded = runtime.load_executable(data, runtime.devices()[0], self.name)
                 return SingleDeviceProgram.of(loaded, self.plan, self.fallback)
         module = lowered()
         compiled = self._compile(module, options)
         if not module.calls_host:
-            with suppress(runtime.CompilationError):  # XLA has executables that it can't write
+            with suppress(runtime.CompilationError):  # XLA cannot serialize all executables
                 self.disk.store(cache, name, compiled.executable.serialize(module.calls_kernels))
         return compiled
 
@@ -105,7 +105,7 @@ class CompileJob:
 
 
 class InspectableModule:
-    """A lowered module as text and as objects of the bindings."""
+    """A lowered module that can be inspected, as text and as objects of the bindings."""
 
     __slots__ = ()
     lowered: EmittedModule
@@ -127,7 +127,7 @@ class InspectableModule:
 @final
 @frozen(eq=False)
 class CrossPlatformModule(InspectableModule):
-    """A module for other platforms, or for several."""
+    """A module for other platforms, or for several; it can be inspected but not compiled here."""
 
     lowered: EmittedModule
     platforms: tuple[str, ...]
@@ -144,7 +144,7 @@ class CrossPlatformModule(InspectableModule):
 @final
 @frozen(eq=False)
 class LoweredModule(InspectableModule):
-    """A module ready to be compiled."""
+    """A module lowered for the host's first device, ready to be compiled."""
 
     job: CompileJob
     lowered: EmittedModule
@@ -160,48 +160,46 @@ class LoweredModule(InspectableModule):
 @final
 @frozen(eq=False)
 class SingleDeviceProgram:
-    """A program ready to run."""
+    """A compiled program on one device."""
 
     executable: runtime.Executable
     inputs: int
     kept_inputs: tuple[int, ...]
     donated: frozenset[int]
     aliased: frozenset[int]
-    """The donated inputs whose memory a result takes; XLA decides what else it uses."""
+    """The donated inputs that alias a result; XLA decides whether it uses the memory of the others."""
     results: tuple[ShapedArray, ...]
     outputs: tuple[Output, ...]
     fallback: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
-    """The program where its arguments are, if they are not to be brought to the device it is compiled for."""
+    """Runs the program where its arguments are, if that is not the device it is compiled for."""
     uncommitted_run: None = field(default=None, init=False)
     takes_all: bool = field(init=False)
     direct: bool = field(init=False)
     _donations: tuple[tuple[int, int, bool], ...] = field(init=False)
-    """The parameters that are donated, the inputs that they are, and whether a result aliases them."""
+    """For each donated parameter: its index, the index of the input, and whether a result aliases it."""
     _run: Callable[[Sequence[Buffer]], list[ConcreteArray]] = field(init=False)
 
     @classmethod
     def of(
         cls,
         executable: runtime.Executable,
-        planned: ExecutionPlan,
-        elsewhere: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]],
+        plan: ExecutionPlan,
+        fallback: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]],
     ) -> Self:
-        results = tuple(map(intern_aval, planned.results))
-        donated = planned.donated.intersection(planned.kept_inputs)
-        aliased = frozenset([planned.kept_inputs[i] for i in planned.aliases]) if donated else donated
-        return cls(
-            executable, planned.inputs, planned.kept_inputs, donated, aliased, results, planned.outputs, elsewhere
-        )
+        results = tuple(map(intern_aval, plan.results))
+        donated = plan.donated.intersection(plan.kept_inputs)
+        aliased = frozenset([plan.kept_inputs[i] for i in plan.aliases]) if donated else donated
+        return cls(executable, plan.inputs, plan.kept_inputs, donated, aliased, results, plan.outputs, fallback)
 
     @takes_all.default
     def _are_inputs_parameters(self) -> bool:
-        """Whether the executable's parameters are exactly the program's inputs, and none is given away."""
+        """Whether the executable's parameters are exactly the program's inputs, and none is donated."""
         return not self.donated and self.kept_inputs == tuple(range(self.inputs))
 
     @_donations.default
     def _find_donations(self) -> tuple[tuple[int, int, bool], ...]:
-        places = [(i, place) for i, place in enumerate(self.kept_inputs) if place in self.donated]
-        return tuple([(i, place, place in self.aliased) for i, place in places])
+        donations = [(i, index) for i, index in enumerate(self.kept_inputs) if index in self.donated]
+        return tuple([(i, index, index in self.aliased) for i, index in donations])
 
     @direct.default
     def _are_results_outputs(self) -> bool:
@@ -227,16 +225,16 @@ class SingleDeviceProgram:
         return self.call_on_host(args) if default is None or default is self.executable.device else self.fallback(args)
 
     def call_on_host(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
-        """`__call__`, whichever device is the default."""
-        given = args if self.takes_all else self._select_inputs(args)
+        """Like `__call__`, but ignores the default device."""
+        inputs = args if self.takes_all else self._select_inputs(args)
         buffers: list[Buffer] = []
-        for x in given:
+        for x in inputs:
             if type(x) is ConcreteArray and x.buffer is not None:
                 buffers.append(x.buffer)
             elif any(type(x) is ShardedArray for x in args):
                 return self.fallback(args)
             else:
-                buffers = self._buffers(given)
+                buffers = self._buffers(inputs)
                 break
         arrays = self._run(buffers)
         if self.donated:
@@ -244,28 +242,28 @@ class SingleDeviceProgram:
         return arrays if self.direct else [self._output(o, args, arrays) for o in self.outputs]
 
     def _select_inputs(self, args: Sequence[Value | NDArray]) -> Sequence[Value | NDArray]:
-        """The inputs that the executable takes."""
-        for place in self.donated:
-            x = args[place]
+        """Returns the arguments that are parameters of the executable."""
+        for index in self.donated:
+            x = args[index]
             if isinstance(x, ConcreteArray):
                 x.drop_host_view()
-        return [args[place] for place in self.kept_inputs]
+        return [args[index] for index in self.kept_inputs]
 
     def _delete_donated(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> None:
-        """Deletes the arrays whose memory the execution took, wherever they were made."""
-        for i, place, aliased in self._donations:
-            x = args[place]
+        """Deletes the donated arrays whose memory the execution took, whoever created them."""
+        for i, index, aliased in self._donations:
+            x = args[index]
             if isinstance(x, ConcreteArray) and (aliased or runtime.is_deleted(cast(runtime.Buffer, buffers[i]))):
                 x.delete()
 
-    def _buffers(self, given: Sequence[Value | NDArray]) -> list[Buffer]:
+    def _buffers(self, args: Sequence[Value | NDArray]) -> list[Buffer]:
         inputs: list[object] = [
             x
             if type(x) is np.ndarray
             else x.buffer
             if type(x) is ConcreteArray and x.buffer is not None
             else self._put(i, x)
-            for i, x in enumerate(given)
+            for i, x in enumerate(args)
         ]
         return cast("list[Buffer]", self.executable.put(cast("list[runtime.Buffer | NDArray]", inputs)))
 
@@ -281,7 +279,7 @@ class SingleDeviceProgram:
         return value
 
     def named(self, name: str) -> SingleDeviceProgram:
-        """The same program under another name, for errors to tell: equal ones share their executable."""
+        """Returns the same program under another name for error messages: equal programs share their executable."""
         return self if name == self.executable.name else evolve(self, executable=self.executable.named(name))
 
     def text(self) -> str:
@@ -302,17 +300,17 @@ class SingleDeviceProgram:
         return (SingleDeviceSharding(self.executable.device),) * len(self.outputs)
 
     def collectives(self) -> tuple[CompiledCollective, ...]:
-        return ()  # with no other device
+        return ()  # there is no other device
 
     def _put(self, i: int, x: Value | NDArray) -> runtime.Buffer | NDArray:
-        """A buffer for parameter `i`. An array keeps the one that its first use makes."""
+        """Creates a buffer for parameter `i`. An array caches the buffer that its first use creates."""
         if isinstance(x, ConcreteArray):
-            # The memory of a donated array is copied, as NumPy arrays of the caller may view it.
-            made = runtime.buffer_from_numpy(
+            # The memory of a donated array is copied, because NumPy arrays of the caller may view it.
+            buffer = runtime.buffer_from_numpy(
                 x.numpy(), self.executable.device, copy=self.kept_inputs[i] in self.donated
             )
-            x.attach_buffer(made)
-            return made
+            x.attach_buffer(buffer)
+            return buffer
         if isinstance(x, Literal):
             return runtime.buffer_from_numpy(x.numpy(), self.executable.device)
         assert isinstance(x, Tracer)
@@ -322,11 +320,11 @@ class SingleDeviceProgram:
 def _runner(
     executable: runtime.Executable, results: Sequence[ShapedArray]
 ) -> Callable[[Sequence[runtime.Buffer]], list[ConcreteArray]]:
-    """From what the executable takes to arrays of what it returns."""
+    """Returns a function from argument buffers to result arrays."""
     execute = executable.execute_function()
     if len(results) != 1:
         return lambda buffers: list(map(ConcreteArray, results, repeat(None), execute(buffers)))
-    (aval,) = results  # written out, as calls of small programs count
+    (aval,) = results  # a special case, because the overhead matters for small programs
     return lambda buffers: [ConcreteArray(aval, None, execute(buffers)[0])]
 
 
@@ -354,15 +352,15 @@ class LoweredSpmdModule(InspectableModule):
 
 
 MAX_EXECUTABLES: Final = 1024
-"""Programs that are kept after their functions are gone. Each takes three to twenty mappings of memory, of which Linux
-gives a process 65530.
+"""How many compiled programs to keep after their functions are gone. Each takes three to twenty memory mappings, of
+which Linux gives a process 65530.
 """
 
 
 @final
 @frozen(eq=False)
 class XlaBackend:
-    """Runs each program compiled; programs that are equal but for names share an executable."""
+    """Compiles and runs programs; programs that are equal up to names share an executable."""
 
     executables: OnceCache[tuple[bytes, tuple[int, ...], bool], SingleDeviceProgram] = field(
         factory=lambda: OnceCache(MAX_EXECUTABLES), init=False
@@ -371,11 +369,11 @@ class XlaBackend:
     operations: OnceCache[tuple[Primitive, tuple[ShapedArray, ...]], ShardingDispatcher] = field(
         factory=lambda: OnceCache(MAX_EXECUTABLES), init=False
     )
-    """The programs of one operation, for what is evaluated on several devices."""
+    """Programs of single operations, for eager evaluation on other or several devices."""
     resharders: OnceCache[tuple[ShapedArray, Sharding, Sharding], Callable[[Sequence[Value]], list[ConcreteArray]]] = (
         field(factory=lambda: OnceCache(4096), init=False)
     )
-    """What moves arrays between devices."""
+    """Functions that move arrays between shardings."""
 
     def lower(
         self,
@@ -386,16 +384,16 @@ class XlaBackend:
         wishes: RequestedShardings | None = None,
     ) -> LoweredModule | LoweredSpmdModule:
         if wishes is not None or meshes_of(jaxpr) or not self.default_device_is_host:
-            says_where = wishes is not None or meshes_of(jaxpr)
-            placing = (
+            has_shardings = wishes is not None or meshes_of(jaxpr)
+            assignment = (
                 assign_shardings(name, jaxpr, wishes or no_requested_shardings(jaxpr))
-                if says_where
+                if has_shardings
                 else single_device_assignment(self.default_device, jaxpr)
             )
-            spread = self._spmd_job(jaxpr, name, donated, keep_unused, placing)
-            return LoweredSpmdModule(spread, spread.lower())
-        job = self._job(jaxpr, name, donated, keep_unused)
-        return LoweredModule(job, job.lower())
+            job = self._spmd_job(jaxpr, name, donated, keep_unused, assignment)
+            return LoweredSpmdModule(job, job.lower())
+        host_job = self._job(jaxpr, name, donated, keep_unused)
+        return LoweredModule(host_job, host_job.lower())
 
     def lower_for(
         self,
@@ -405,9 +403,9 @@ class XlaBackend:
         keep_unused: bool,
         wishes: RequestedShardings | None = None,
     ) -> CrossPlatformModule:
-        spread = wishes is not None or bool(meshes_of(jaxpr))
-        placing = assign_shardings(name, jaxpr, wishes or no_requested_shardings(jaxpr)) if spread else None
-        return CrossPlatformModule(lower_for(plan(jaxpr, (), keep_unused), name, platforms, placing), platforms)
+        has_shardings = wishes is not None or bool(meshes_of(jaxpr))
+        assignment = assign_shardings(name, jaxpr, wishes or no_requested_shardings(jaxpr)) if has_shardings else None
+        return CrossPlatformModule(lower_for(plan(jaxpr, (), keep_unused), name, platforms, assignment), platforms)
 
     def compiled(
         self,
@@ -425,37 +423,37 @@ class XlaBackend:
     def _dispatcher(
         self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, wishes: RequestedShardings | None
     ) -> ShardingDispatcher:
-        says_where = wishes is not None or bool(meshes_of(jaxpr))
+        has_shardings = wishes is not None or bool(meshes_of(jaxpr))
 
-        def here(args: Sequence[Value | NDArray]) -> Runnable:
-            if not says_where and not any(type(x) is ShardedArray and x.committed for x in args):
+        def compile_for(args: Sequence[Value | NDArray]) -> Runnable:
+            if not has_shardings and not any(type(x) is ShardedArray and x.committed for x in args):
                 if self.default_device_is_host:
                     return HostRunner(self._compiled(jaxpr, name, donated, keep_unused).call_on_host)
-                placing = single_device_assignment(self.default_device, jaxpr)
-                return UncommittedRunner(self._compiled_spmd(jaxpr, name, donated, keep_unused, placing))
-            placing = assign_shardings_for(name, jaxpr, args, wishes)
-            return self._compiled_spmd(jaxpr, name, donated, keep_unused, placing)
+                assignment = single_device_assignment(self.default_device, jaxpr)
+                return UncommittedRunner(self._compiled_spmd(jaxpr, name, donated, keep_unused, assignment))
+            assignment = assign_shardings_for(name, jaxpr, args, wishes)
+            return self._compiled_spmd(jaxpr, name, donated, keep_unused, assignment)
 
-        return ShardingDispatcher(here)
+        return ShardingDispatcher(compile_for)
 
     def _compiled_spmd(
-        self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, placing: ShardingAssignment
+        self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, assignment: ShardingAssignment
     ) -> SpmdProgram:
         def compile_now() -> SpmdProgram:
-            job = self._spmd_job(jaxpr, name, donated, keep_unused, placing)
+            job = self._spmd_job(jaxpr, name, donated, keep_unused, assignment)
             return job.compile_or_load(job.lower, {}, COMPILATION_CACHE.value)
 
-        known = jaxpr.memo.get(
+        programs = jaxpr.memo.get(
             ("spread", donated, keep_unused),
             lambda: OnceCache[ShardingAssignment, SpmdProgram](MAX_SHARDING_ASSIGNMENTS),
         )
-        return known.get(placing, compile_now)
+        return programs.get(assignment, compile_now)
 
     def _spmd_job(
-        self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, placing: ShardingAssignment
+        self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool, assignment: ShardingAssignment
     ) -> SpmdCompileJob:
-        planned = plan(jaxpr, donated, keep_unused, resharded_outputs(jaxpr, placing))
-        return SpmdCompileJob(jaxpr, name, planned, keep_unused, placing, self.disk)
+        execution_plan = plan(jaxpr, donated, keep_unused, resharded_outputs(jaxpr, assignment))
+        return SpmdCompileJob(jaxpr, name, execution_plan, keep_unused, assignment, self.disk)
 
     def evaluate_on_devices(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
         # The functions that a primitive holds bind their own primitives again.
@@ -473,16 +471,16 @@ class XlaBackend:
         if x.placed.is_equivalent_to(sharding, x.aval.ndim) and x.placed.devices == sharding.devices:
             return ShardedArray(x.aval, x.buffer, sharding)
 
-        def way() -> Callable[[Sequence[Value]], list[ConcreteArray]]:
-            found = tilewise_resharder(x.aval, x.placed, sharding)
-            if found is not None:
-                return found
+        def make_resharder() -> Callable[[Sequence[Value]], list[ConcreteArray]]:
+            resharder = tilewise_resharder(x.aval, x.placed, sharding)
+            if resharder is not None:
+                return resharder
             v = Var(0, x.aval)
             return self._dispatcher(
                 Jaxpr((), (v,), (), (v,)), "move", (), False, RequestedShardings((x.placed,), (sharding,))
             )
 
-        (out,) = self.resharders.get((x.aval, x.placed, sharding), way)([x])
+        (out,) = self.resharders.get((x.aval, x.placed, sharding), make_resharder)([x])
         return out
 
     def _compiled(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> SingleDeviceProgram:
@@ -490,16 +488,16 @@ class XlaBackend:
             job = self._job(jaxpr, name, donated, keep_unused)
             return job.compile_or_load(job.lower, {}, COMPILATION_CACHE.value)
 
-        def find() -> SingleDeviceProgram:
+        def compile_or_get() -> SingleDeviceProgram:
             key = executable_key(jaxpr)
-            if key is None:  # known by no more than the object: the object says who compiles it
-                alone = jaxpr.memo.get(
+            if key is None:  # the program has no key, so only calls with this very object share the executable
+                own_cache = jaxpr.memo.get(
                     "compiling", lambda: OnceCache[tuple[tuple[int, ...], bool], SingleDeviceProgram](16)
                 )
-                return alone.get((donated, keep_unused), compile_now)
+                return own_cache.get((donated, keep_unused), compile_now)
             return self.executables.get((key, donated, keep_unused), compile_now).named(name)
 
-        return jaxpr.memo.get(("compiled", donated, keep_unused), find)
+        return jaxpr.memo.get(("compiled", donated, keep_unused), compile_or_get)
 
     def serialize_portable(
         self,
@@ -509,28 +507,28 @@ class XlaBackend:
         platforms: Sequence[str],
         wishes: RequestedShardings | None = None,
     ) -> tuple[bytes, tuple[int, ...]]:
-        planned, count = plan_export(jaxpr), len(consts)
-        constants = [to_numpy(consts[i]) for i in planned.kept_inputs if i < count]
-        several = len(platforms) > 1
-        spread = wishes is not None or bool(meshes_of(jaxpr))
-        placing = assign_shardings(name, jaxpr, wishes or no_requested_shardings(jaxpr)) if spread else None
-        lowered = lower_for(planned, name, tuple(platforms), placing)
+        execution_plan, num_consts = plan_export(jaxpr), len(consts)
+        constants = [to_numpy(consts[i]) for i in execution_plan.kept_inputs if i < num_consts]
+        multi_platform = len(platforms) > 1
+        is_spmd = wishes is not None or bool(meshes_of(jaxpr))
+        assignment = assign_shardings(name, jaxpr, wishes or no_requested_shardings(jaxpr)) if is_spmd else None
+        lowered = lower_for(execution_plan, name, tuple(platforms), assignment)
         if lowered.calls_host:
-            raise TypeError(f"export: {name} calls code of this process, so it can't leave it")
-        module = runtime.portable_artifact(lowered.module, constants, int(several), spread=spread)
-        return module, tuple([i - count for i in planned.kept_inputs if i >= count])
+            raise TypeError(f"export: {name} calls Python code of this process, so it can't be exported")
+        module = runtime.portable_artifact(lowered.module, constants, int(multi_platform), spread=is_spmd)
+        return module, tuple([i - num_consts for i in execution_plan.kept_inputs if i >= num_consts])
 
     def portable_text(self, data: bytes) -> str:
         return runtime.portable_text(data)
 
     def _job(self, jaxpr: Jaxpr, name: str, donated: tuple[int, ...], keep_unused: bool) -> CompileJob:
-        elsewhere = self._dispatcher(jaxpr, name, donated, keep_unused, None)
-        return CompileJob(jaxpr, name, plan(jaxpr, donated, keep_unused), keep_unused, self.disk, elsewhere)
+        fallback = self._dispatcher(jaxpr, name, donated, keep_unused, None)
+        return CompileJob(jaxpr, name, plan(jaxpr, donated, keep_unused), keep_unused, self.disk, fallback)
 
     def run(self, jaxpr: Jaxpr, args: Sequence[Value], name: str) -> list[ConcreteArray]:
         if not self._uses_host_device_only or any(type(x) is ShardedArray for x in args):
-            there = jaxpr.memo.get("anywhere", lambda: self._dispatcher(jaxpr, name, (), False, None))
-            return there(args)
+            dispatcher = jaxpr.memo.get("anywhere", lambda: self._dispatcher(jaxpr, name, (), False, None))
+            return dispatcher(args)
         return self.compiled(jaxpr, name)(args)
 
     @property
@@ -547,7 +545,7 @@ class XlaBackend:
 
     @property
     def _uses_host_device_only(self) -> bool:
-        """Whether a program may be kept as one for the host's first device: nobody says otherwise."""
+        """Whether programs without shardings always run on the host's first device, so that it need not be checked."""
         return self.default_device_is_host and runtime.default_device() is runtime.devices()[0]
 
     @property
@@ -563,14 +561,17 @@ class XlaBackend:
     def put_shards(
         self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[NDArray], copied: bool = False
     ) -> Buffer:
-        kind = key_data_aval(aval)
-        tiling, spec = tiling_of_words(sharding.tiling(aval.ndim), kind.ndim), runtime.ArraySpec(kind.shape, kind.dtype)
+        words_aval = key_data_aval(aval)
+        tiling, spec = (
+            tiling_of_words(sharding.tiling(aval.ndim), words_aval.ndim),
+            runtime.ArraySpec(words_aval.shape, words_aval.dtype),
+        )
         return runtime.put_tiles(spec, tiling, list(map(to_key_data, tiles)), copy=copied)
 
     def assemble_shards(self, aval: ShapedArray, sharding: Sharding, tiles: Sequence[Buffer]) -> Buffer:
-        kind = key_data_aval(aval)
-        tiling = tiling_of_words(sharding.tiling(aval.ndim), kind.ndim)
-        spec = runtime.ArraySpec(kind.shape, kind.dtype)
+        words_aval = key_data_aval(aval)
+        tiling = tiling_of_words(sharding.tiling(aval.ndim), words_aval.ndim)
+        spec = runtime.ArraySpec(words_aval.shape, words_aval.dtype)
         return runtime.put_tiles(spec, tiling, cast("list[runtime.Buffer]", tiles))
 
     def disassemble(self, buffer: Buffer) -> list[Buffer]:

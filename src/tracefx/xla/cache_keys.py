@@ -1,14 +1,14 @@
-"""Which executables a compilation cache keeps, and under which names a later process finds them.
+"""Keys of the compilation cache on disk.
 
-The name is the digest of the program's executable key, its donated inputs, whether unused ones are kept, and all that
-compiling depends on beside it: jaxlib, the compiler's options, the device, the instructions of its processor, and the
-text of tracefx itself, whose rules say what a program lowers to. What a program needs beside its executable (which
-inputs that takes, where the outputs come from) follows from the program, so nothing of it is kept. Of a program on
-several devices it counts which these are, and how its inputs and outputs lie on them.
+The key is a digest of the program's executable key, its donated inputs, whether unused inputs are kept, and all that
+compilation depends on besides: jaxlib, compiler options, the device and the instruction set of its processor, and the
+source code of tracefx, whose rules determine what a program lowers to. Everything else that a program needs to run (its
+execution plan) follows from the program, so it is not stored. For programs on several devices, the devices and the
+shardings of inputs and outputs are part of the key.
 
-Programs without a key (they hold callables), with operations or parameters of others' classes (whose rules may
-change) and with effects have no name, nor has any while tracefx's source is being edited. The backend keeps none that
-call the host's own code either, and none over several processes.
+A program has no key if it contains callables, has primitives or parameters of user-defined classes (whose rules may
+change), or has effects; no program has one while tracefx's source is being edited. The backend also stores no
+programs that call Python code or run in several processes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def disk_cache_key(
     device: runtime.Device,
     options: Mapping[str, runtime.CompilerOption],
 ) -> bytes | None:
-    """The name of a program's executable, or `None` if the program must be compiled in every process."""
+    """Returns the key of a program's executable, or `None` if the program must be compiled in every process."""
     return _digest_key(jaxpr, (sorted(donated), keep_unused), lambda: runtime.compilation_identity(device, options))
 
 
@@ -42,48 +42,49 @@ def spmd_disk_cache_key(
     jaxpr: Jaxpr,
     donated: frozenset[int],
     keep_unused: bool,
-    placing: ShardingAssignment,
+    assignment: ShardingAssignment,
     free: tuple[Sequence[bool], Sequence[bool]],
     options: Mapping[str, runtime.CompilerOption],
 ) -> bytes | None:
-    """`disk_cache_key` of a program on several devices, or on one that isn't the first: where all lies counts too.
+    """Like `disk_cache_key`, for a program on several devices or not on the first: the assignment is part of the key.
 
-    Programs on devices of several processes have no name: if one of these found its executable and another did not,
-    they would no longer compile together, as XLA may want them to.
+    `free` says for which parameters and results XLA chooses the sharding. Programs on devices of several processes have
+    no key: if one process found the executable and another did not, they would no longer compile together, as XLA may
+    require.
     """
-    devices = cast("tuple[runtime.Device, ...]", placing.devices)
-    lies = value_key(placing)
-    if lies is None or len({device.process_index for device in devices}) > 1:
+    devices = cast("tuple[runtime.Device, ...]", assignment.devices)
+    assignment_key = value_key(assignment)
+    if assignment_key is None or len({device.process_index for device in devices}) > 1:
         return None
-    beside = (sorted(donated), keep_unused, lies)
-    return _digest_key(jaxpr, beside, lambda: runtime.SpmdExecutable.identity(devices, free, options))
+    more_parts = (sorted(donated), keep_unused, assignment_key)
+    return _digest_key(jaxpr, more_parts, lambda: runtime.SpmdExecutable.identity(devices, free, options))
 
 
-def _digest_key(jaxpr: Jaxpr, beside: tuple[object, ...], identity: Callable[[], bytes]) -> bytes | None:
-    key, text = executable_key(jaxpr), tracefx_source_digest()
-    done = any(effect.observable and not isinstance(effect, SowEffect) for effect in jaxpr.effects)
-    if key is None or text is None or not is_builtin_only(jaxpr) or done:
+def _digest_key(jaxpr: Jaxpr, more_parts: tuple[object, ...], identity: Callable[[], bytes]) -> bytes | None:
+    key, source_digest = executable_key(jaxpr), tracefx_source_digest()
+    has_effects = any(effect.observable and not isinstance(effect, SowEffect) for effect in jaxpr.effects)
+    if key is None or source_digest is None or not is_builtin_only(jaxpr) or has_effects:
         return None
-    parts = (key, *beside, text, identity())
+    parts = (key, *more_parts, source_digest, identity())
     return blake2b(repr(parts).encode(), digest_size=KEY_BYTES).digest()
 
 
 @functools.cache
 def tracefx_source_digest() -> bytes | None:
-    """A digest of tracefx's source, in place of a version that stays the same while a rule is edited.
+    """Returns a digest of tracefx's source, in place of a version, which stays the same while a rule is edited.
 
-    `None` if that isn't what runs here, so far as one can tell: there is none, or it was edited since it was loaded.
+    `None` if the source cannot be found, or was edited after it was imported.
     """
     return package_digest(Path(__file__).parent.parent, IMPORT_TIME)
 
 
 def package_digest(package: Path, loaded: float) -> bytes | None:
-    """A digest of the Python files in a folder, if there are any and none changed after the time `loaded`."""
-    text = blake2b(digest_size=KEY_BYTES)
+    """Returns a digest of the Python files in a folder; `None` if there are none or one changed after `loaded`."""
+    digest = blake2b(digest_size=KEY_BYTES)
     paths = sorted(package.rglob("*.py"))
     for path in paths:
         if path.stat().st_mtime > loaded:
             return None
         content = path.read_bytes()
-        text.update(f"{path.relative_to(package).as_posix()} {len(content)}\n".encode() + content)
-    return text.digest() if paths else None
+        digest.update(f"{path.relative_to(package).as_posix()} {len(content)}\n".encode() + content)
+    return digest.digest() if paths else None

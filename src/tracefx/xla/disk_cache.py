@@ -1,16 +1,16 @@
-"""The files of a compilation cache: written by many processes at once, read however they were damaged.
+"""The files of the compilation cache: written by many processes concurrently, read safely whatever their content.
 
-A file is, one after the other:
+A file consists of:
 
     magic      28 bytes   b"tracefx executable on disk 1"
-    name       20 bytes   the digest that the file is called by
+    name       20 bytes   the cache key, which is also the file name
     length      8 bytes   of the content, little-endian
-    content               what `Executable.serialize` wrote
+    content               the bytes that `Executable.serialize` returned
     checksum   32 bytes   BLAKE2b of everything before
 
-Any other file is as good as none, and is replaced. Nothing in it is parsed before the checksum was found right. It is
-written under another name and renamed, so readers and other writers see all of it or nothing; it is not forced to the
-disk, because what a power failure leaves of it fails the checksum.
+Other files are ignored and replaced. The content is parsed only after the checksum was verified. A file is written
+under a temporary name and renamed, so readers and other writers see all of it or nothing; it is not flushed to disk
+with fsync, because a file truncated by a power failure fails the checksum.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from tracefx.core.settings import CompilationCache
 
 _MAGIC: Final = b"tracefx executable on disk 1"
 KEY_BYTES: Final = 20
-_CHECKSUM_BYTES: Final = 32  # bytes
+_CHECKSUM_BYTES: Final = 32
 _HEADER_BYTES: Final = len(_MAGIC) + KEY_BYTES + 8
 _SUFFIX: Final = ".executable"
 _PARTIAL_SUFFIX: Final = ".partial"
-_ABANDONED_SECONDS: Final = 3600  # seconds, after which a partial file's writer must have died
+_ABANDONED_SECONDS: Final = 3600  # the age after which a partial file's writer must have died
 
 
 @final
 class DiskCache:
-    """Reads and writes the folders of caches. A folder that can't be written to costs one warning, and no more."""
+    """Reads and writes cache folders. A folder that cannot be accessed causes one warning, and is then ignored."""
 
     __slots__ = ("_failed", "_lock")
 
@@ -47,7 +47,7 @@ class DiskCache:
         self._lock = threading.Lock()
 
     def load(self, cache: CompilationCache, name: bytes) -> bytes | None:
-        """The content kept under a name, which counts as used now; `None` if there is none, or no whole one."""
+        """Returns the content stored under a key and marks it as used; `None` if there is none or it is damaged."""
         path = _path(cache, name)
         try:
             data = path.read_bytes()
@@ -58,32 +58,32 @@ class DiskCache:
             return None
         content = _parse_content(data, name)
         if content is not None:
-            with suppress(OSError):  # others may have dropped it meanwhile, or the folder is read-only
+            with suppress(OSError):  # another process may have deleted it, or the folder is read-only
                 os.utime(path)
         return content
 
     def store(self, cache: CompilationCache, name: bytes, content: bytes) -> None:
-        """Keep content under a name, and drop what was used least recently if there is too much now."""
-        head = _MAGIC + name + len(content).to_bytes(8, "little")
-        if len(head) + len(content) + _CHECKSUM_BYTES > cache.max_bytes:
+        """Stores content under a key, and evicts the least recently used files if the cache exceeds its size."""
+        header = _MAGIC + name + len(content).to_bytes(8, "little")
+        if len(header) + len(content) + _CHECKSUM_BYTES > cache.max_bytes:
             return
-        checksum = blake2b(head, digest_size=_CHECKSUM_BYTES)
+        checksum = blake2b(header, digest_size=_CHECKSUM_BYTES)
         checksum.update(content)
         try:
             cache.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _replace(_path(cache, name), head, content, checksum.digest())
+            _replace(_path(cache, name), header, content, checksum.digest())
             _evict(cache)
         except OSError as error:
             self._warn(cache, "written", error)
 
-    def _warn(self, cache: CompilationCache, done: str, error: OSError) -> None:
+    def _warn(self, cache: CompilationCache, action: str, error: OSError) -> None:
         with self._lock:
             if cache.path in self._failed:
                 return
             self._failed.add(cache.path)
         warnings.warn(
-            f"the compilation cache {cache.path} cannot be {done}: {error}. Programs are compiled as if it weren't "
-            "there; make room or set its permissions, or turn the cache off",
+            f"the compilation cache {cache.path} cannot be {action}: {error}. Programs are compiled without "
+            "it; free some disk space or set its permissions, or turn the cache off",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -94,21 +94,21 @@ def _path(cache: CompilationCache, name: bytes) -> Path:
 
 
 def _parse_content(data: bytes, name: bytes) -> bytes | None:
-    """The content of a whole file that was written under this name."""
-    head = data[:_HEADER_BYTES]
+    """Returns the content of a file that was written under this name; `None` if the file is damaged."""
+    header = data[:_HEADER_BYTES]
     length = len(data) - _HEADER_BYTES - _CHECKSUM_BYTES
-    if length < 0 or head != _MAGIC + name + length.to_bytes(8, "little"):
+    if length < 0 or header != _MAGIC + name + length.to_bytes(8, "little"):
         return None
-    rest = memoryview(data)[:-_CHECKSUM_BYTES]
+    checked = memoryview(data)[:-_CHECKSUM_BYTES]
     return (
         data[_HEADER_BYTES:-_CHECKSUM_BYTES]
-        if blake2b(rest, digest_size=_CHECKSUM_BYTES).digest() == data[-_CHECKSUM_BYTES:]
+        if blake2b(checked, digest_size=_CHECKSUM_BYTES).digest() == data[-_CHECKSUM_BYTES:]
         else None
     )
 
 
 def _replace(path: Path, *parts: bytes) -> None:
-    """Write a file as a whole, in place of any other of that name."""
+    """Writes a file atomically, replacing any other of that name."""
     handle, partial = tempfile.mkstemp(suffix=_PARTIAL_SUFFIX, dir=path.parent)
     try:
         with open(handle, "wb") as file:
@@ -121,7 +121,7 @@ def _replace(path: Path, *parts: bytes) -> None:
 
 
 def _evict(cache: CompilationCache) -> None:
-    """Drop what was used least recently, and what writers that died left behind. Other processes may do so too."""
+    """Deletes the least recently used files, and partial files whose writers died; other processes may do the same."""
     entries: list[tuple[int, str, int]] = []
     with os.scandir(cache.path) as listing:
         for each in listing:

@@ -1,4 +1,4 @@
-"""What an emitter gives and works with: a module, its values, its blocks and its names."""
+"""The result of lowering, and the values, blocks and names that the emitter works with."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tracefx.xla import runtime
 @final
 @frozen(eq=False)
 class EmittedModule:
-    """A module, and whether it calls code by the address that code has in this process: kernels, Python functions.
+    """A lowered module, and whether it calls host code by address: user-registered kernels or Python functions.
 
-    jaxlib's own kernels are none of these: they have names, by which other processes find them.
+    `calls_kernels` is about jaxlib's own kernels, which other processes can find by name.
     """
 
     module: runtime.Module
@@ -27,12 +27,12 @@ class EmittedModule:
     calls_kernels: bool
     host_functions: tuple[runtime.FfiCallback, ...]
     host_results: tuple[tuple[runtime.ArraySpec, ...], ...]
-    """The types of what each of them gives."""
+    """The result types of each host function."""
 
 
 @final
 class EmittedValue:
-    """A value of the module and its type. A plain class, since every operation makes one."""
+    """A value of the module with its aval. A plain class for speed, since every operation creates one."""
 
     __slots__ = ("aval", "value")
 
@@ -48,18 +48,18 @@ def aval_to_ir_type(aval: ShapedArray) -> runtime.Type:
 def unwrap_values(xs: Sequence[IrValue]) -> list[runtime.MlirValue]:
     values = []
     for x in xs:
-        assert type(x) is EmittedValue  # a program's values are all the emitter's own
+        assert type(x) is EmittedValue  # all values of a module are created by the emitter
         values.append(x.value)
     return values
 
 
 def append_block(space: runtime.MlirRegion, args: Sequence[ShapedArray], token: bool = False) -> runtime.Block:
-    """The one block of a region, whose first argument may be a token."""
+    """Appends the only block of a region; its first argument may be a token."""
     return space.blocks.append(*[runtime.token_type()] * token, *map(aval_to_ir_type, args), arg_locs=None)
 
 
 def scoped_name(eqn: Eqn) -> str:
-    """The scopes of an equation and its name."""
+    """Returns the name of an equation with its name scopes in front."""
     scopes = () if eqn.source is None else eqn.source.scope
     return "/".join([*scopes, eqn.prim.profile_name]) if scopes else eqn.prim.profile_name
 

@@ -1,4 +1,4 @@
-"""The builder that `lower` rules speak to: it appends operations to a module."""
+"""The emitter: the StableHLO builder that `lower` rules use; it appends operations to a module."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ from tracefx.xla.multi_platform import POSITION_TYPE, IndexUnavailableError, Mul
 
 @final
 class Emitter(MultiPlatformEmitter):
-    """The `Builder` that `lower` rules speak to: appends to the block that is current, at the line that is.
+    """The `Builder` that `lower` rules use: appends to the current block with the current source location.
 
-    What happens in order hands a token from one to the next. A function or a region that has such equations in it takes
-    the token first and gives it back first, beside what the rule that calls for it knows of.
+    Ordered effects are chained by a token. A function or region that contains ordered equations takes the token as its
+    first argument and returns it as its first result, besides the operands and results that rules deal with.
     """
 
     __slots__ = (
@@ -85,27 +85,27 @@ class Emitter(MultiPlatformEmitter):
     ) -> None:
         super().__init__(module, platform)
         self.devices = devices
-        """The partitions, of a program on several devices."""
+        """The partitions of a program on several devices."""
         self._meshes: dict[Mesh, str] = {}
         self._first_device_mesh = self._all_devices_mesh = ""
-        """The meshes of the first device alone and of all in a row, once something needs them."""
+        """Symbols of the meshes of the first device alone and of all devices; created when needed."""
         self._channels = 0
         self.targets: set[str] = set()
-        """What custom calls call, other than kernels of jaxlib's."""
+        """Targets of custom calls, except jaxlib's kernels."""
         self.calls_kernels = False
-        """Whether custom calls call those."""
+        """Whether custom calls use jaxlib's kernels."""
         self.host_functions: list[runtime.FfiCallback] = []
-        """What custom calls of Python functions call, by number."""
+        """The Python functions that custom calls call, by index."""
         self.host_results: list[tuple[runtime.ArraySpec, ...]] = []
         self._functions: dict[tuple[Hashable, ...], tuple[Jaxpr, str, tuple[Hashable, ...]]] = {}
-        """By program, platforms and manual axes: their names and extra parameters."""
+        """Functions by jaxpr, platforms and manual axes: the jaxpr (kept alive), the symbol and extra parameters."""
         self._symbols: set[str] = set()
         self._locations: dict[
             tuple[str, str, int, int, tuple[str, ...]], tuple[runtime.Location, LazySourceLocation]
         ] = {}
-        """By operation and place in a code object, which the source beside it keeps alive."""
+        """MLIR locations by operation and position in a code object; the source kept beside keeps its id valid."""
         self._token: runtime.MlirValue | None = None
-        """What the last of them gave in this block, if there was one."""
+        """The last token in this block, if there is one."""
 
     def manual_computation(
         self,
@@ -118,14 +118,14 @@ class Emitter(MultiPlatformEmitter):
     ) -> list[IrValue]:
         if len(self._platforms) == 1:
             return self._emit_manual_computation(jaxpr, operands, outs, ins, given, axes)
-        before = self._save_state()
+        state = self._save_state()
         try:
-            found = self._emit_manual_computation(jaxpr, operands, outs, ins, given, axes)
+            results = self._emit_manual_computation(jaxpr, operands, outs, ins, given, axes)
         except IndexUnavailableError:
-            self._restore_state(before)
+            self._restore_state(state)
         else:
-            before.mark.erase()
-            return found
+            state.mark.erase()
+            return results
         index = self._runtime_platform_index()
         return self._emit_manual_computation(jaxpr, [*operands, index], outs, ins, given, axes, takes_index=True)
 
@@ -139,14 +139,17 @@ class Emitter(MultiPlatformEmitter):
         axes: Sequence[str],
         takes_index: bool = False,
     ) -> list[IrValue]:
-        """`apart`; the last operand may be the platform's index, which reaches the region no other way."""
-        outer, outside = self._manual_axes, (self._body, self._index)
-        beyond = [name for name in outer if name not in axes]
-        known = [*beyond, *axes]
+        """Emits a manual computation; with `takes_index` the last operand is the platform index.
+
+        The region is isolated, so it can get the platform index as an operand only.
+        """
+        outer_axes, outer_function = self._manual_axes, (self._body, self._index)
+        outer_names = [name for name in outer_axes if name not in axes]
+        all_names = [*outer_names, *axes]
 
         def run(_: Builder, xs: Sequence[IrValue]) -> Sequence[IrValue]:
-            meshes = [*[outer[name][0] for name in beyond], *[mesh for _ in axes]]
-            self._manual_axes = {name: (m, x) for name, m, x in zip(known, meshes, xs[count:], strict=True)}
+            meshes = [*[outer_axes[name][0] for name in outer_names], *[mesh for _ in axes]]
+            self._manual_axes = {name: (m, x) for name, m, x in zip(all_names, meshes, xs[count:], strict=True)}
             if takes_index:
                 index = xs[count - 1]
                 assert type(index) is EmittedValue
@@ -155,19 +158,19 @@ class Emitter(MultiPlatformEmitter):
 
         mesh = (*ins, *given)[0].mesh
         count = len(operands)
-        # Where a device is along an axis, it reads off its part of a counting array.
-        whole = ShapedArray((), np.dtype(np.int32))
-        counting = [whole.with_axis(mesh.shape[name], 0) for name in axes]
-        tables = [self.emit("stablehlo.iota", (), [aval], {"iota_dimension": 0})[0] for aval in counting]
-        operands = [*operands, *map(self._axis_position, beyond), *tables]
-        if mesh.size_of(axes) == 1:  # whoever is alone has everything, and XLA knows of no parts for one device
-            alone = list(run(self, operands))
-            self._manual_axes = outer
-            return alone
+        # A device reads its position along an axis from its shard of an iota array.
+        scalar_type = ShapedArray((), np.dtype(np.int32))
+        iota_types = [scalar_type.with_axis(mesh.shape[name], 0) for name in axes]
+        tables = [self.emit("stablehlo.iota", (), [aval], {"iota_dimension": 0})[0] for aval in iota_types]
+        operands = [*operands, *map(self._axis_position, outer_names), *tables]
+        if mesh.size_of(axes) == 1:  # no partitioning: the only device has whole arrays
+            unpartitioned = list(run(self, operands))
+            self._manual_axes = outer_axes
+            return unpartitioned
         self._body = self._index = None
-        everywhere = [NamedSharding(mesh, PartitionSpec())] * (takes_index + len(beyond))
-        ins = [*ins, *everywhere, *[NamedSharding(mesh, PartitionSpec(name)) for name in axes]]
-        inputs = (*jaxpr.in_avals, *[whole] * takes_index, *[POSITION_TYPE for _ in known])
+        replicated = [NamedSharding(mesh, PartitionSpec())] * (takes_index + len(outer_names))
+        ins = [*ins, *replicated, *[NamedSharding(mesh, PartitionSpec(name)) for name in axes]]
+        inputs = (*jaxpr.in_avals, *[scalar_type] * takes_index, *[POSITION_TYPE for _ in all_names])
         ordered = any_ordered(jaxpr.effects)
         attrs: dict[str, Attr] = {
             "in_shardings": MlirText(self._per_value_shardings(ins, [x.aval for x in operands], ordered)),
@@ -179,21 +182,21 @@ class Emitter(MultiPlatformEmitter):
         attributes = {k: to_mlir_attribute(v) for k, v in attrs.items()}
         values, name = unwrap_values(operands), "sdy.manual_computation"
         if ordered:
-            operation, found = self._emit_ordered(name, [self._last_token(), *values], outs, attributes, 1)
+            operation, results = self._emit_ordered(name, [self._last_token(), *values], outs, attributes, 1)
         else:
             types = list(map(aval_to_ir_type, outs))
             operation = runtime.create(name, types, values, attributes, None, 1, self._line, self._block)
-            found = list(map(EmittedValue, operation.results, outs))
+            results = list(map(EmittedValue, operation.results, outs))
         block = append_block(operation.regions[0], inputs, ordered)
         self._fill(block, Region(inputs, run), "sdy.return", takes_token=ordered, gives_token=ordered)
-        self._manual_axes, (self._body, self._index) = outer, outside
-        return found
+        self._manual_axes, (self._body, self._index) = outer_axes, outer_function
+        return results
 
     def _per_value_shardings(
         self, shardings: Sequence[NamedSharding], avals: Sequence[ShapedArray], ordered: bool
     ) -> str:
         parts = [self.sharding(s, a).removeprefix("#sdy.sharding") for s, a in zip(shardings, avals, strict=True)]
-        if ordered:  # the token
+        if ordered:  # for the token
             parts.insert(0, f"<@{self.mesh(shardings[0].mesh)}, []>")
         return f"#sdy.sharding_per_value<[{', '.join(parts)}]>"
 
@@ -201,10 +204,10 @@ class Emitter(MultiPlatformEmitter):
         if any(name not in self._manual_axes for name in names):
             return None
         mesh, _ = self._manual_axes[names[0]]
-        places = np.array([self.devices.index(d) for d in mesh.flat]).reshape(mesh.axis_sizes)
-        along = [mesh.axis_names.index(str(name)) for name in names]
-        rest = [i for i in range(places.ndim) if i not in along]
-        rows = places.transpose([*rest, *along]).reshape(-1, prod([mesh.axis_sizes[i] for i in along]))
+        partitions = np.array([self.devices.index(d) for d in mesh.flat]).reshape(mesh.axis_sizes)
+        dims = [mesh.axis_names.index(str(name)) for name in names]
+        other_dims = [i for i in range(partitions.ndim) if i not in dims]
+        rows = partitions.transpose([*other_dims, *dims]).reshape(-1, prod([mesh.axis_sizes[i] for i in dims]))
         return tuple([tuple(map(int, row)) for row in rows])
 
     def axis_index(self, name: Hashable) -> IrValue:
@@ -220,7 +223,7 @@ class Emitter(MultiPlatformEmitter):
         return EmittedModule(self.module, *calls)
 
     def mesh(self, mesh: Mesh) -> str:
-        """The name of a mesh in the module."""
+        """Returns the symbol of a mesh in the module, defining it if needed."""
         symbol = self._meshes.get(mesh)
         if symbol is None:
             symbol = self._meshes[mesh] = self._unique_symbol("mesh")
@@ -232,7 +235,7 @@ class Emitter(MultiPlatformEmitter):
     def sharding(self, sharding: NamedSharding, aval: ShapedArray) -> str:
         parts = [shardy_dim_sharding(part) for part in sharding.spec.of_rank(aval.ndim)]
         if dtypes.is_key(aval.dtype):
-            parts.append("{}")  # the words of a key are together
+            parts.append("{}")  # the axis of a key's words is never sharded
         return f"#sdy.sharding<@{self.mesh(sharding.mesh)}, [{', '.join(parts)}]>"
 
     def function(
@@ -242,10 +245,10 @@ class Emitter(MultiPlatformEmitter):
         attributes: Sequence[Mapping[str, runtime.Attribute]] | None = None,
         results: Sequence[Mapping[str, runtime.Attribute]] | None = None,
     ) -> tuple[Hashable, ...]:
-        """Add a function whose body is `jaxpr`, and return its extra parameters; it is public if it is `main`.
+        """Adds a function with body `jaxpr`, public if it is `main`; returns its extra parameters.
 
-        For several platforms `main` takes their index first, another function last and only if it makes a difference.
-        Likewise another function takes positions along manual axes that its body uses.
+        For several platforms `main` takes the platform index first; other functions take it last, and only if they need
+        it. Likewise other functions take the positions along manual axes that they need.
         """
         ordered = name != "main" and any_ordered(jaxpr.effects)
         tokens = [runtime.token_type()] * ordered
@@ -259,9 +262,9 @@ class Emitter(MultiPlatformEmitter):
             result_attributes=results,
         )
         outer = self._token, self._eqn, self._prefix, self._body, self._index, self._manual_axes, self._extra_parameters
-        self._token, self._eqn, self._prefix = None, None, ""  # XLA puts the call's name in front
-        chosen = name == "main" and len(self._all) > 1
-        self._body, self._index = block, EmittedValue(block.arguments[0], jaxpr.in_avals[0]) if chosen else None
+        self._token, self._eqn, self._prefix = None, None, ""  # XLA prefixes the name of the call
+        takes_index = name == "main" and len(self._all) > 1
+        self._body, self._index = block, EmittedValue(block.arguments[0], jaxpr.in_avals[0]) if takes_index else None
         self._manual_axes, self._extra_parameters = (
             {name: (mesh, None) for name, (mesh, _) in self._manual_axes.items()},
             [],
@@ -274,12 +277,12 @@ class Emitter(MultiPlatformEmitter):
         return extra
 
     def inline(self, jaxpr: Jaxpr, args: Sequence[IrValue]) -> list[IrValue]:
-        """Append the equations of a program without constants."""
+        """Appends the equations of a jaxpr without constants."""
         env: dict[int, IrValue] = {v.index: x for v, x in zip(jaxpr.invars, args, strict=True)}
         outer = self._line, self._eqn, self._prefix
         if self._eqn is not None:
             self._prefix += scoped_name(self._eqn) + "/"
-        alone = len(self._platforms) == 1
+        single = len(self._platforms) == 1
         for eqn in jaxpr.eqns:
             self._eqn = eqn
             prim, binders = eqn.prim, eqn.outs
@@ -288,10 +291,10 @@ class Emitter(MultiPlatformEmitter):
             for a in eqn.inputs:
                 operands.append(env[a.index] if type(a) is Var else self.constant(a))
             avals = [binders[0].aval] if len(binders) == 1 else [v.aval for v in binders]
-            outs = self._apply_rule(eqn, avals, operands) if alone else self._lower_per_platform(eqn, avals, operands)
+            outs = self._apply_rule(eqn, avals, operands) if single else self._lower_per_platform(eqn, avals, operands)
             if len(outs) != len(binders):
                 raise TypeError(f"the lower rule of {prim.name} gave {len(outs)} results for {len(binders)} outputs")
-            if len(outs) == 1:  # nearly all operations
+            if len(outs) == 1:  # the most frequent case
                 env[binders[0].index] = outs[0]
             else:
                 env.update(zip([v.index for v in binders], outs, strict=True))
@@ -306,20 +309,20 @@ class Emitter(MultiPlatformEmitter):
         )
 
     def line(self, eqn: Eqn) -> runtime.Location:
-        """The equation's name, scopes and line, which XLA keeps as metadata for profilers."""
+        """Returns an equation's location: name, scopes and source line, which XLA passes to profilers as metadata."""
         source = eqn.source
         if type(source) is not LazySourceLocation:
             return self._location(eqn)
         key = (self._prefix, eqn.prim.profile_name, id(source.code), source.lasti, source.scope)
-        found = self._locations.get(key)
-        if found is None:  # finding the line takes as long as the code is
-            found = self._locations[key] = (self._location(eqn), source)
-        return found[0]
+        cached = self._locations.get(key)
+        if cached is None:  # resolving a line takes time linear in the length of the code object
+            cached = self._locations[key] = (self._location(eqn), source)
+        return cached[0]
 
     def _location(self, eqn: Eqn) -> runtime.Location:
-        place = None if eqn.source is None else eqn.source.resolve()
+        line = None if eqn.source is None else eqn.source.resolve()
         name = self._prefix + scoped_name(eqn)
-        return runtime.location(name, None, 0) if place is None else runtime.location(name, place.file, place.line)
+        return runtime.location(name, None, 0) if line is None else runtime.location(name, line.file, line.line)
 
     def expand(self, eqn: Eqn, operands: Sequence[IrValue]) -> Sequence[IrValue]:
         prim = eqn.prim
@@ -335,9 +338,9 @@ class Emitter(MultiPlatformEmitter):
             body, consts = stage(function, [x.aval for x in operands])
         finally:
             EQN_LOCATION.reset(token)
-        held = [self.constant(np.asarray(c)) for c in consts]
-        self._eqn = None  # whose scopes the smaller operations have themselves
-        return self.inline(body.closed(), [*held, *operands])
+        captured = [self.constant(np.asarray(c)) for c in consts]
+        self._eqn = None  # the inlined equations have its scopes already
+        return self.inline(body.closed(), [*captured, *operands])
 
     @override
     def emit(
@@ -348,7 +351,7 @@ class Emitter(MultiPlatformEmitter):
         attrs: Mapping[str, Attr | runtime.Attribute] | None = None,
         regions: Sequence[Region] = (),
     ) -> list[IrValue]:
-        values, types = [], []  # filled by loops, which for an element or two take half the time of a comprehension
+        values, types = [], []  # loops, since for one or two elements they take half the time of a comprehension
         for x in operands:
             assert type(x) is EmittedValue
             values.append(x.value)
@@ -359,7 +362,7 @@ class Emitter(MultiPlatformEmitter):
         if regions:
             for region, space in zip(regions, operation.regions, strict=True):
                 self._fill(append_block(space, region.args), region)
-        if len(outs) == 1:  # nearly all operations
+        if len(outs) == 1:  # the most frequent case
             return [EmittedValue(operation.result, outs[0])]
         return list(map(EmittedValue, operation.results, outs))
 
@@ -373,7 +376,7 @@ class Emitter(MultiPlatformEmitter):
         takes_token: bool = False,
         gives_token: bool = False,
     ) -> None:
-        """Append what a region computes to its block, and the operation that ends it."""
+        """Builds a region in its block, and appends the terminator."""
         arguments = list(block.arguments)
         outer_block, outer_token = self._block, self._token
         self._block = runtime.at_end(block)
@@ -402,36 +405,38 @@ class Emitter(MultiPlatformEmitter):
         assert isinstance(prim, Batchable)
         axis = MappedAxis(dtypes.key_data_size(outs[0].dtype))
         dims = [x.aval.ndim if dtypes.is_key(x.aval.dtype) else None for x in operands]
-        places: list[int | None] = []
+        out_dims: list[int | None] = []
 
-        def each_word(*words: Value) -> Sequence[Value]:
-            found, places[:] = prim.batch(axis, words, dims)
-            return found
+        def batched(*words: Value) -> Sequence[Value]:
+            batched_outs, out_dims[:] = prim.batch(axis, words, dims)
+            return batched_outs
 
-        body, consts = stage(each_word, [key_data_aval(x.aval) for x in operands])
-        held = [self.constant(np.asarray(c)) for c in consts]
-        results = self.inline(body.closed(), [*held, *[self.retype_keys(x, key_data_aval(x.aval)) for x in operands]])
-        return [self._with_words_last(x, place, out) for x, place, out in zip(results, places, outs, strict=True)]
+        body, consts = stage(batched, [key_data_aval(x.aval) for x in operands])
+        captured = [self.constant(np.asarray(c)) for c in consts]
+        results = self.inline(
+            body.closed(), [*captured, *[self.retype_keys(x, key_data_aval(x.aval)) for x in operands]]
+        )
+        return [self._with_words_last(x, dim, out) for x, dim, out in zip(results, out_dims, outs, strict=True)]
 
-    def _with_words_last(self, x: IrValue, place: int | None, out: ShapedArray) -> IrValue:
+    def _with_words_last(self, x: IrValue, dim: int | None, out: ShapedArray) -> IrValue:
         assert isinstance(x, EmittedValue)
-        assert place is not None  # words of keys come from those of keys
-        if place != out.ndim:
-            others = [i for i in range(out.ndim + 1) if i != place]
-            (x,) = self.emit("stablehlo.transpose", [x], [out], {"permutation": DenseI64Array((*others, place))})
+        assert dim is not None  # words of the result depend on words of the operands
+        if dim != out.ndim:
+            others = [i for i in range(out.ndim + 1) if i != dim]
+            (x,) = self.emit("stablehlo.transpose", [x], [out], {"permutation": DenseI64Array((*others, dim))})
             assert isinstance(x, EmittedValue)
         return EmittedValue(x.value, out)
 
     def reemit_broadcast(self, x: IrValue) -> IrValue:
         assert isinstance(x, EmittedValue)
-        found = runtime.broadcast_of(x.value)
-        if found is None:
+        broadcast = runtime.broadcast_of(x.value)
+        if broadcast is None:
             return x
-        source, sizes = found
-        # By way of its own reshape: XLA takes plain broadcasts of one value together before it looks at their uses.
-        part = self.emit("stablehlo.reshape", [EmittedValue(source, x.aval)], [x.aval.update(shape=sizes)])
+        source, sizes = broadcast
+        # With a reshape of its own: XLA merges plain broadcasts of the same value before it looks at their uses.
+        reshaped = self.emit("stablehlo.reshape", [EmittedValue(source, x.aval)], [x.aval.update(shape=sizes)])
         dims = DenseI64Array(tuple(range(len(sizes))))
-        return self.emit("stablehlo.broadcast_in_dim", part, [x.aval], {"broadcast_dimensions": dims})[0]
+        return self.emit("stablehlo.broadcast_in_dim", reshaped, [x.aval], {"broadcast_dimensions": dims})[0]
 
     def call(self, name: str, jaxpr: Jaxpr, operands: Sequence[IrValue]) -> list[IrValue]:
         if not operands and any_ordered(jaxpr.effects):
@@ -474,8 +479,8 @@ class Emitter(MultiPlatformEmitter):
         if not self._is_ordered():
             return self.emit("stablehlo.while", carry, avals, None, [Region(avals, condition), Region(avals, body)])
 
-        # The region of a condition gives no token, so the conditions are computed outside: before the loop, and at the
-        # end of its body.
+        # The region of a condition cannot return a token, so the condition is computed outside: before the loop, and at
+        # the end of its body.
         def next_carry(builder: Builder, xs: Sequence[IrValue]) -> list[IrValue]:
             outs = body(builder, xs[1:])
             return [*condition(builder, outs), *outs]
@@ -497,32 +502,32 @@ class Emitter(MultiPlatformEmitter):
         outs: Sequence[ShapedArray],
     ) -> list[IrValue]:
         if id(index) in self._platform_numbers:
-            _, places = self._platform_numbers[id(index)]
-            which = sorted({places[platform] for platform in self._platforms})
-            if len(which) == 1:
-                return list(branches[which[0]](self, operands))
-            each = [tuple([p for p in self._platforms if places[p] == i]) for i in which]
-            return self._emit_platform_case([branches[i] for i in which], each, operands, outs)
+            _, branch_of = self._platform_numbers[id(index)]
+            branch_indices = sorted({branch_of[platform] for platform in self._platforms})
+            if len(branch_indices) == 1:
+                return list(branches[branch_indices[0]](self, operands))
+            platforms = [tuple([p for p in self._platforms if branch_of[p] == i]) for i in branch_indices]
+            return self._emit_platform_case([branches[i] for i in branch_indices], platforms, operands, outs)
         regions = [Region((), functools.partial(build_branch, branch, operands)) for branch in branches]
         if not self._is_ordered():
             return self.emit("stablehlo.case", [index], outs, None, regions)
-        before = self._last_token()
+        token_before = self._last_token()
         operation, results = self._emit_ordered("stablehlo.case", unwrap_values([index]), outs, None, len(branches))
-        after, self._token = self._token, before
+        token_after, self._token = self._token, token_before
         for region, space in zip(regions, operation.regions, strict=True):
             self._fill(append_block(space, ()), region, gives_token=True)
-        self._token = after
+        self._token = token_after
         return results
 
     def _is_ordered(self) -> bool:
-        """Whether the equation that is lowered has ordered effects."""
+        """Whether the current equation has ordered effects."""
         return self._eqn is not None and any_ordered(self._eqn.prim.effects)
 
     def _last_token(self) -> runtime.MlirValue:
         if self._token is None:
-            kind = [runtime.token_type()]
+            types = [runtime.token_type()]
             self._token = runtime.create(
-                "stablehlo.create_token", kind, (), None, None, 0, self._line, self._block
+                "stablehlo.create_token", types, (), None, None, 0, self._line, self._block
             ).result
         return self._token
 
@@ -534,7 +539,7 @@ class Emitter(MultiPlatformEmitter):
         attributes: dict[str, runtime.Attribute] | None = None,
         regions: int = 0,
     ) -> tuple[runtime.MlirOperation, list[IrValue]]:
-        """Append an operation that gives the next token first."""
+        """Appends an operation whose first result is the next token."""
         types = [runtime.token_type(), *map(aval_to_ir_type, outs)]
         operation = runtime.create(name, types, operands, attributes, None, regions, self._line, self._block)
         self._token, *results = operation.results
@@ -578,40 +583,41 @@ class Emitter(MultiPlatformEmitter):
         if any(dtypes.is_key(aval.dtype) for aval in (*[x.aval for x in operands], *outs)):
             function = on_key_data(function, [x.aval.dtype for x in operands])
         config = {"index": MlirText(f"{len(self.host_functions)} : ui64")}
-        once = len(self.devices) > 1 and not self._manual_axes  # or else each device calls for its own part
-        if has_side_effect and (together := self._auto_axes()):
+        once = len(self.devices) > 1 and not self._manual_axes  # with manual axes each device calls with its shards
+        if has_side_effect and (auto_axes := self._auto_axes()):
             raise NotImplementedError(
-                f"a Python function can't be called for what it does in a shard_map that leaves the axes {together} of "
-                "the mesh to the compiler: devices along these run one program. Name all axes, or call it outside"
+                "a Python function with side effects can't be called in a shard_map that leaves the axes "
+                f"{auto_axes} of the mesh to the compiler: devices along these run one program. Make all axes manual, "
+                "or call it outside"
             )
-        parts = partitioned and once and not self._is_ordered()
-        target = runtime.host_call_target(self.platform, parts)
+        per_shard = partitioned and once and not self._is_ordered()
+        target = runtime.host_call_target(self.platform, per_shard)
         attributes = custom_call_attributes(target, config, has_side_effect)
         layouts = row_major_layouts([x.aval for x in operands], outs)
         attributes |= layout_attributes(layouts, ordered=self._is_ordered())
         self.targets.add(target)
-        words = map(key_data_aval, outs)
-        self.host_results.append(tuple([runtime.ArraySpec(kind.shape, kind.dtype) for kind in words]))
-        if once and not parts:
+        word_avals = map(key_data_aval, outs)
+        self.host_results.append(tuple([runtime.ArraySpec(a.shape, a.dtype) for a in word_avals]))
+        if once and not per_shard:
             attributes["sdy.sharding"] = self._first_device_sharding(max(1, len(outs) + self._is_ordered()))
         if self._is_ordered():
             self.host_functions.append(lambda token, *arrays: (token, *function(*arrays)))
-            given = [self._last_token(), *unwrap_values(operands)]
-            found = self._emit_ordered("stablehlo.custom_call", given, outs, attributes)[1]
+            mlir_operands = [self._last_token(), *unwrap_values(operands)]
+            results = self._emit_ordered("stablehlo.custom_call", mlir_operands, outs, attributes)[1]
         else:
             self.host_functions.append(function)
-            found = self.emit("stablehlo.custom_call", operands, outs, attributes)
-        return list(map(self._replicate, found)) if once and not parts else found
+            results = self.emit("stablehlo.custom_call", operands, outs, attributes)
+        return list(map(self._replicate, results)) if once and not per_shard else results
 
     def _auto_axes(self) -> list[str]:
-        """The axes, of the mesh along some of whose axes devices run apart, along which they don't."""
+        """Returns the mesh axes of size > 1 that are not manual in the current `shard_map`."""
         meshes = [mesh for mesh, _ in self._manual_axes.values()][:1]
         return [
             name for mesh in meshes for name, size in mesh.shape.items() if size > 1 and name not in self._manual_axes
         ]
 
     def _first_device_sharding(self, count: int) -> runtime.Attribute:
-        """The sharding of what the first device gives, which alone has it."""
+        """Returns the sharding of results that only the first device has."""
         if not self._first_device_mesh:
             self._first_device_mesh = self._unique_symbol("first_device")
             self._define_mesh(self._first_device_mesh, "#sdy.mesh<[], device_ids=[0]>")
@@ -620,7 +626,7 @@ class Emitter(MultiPlatformEmitter):
         )
 
     def _replicate(self, x: IrValue) -> IrValue:
-        """An array of which all devices have all."""
+        """Replicates a value over all devices."""
         if not self._all_devices_mesh:
             self._all_devices_mesh = self._unique_symbol("everyone")
             self._define_mesh(self._all_devices_mesh, f'#sdy.mesh<["devices"={len(self.devices)}]>')

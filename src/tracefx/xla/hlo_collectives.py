@@ -1,4 +1,4 @@
-"""What a compiled program sends between devices, read off its text."""
+"""The collectives of a compiled program, parsed from its HLO text."""
 
 from __future__ import annotations
 
@@ -36,48 +36,48 @@ _OP_NAME: Final = re.compile(r'op_name="([^"]*)"')
 
 
 def parse_collectives(text: str, ids: Sequence[int]) -> tuple[CompiledCollective, ...]:
-    """The collectives in the text of a compiled program, whose partitions are devices with these ids, as they come."""
+    """Parses the collectives of an HLO text in program order; `ids` are the device ids of the partitions."""
     computations, entry = _parse_computations(text)
-    often = _execution_counts(computations, entry)
-    found = []
+    run_counts = _execution_counts(computations, entry)
+    collectives = []
     for computation, lines in computations.items():
-        if computation in often:
-            found += [
-                _parse_collective(line, match, often[computation], ids) for line, match in _collective_lines(lines)
+        if computation in run_counts:
+            collectives += [
+                _parse_collective(line, match, run_counts[computation], ids) for line, match in _collective_lines(lines)
             ]
-    return tuple(found)
+    return tuple(collectives)
 
 
 def _parse_computations(text: str) -> tuple[dict[str, list[str]], str]:
-    found: dict[str, list[str]] = {}
+    computations: dict[str, list[str]] = {}
     entry, lines = "", []
     for line in text.splitlines():
         start = _COMPUTATION.match(line)
         if start:
-            lines = found[start[2]] = []
+            lines = computations[start[2]] = []
             entry = start[2] if start[1] else entry
         else:
             lines.append(line)
-    return found, entry
+    return computations, entry
 
 
 def _execution_counts(computations: Mapping[str, list[str]], entry: str) -> dict[str, int | None]:
-    """How often the computations are run in one run of the program."""
-    often: dict[str, int | None] = {}
-    waiting: list[tuple[str, int | None]] = [(entry, 1)]
-    while waiting:
-        name, times = waiting.pop()
+    """Returns how often each computation runs in one execution of the program; None if that is unknown."""
+    run_counts: dict[str, int | None] = {}
+    stack: list[tuple[str, int | None]] = [(entry, 1)]
+    while stack:
+        name, times = stack.pop()
         if name not in computations:
             continue
-        before = often.get(name, 0)
-        often[name] = None if times is None or before is None else before + times
+        previous = run_counts.get(name, 0)
+        run_counts[name] = None if times is None or previous is None else previous + times
         for line in computations[name]:
-            waiting += _called_computations(line, times)
-    return often
+            stack += _called_computations(line, times)
+    return run_counts
 
 
 def _called_computations(line: str, times: int | None) -> Iterator[tuple[str, int | None]]:
-    """The computations that an instruction runs, and how often, if it is run so often."""
+    """Yields the computations that an instruction calls, with run counts, if the instruction runs `times` times."""
     loop = _WHILE.search(line)
     if loop:
         trips = _TRIP_COUNT.search(line)
@@ -107,21 +107,21 @@ def _parse_collective(line: str, match: re.Match[str], times: int | None, ids: S
         for name, dims in _TYPE.findall(match[1])
     ]
     if match[3] and kind in ("all-gather", "collective-permute"):
-        types = types[len(types) // 2 :][:1]  # what is started gives its operand first, and perhaps state last
+        types = types[len(types) // 2 :][:1]  # a start operation lists its operand first, and may list state last
     name = _OP_NAME.search(line)
     groups = tuple([tuple([ids[i] for i in group]) for group in _parse_replica_groups(line, len(ids))])
     return CompiledCollective(kind, tuple(types), groups, times, "" if name is None else name[1])
 
 
 def _parse_replica_groups(line: str, count: int) -> PartitionGroups:
-    """The groups of partitions. All of them are in one if none are listed."""
-    listed = _EXPLICIT_GROUPS.search(line)
-    if listed:
-        found = tuple([tuple(map(int, part.split(","))) for part in re.findall(r"\{([\d,]+)\}", listed[1])])
-        return found or (tuple(range(count)),)
-    counted = _IOTA_GROUPS.search(line)
-    if counted:
-        return _rows_as_groups(_iota_devices(counted[2], counted[3]).reshape(_parse_ints(counted[1])))
+    """Parses the replica groups; without any listed, all partitions form one group."""
+    explicit = _EXPLICIT_GROUPS.search(line)
+    if explicit:
+        groups = tuple([tuple(map(int, part.split(","))) for part in re.findall(r"\{([\d,]+)\}", explicit[1])])
+        return groups or (tuple(range(count)),)
+    iota = _IOTA_GROUPS.search(line)
+    if iota:
+        return _rows_as_groups(_iota_devices(iota[2], iota[3]).reshape(_parse_ints(iota[1])))
     mesh = _MESH_GROUPS.search(line)
     if mesh:
         return _groups_along_mesh_axes(mesh[1], mesh[4], None if mesh[2] is None else _iota_devices(mesh[2], mesh[3]))
@@ -129,25 +129,25 @@ def _parse_replica_groups(line: str, count: int) -> PartitionGroups:
 
 
 def _groups_along_mesh_axes(axes: str, chosen: str, order: NDArray | None) -> PartitionGroups:
-    """The groups along some axes of a mesh, or along a factor of an axis."""
+    """Returns the groups along chosen axes of a mesh, or along factors of axes."""
     sizes = {name: int(size) for name, size, _, _ in _AXIS.findall(axes)}
-    places = np.arange(prod(sizes.values())) if order is None else order
+    devices = np.arange(prod(sizes.values())) if order is None else order
     names = list(sizes)
     parts = {name: [sizes[name]] for name in names}
-    picked: list[tuple[str, int]] = []
-    for name, _, before, size in _AXIS.findall(chosen):
-        if before:
-            first, middle = int(before), int(size)
-            parts[name] = [first, middle, sizes[name] // (first * middle)]
-            picked.append((name, 1))
+    chosen_factors: list[tuple[str, int]] = []
+    for name, _, outer, size in _AXIS.findall(chosen):
+        if outer:
+            outer_size, factor_size = int(outer), int(size)
+            parts[name] = [outer_size, factor_size, sizes[name] // (outer_size * factor_size)]
+            chosen_factors.append((name, 1))
         else:
-            picked.append((name, 0))
-    flat = [(name, k) for name in names for k in range(len(parts[name]))]
-    array = places.reshape([parts[name][k] for name, k in flat])
-    along = [flat.index(part) for part in picked]
-    rest = [i for i in range(len(flat)) if i not in along]
-    width = prod([array.shape[i] for i in along])
-    return _rows_as_groups(array.transpose([*rest, *along]).reshape(-1, width))
+            chosen_factors.append((name, 0))
+    factors = [(name, k) for name in names for k in range(len(parts[name]))]
+    array = devices.reshape([parts[name][k] for name, k in factors])
+    chosen_dims = [factors.index(part) for part in chosen_factors]
+    other_dims = [i for i in range(len(factors)) if i not in chosen_dims]
+    width = prod([array.shape[i] for i in chosen_dims])
+    return _rows_as_groups(array.transpose([*other_dims, *chosen_dims]).reshape(-1, width))
 
 
 def _iota_devices(shape: str, axes: str | None) -> NDArray:
@@ -168,8 +168,8 @@ _DTYPE_PREFIXES: Final = {"s": "int", "u": "uint", "f": "float", "c": "complex",
 
 
 def _parse_dtype(name: str) -> DType:
-    """The dtype that XLA calls `s32`, `pred`, `f8e4m3fn`."""
+    """Converts XLA's name of a dtype, such as `s32`, `pred` or `f8e4m3fn`."""
     if name == "pred":
         return as_dtype("bool")
-    letters, bits, rest = re.fullmatch(r"([a-z]+)(\d+)(\w*)", name).groups()  # type: ignore[union-attr]  # all are so
-    return as_dtype(f"{_DTYPE_PREFIXES[letters]}{bits}{'_' + rest if rest else ''}")
+    letters, bits, suffix = re.fullmatch(r"([a-z]+)(\d+)(\w*)", name).groups()  # type: ignore[union-attr]  # always matches
+    return as_dtype(f"{_DTYPE_PREFIXES[letters]}{bits}{'_' + suffix if suffix else ''}")

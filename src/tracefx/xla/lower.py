@@ -1,4 +1,4 @@
-"""Lowering: a jaxpr becomes a StableHLO module, by the `lower` rules of its operations."""
+"""Lowering: translates a jaxpr to a StableHLO module, with the `lower` rules of its primitives."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tracefx.xla.emitter import Emitter
 
 X = TypeVar("X")
 
-# ------------------------------------------------------------------ the result
+# ------------------------------------------------------------------ execution plans
 
 
 @final
 @frozen
 class ForwardedInput:
-    """An output that is an input, handed through without being computed."""
+    """A program output that is one of the inputs, returned without being computed."""
 
     index: int
 
@@ -36,7 +36,7 @@ class ForwardedInput:
 @final
 @frozen
 class Result:
-    """An output that the module's `main` returns."""
+    """A program output that the module's `main` returns, by index of the result."""
 
     index: int
 
@@ -47,10 +47,10 @@ Output: TypeAlias = ForwardedInput | Result | Literal
 @final
 @frozen(eq=False)
 class ExecutionPlan:
-    """How a program is run by an executable, which is not made yet: what it computes, of which of the inputs.
+    """What an executable computes, and how a program's inputs and outputs relate to its parameters and results.
 
-    The executable's parameters are those of the `inputs` that are at `kept`; those at `donated` give their memory away.
-    `outputs` says where the program's outputs come from.
+    The executable's parameters are the `kept_inputs` of the program's `inputs` inputs; `donated` are the indices of
+    donated inputs. `outputs` says where each output of the program comes from.
     """
 
     computed: Jaxpr
@@ -59,132 +59,138 @@ class ExecutionPlan:
     donated: frozenset[int]
     outputs: tuple[Output, ...]
     aliases: Mapping[int, int] = field(init=False, repr=False)
-    """The donated parameters that alias a result of the same shape and dtype, and which result it is."""
+    """Maps donated parameters to the result of the same shape and dtype that they alias."""
 
     @aliases.default
     def _find_aliases(self) -> Mapping[int, int]:
         free: dict[tuple[Shape, DType], list[int]] = {}
         for k, aval in enumerate(self.computed.out_avals if self.donated else ()):
             free.setdefault((aval.shape, aval.dtype), []).append(k)
-        found: dict[int, int] = {}
-        for i, (place, aval) in enumerate(zip(self.kept_inputs, self.computed.in_avals, strict=True)):
-            if place in self.donated and (fits := free.get((aval.shape, aval.dtype))):
-                found[i] = fits.pop(0)
-        return MappingProxyType(found)
+        alias_of: dict[int, int] = {}
+        for i, (index, aval) in enumerate(zip(self.kept_inputs, self.computed.in_avals, strict=True)):
+            if index in self.donated and (candidates := free.get((aval.shape, aval.dtype))):
+                alias_of[i] = candidates.pop(0)
+        return MappingProxyType(alias_of)
 
     @property
     def results(self) -> tuple[ShapedArray, ...]:
-        """The types of what the executable returns."""
+        """The types of the executable's results."""
         return self.computed.out_avals
 
     def select_results(self, of_outputs: Sequence[X]) -> list[X]:
-        """What is said of the outputs, for the results that they are."""
+        """Selects, from one value for each output, the values of the outputs that are results."""
         return [of_outputs[self.outputs.index(Result(i))] for i in range(len(self.results))]
 
 
 def plan(
     jaxpr: Jaxpr, donated: Sequence[int] = (), keep_unused: bool = False, moved: Collection[int] = frozenset()
 ) -> ExecutionPlan:
-    """Plan for a program without constants. Inputs it doesn't use, and outputs that need no computing, are left out.
+    """Plans the execution of a jaxpr without constants, leaving out unused inputs and outputs that need no computation.
 
-    Outputs at `moved` are the executable's even if they are inputs, and so are outputs that are donated inputs, whose
-    array is deleted after the call.
+    Args:
+        jaxpr: the program.
+        donated: indices of donated inputs.
+        keep_unused: whether unused inputs stay parameters of the executable.
+        moved: indices of outputs that must be results even if they are inputs, because they change their sharding.
+            Outputs that are donated inputs are results too, because the input's array is deleted after the call.
     """
     assert not jaxpr.constvars
-    given = frozenset([i for i in donated if jaxpr.invars[i].aval.dtype != float0])
-    places = {v.index: i for i, v in enumerate(jaxpr.invars)}
+    donated_inputs = frozenset([i for i in donated if jaxpr.invars[i].aval.dtype != float0])
+    input_index = {v.index: i for i, v in enumerate(jaxpr.invars)}
     computed: list[Var] = []
-    order: dict[int, int] = {}
+    result_index: dict[int, int] = {}
     outputs: list[Output] = []
     for i, a in enumerate(jaxpr.outs):
         if isinstance(a, Literal):
             outputs.append(a)
-        elif i in moved or places.get(a.index) in given:
+        elif i in moved or input_index.get(a.index) in donated_inputs:
             outputs.append(Result(len(computed)))
             computed.append(a)
-        elif a.index in places:
-            outputs.append(ForwardedInput(places[a.index]))
+        elif a.index in input_index:
+            outputs.append(ForwardedInput(input_index[a.index]))
         else:
-            if a.index not in order:
-                order[a.index] = len(computed)
+            if a.index not in result_index:
+                result_index[a.index] = len(computed)
                 computed.append(a)
-            outputs.append(Result(order[a.index]))
+            outputs.append(Result(result_index[a.index]))
     body = Jaxpr((), jaxpr.invars, jaxpr.eqns, tuple(computed))
-    pruned, used = prune(body, (True,) * len(computed))
+    pruned, is_used = prune(body, (True,) * len(computed))
     if keep_unused:
-        used = tuple([v.aval.dtype != float0 for v in jaxpr.invars])
-        pruned = Jaxpr((), tuple([v for v, u in zip(jaxpr.invars, used, strict=True) if u]), body.eqns, body.outs)
-    kept = tuple([i for i, u in enumerate(used) if u])
-    return ExecutionPlan(pruned, len(jaxpr.invars), kept, given, tuple(outputs))
+        is_used = tuple([v.aval.dtype != float0 for v in jaxpr.invars])
+        pruned = Jaxpr((), tuple([v for v, u in zip(jaxpr.invars, is_used, strict=True) if u]), body.eqns, body.outs)
+    kept_inputs = tuple([i for i, u in enumerate(is_used) if u])
+    return ExecutionPlan(pruned, len(jaxpr.invars), kept_inputs, donated_inputs, tuple(outputs))
 
 
 def lower(plan: ExecutionPlan, name: str) -> EmittedModule:
-    """The module that computes what is planned."""
+    """Lowers a plan for the host's first device."""
     emitter = Emitter(_new_module(name), runtime.lowering_platform(runtime.devices()[0]))
     emitter.function("main", plan.computed, _donation_attributes(plan))
     return emitter.lowered()
 
 
-def lower_spmd(plan: ExecutionPlan, name: str, placing: ShardingAssignment) -> EmittedModule:
-    """The module for several devices. How inputs and outputs are cut is said to Shardy, where anything says it."""
-    device = cast(runtime.Device, placing.devices[0])
-    emitter = Emitter(_new_module(name), runtime.lowering_platform(device), placing.devices)
-    taken, given = _sharding_attributes(emitter, plan, placing)
-    for attributes, i in zip(taken, plan.kept_inputs, strict=True):
+def lower_spmd(plan: ExecutionPlan, name: str, assignment: ShardingAssignment) -> EmittedModule:
+    """Lowers a plan for several devices. Shardings of inputs and outputs become Shardy annotations where specified."""
+    device = cast(runtime.Device, assignment.devices[0])
+    emitter = Emitter(_new_module(name), runtime.lowering_platform(device), assignment.devices)
+    input_attributes, output_attributes = _sharding_attributes(emitter, plan, assignment)
+    for attributes, i in zip(input_attributes, plan.kept_inputs, strict=True):
         if i in plan.donated:
             attributes["jax.buffer_donor"] = runtime.bool_attr(True)
-    emitter.function("main", plan.computed, taken, given)
+    emitter.function("main", plan.computed, input_attributes, output_attributes)
     return emitter.lowered()
 
 
 def _sharding_attributes(
-    emitter: Emitter, plan: ExecutionPlan, placing: ShardingAssignment
+    emitter: Emitter, plan: ExecutionPlan, assignment: ShardingAssignment
 ) -> tuple[list[dict[str, runtime.Attribute]], list[dict[str, runtime.Attribute]]]:
-    """Attributes of the parameters and of the results; the module is one for so many devices from now on."""
-    taken = [
-        _sharding_attribute(emitter, placing.inputs[i], v.aval)
+    """Returns attributes of the parameters and the results, and sets the module's number of partitions."""
+    input_attributes = [
+        _sharding_attribute(emitter, assignment.inputs[i], v.aval)
         for i, v in zip(plan.kept_inputs, plan.computed.invars, strict=True)
     ]
-    given = [
+    output_attributes = [
         _sharding_attribute(emitter, sharding, aval)
-        for sharding, aval in zip(plan.select_results(placing.outputs), plan.results, strict=True)
+        for sharding, aval in zip(plan.select_results(assignment.outputs), plan.results, strict=True)
     ]
-    counts = emitter.module.operation.attributes
-    counts["mhlo.num_partitions"] = runtime.integer_attr(len(placing.devices), 32)
-    counts["mhlo.num_replicas"] = runtime.integer_attr(1, 32)
-    return taken, given
+    module_attributes = emitter.module.operation.attributes
+    module_attributes["mhlo.num_partitions"] = runtime.integer_attr(len(assignment.devices), 32)
+    module_attributes["mhlo.num_replicas"] = runtime.integer_attr(1, 32)
+    return input_attributes, output_attributes
 
 
 def _sharding_attribute(emitter: Emitter, sharding: Sharding | None, aval: ShapedArray) -> dict[str, runtime.Attribute]:
-    """What says to Shardy how an input or output of the program lies."""
+    """Returns the Shardy annotation of an input or output; none unless it has a `NamedSharding`."""
     if not isinstance(sharding, NamedSharding):
         return {}
     return {"sdy.sharding": runtime.parse_attribute(emitter.sharding(sharding, aval))}
 
 
 def plan_export(jaxpr: Jaxpr) -> ExecutionPlan:
-    """A plan for a module that gives all outputs of a program, of those of its inputs that they depend on."""
-    pruned, used = prune(jaxpr, (True,) * len(jaxpr.outs))
-    kept = tuple([i for i, u in enumerate(used) if u])
-    return ExecutionPlan(pruned, len(jaxpr.invars), kept, frozenset(), tuple(map(Result, range(len(jaxpr.outs)))))
+    """Plans a module for export: it returns all outputs of the program, and takes the inputs that these depend on."""
+    pruned, is_used = prune(jaxpr, (True,) * len(jaxpr.outs))
+    kept_inputs = tuple([i for i, u in enumerate(is_used) if u])
+    return ExecutionPlan(
+        pruned, len(jaxpr.invars), kept_inputs, frozenset(), tuple(map(Result, range(len(jaxpr.outs))))
+    )
 
 
 def lower_for(
-    plan: ExecutionPlan, name: str, platforms: tuple[str, ...], placing: ShardingAssignment | None = None
+    plan: ExecutionPlan, name: str, platforms: tuple[str, ...], assignment: ShardingAssignment | None = None
 ) -> EmittedModule:
-    """The module for platforms other than this one, too. For several it takes their index first, as JAX's do."""
-    emitter = Emitter(_new_module(name), platforms, () if placing is None else placing.devices)
-    given: list[dict[str, runtime.Attribute]] | None = None
-    if placing is None:
-        taken: list[dict[str, runtime.Attribute]] = [{} for _ in plan.computed.invars]
+    """Lowers a plan for given platforms. For several, `main` takes the platform index first, as in JAX's exports."""
+    emitter = Emitter(_new_module(name), platforms, () if assignment is None else assignment.devices)
+    output_attributes: list[dict[str, runtime.Attribute]] | None = None
+    if assignment is None:
+        input_attributes: list[dict[str, runtime.Attribute]] = [{} for _ in plan.computed.invars]
     else:
-        taken, given = _sharding_attributes(emitter, plan, placing)
+        input_attributes, output_attributes = _sharding_attributes(emitter, plan, assignment)
     computed = plan.computed
     if len(platforms) > 1:
         index = Var(computed.var_count, ShapedArray((), np.dtype(np.int32)))
         computed = Jaxpr((), (index, *computed.invars), computed.eqns, computed.outs)
-        taken.insert(0, {"jax.global_constant": runtime.string_attr("_platform_index")})
-    emitter.function("main", computed, taken, given)
+        input_attributes.insert(0, {"jax.global_constant": runtime.string_attr("_platform_index")})
+    emitter.function("main", computed, input_attributes, output_attributes)
     return emitter.lowered()
 
 
@@ -193,12 +199,12 @@ def _new_module(name: str) -> runtime.Module:
 
 
 def _donation_attributes(plan: ExecutionPlan) -> list[dict[str, runtime.Attribute]]:
-    """Attributes of the parameters: a donated one aliases a result, or else may be used for any result or temporary."""
+    """Returns attributes of the parameters: a donated one aliases a result, or else is a buffer donor for any use."""
     attributes: list[dict[str, runtime.Attribute]] = [{} for _ in plan.kept_inputs]
     aliases = plan.aliases
-    for i, place in enumerate(plan.kept_inputs):
+    for i, index in enumerate(plan.kept_inputs):
         if i in aliases:
             attributes[i]["tf.aliasing_output"] = runtime.integer_attr(aliases[i], 32)
-        elif place in plan.donated:
+        elif index in plan.donated:
             attributes[i]["jax.buffer_donor"] = runtime.bool_attr(True)
     return attributes

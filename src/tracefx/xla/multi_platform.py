@@ -1,4 +1,4 @@
-"""Programs for several platforms: what is lowered once for all of them, and where the platform's index chooses."""
+"""Multi-platform lowering: shared code is emitted once, the rest in branches selected by the platform index."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from tracefx.xla.emitted_module import EmittedValue, append_block, aval_to_ir_ty
 
 INDEX_TYPE: Final = ShapedArray((), np.dtype(np.int32))
 POSITION_TYPE: Final = ShapedArray((1,), np.dtype(np.int32))
-"""The type of a device's position along an axis of a mesh: its part of a counting array."""
+"""The type of a device's position along a mesh axis: its shard of an iota array."""
 PLATFORM_INDEX: Final = object()
-"""Stands for the platform's index among the extra parameters of a function."""
+"""Marks the platform index among the extra parameters of a function."""
 
 
 class AmbiguousPlatformError(Exception):
-    """A rule asks for the platform where it is lowered for several."""
+    """Raised when a rule reads the platform while it is lowered for several."""
 
 
 class IndexUnavailableError(Exception):
-    """A region that sees nothing from outside needs to know the platform's index."""
+    """Raised when an isolated region needs the platform index and has no access to it."""
 
 
 @final
 @frozen(eq=False)
 class EmitterState:
-    """Where and for what operations are appended."""
+    """The state of an emitter: where it appends operations, and for which platforms."""
 
     block: runtime.InsertionPoint
     mark: runtime.MlirOperation
@@ -51,10 +51,11 @@ class EmitterState:
 
 
 class MultiPlatformEmitter:
-    """The part of an emitter that appends for several platforms: the module takes the index of that where it runs.
+    """The part of an emitter that handles several platforms: the module takes the index of the platform it runs on.
 
-    An equation whose rule asks for the platform is lowered for each of them. Where this gives the same, once is
-    enough; else the index chooses. Equations with programs in them don't ask: it chooses in there, one by one.
+    An equation whose rule reads the platform is lowered once for each platform. If the results are equal, one of them
+    is used; else a `case` on the index selects. Equations with sub-jaxprs never read the platform themselves, so the
+    selection happens inside of the sub-jaxprs, equation by equation.
     """
 
     __slots__ = (
@@ -78,27 +79,25 @@ class MultiPlatformEmitter:
     def __init__(self, module: runtime.Module, platform: str | tuple[str, ...]) -> None:
         self.module = module
         self._all = self._platforms = (platform,) if isinstance(platform, str) else platform
-        """All platforms that the module is for, and those that what is appended now is for."""
+        """All platforms of the module, and the platforms that operations are currently emitted for."""
         self._body: runtime.Block | None = None
-        """That of the function which is built, where it can be reached."""
+        """The body of the current function; None inside of an isolated region, which cannot reach it."""
         self._index: EmittedValue | None = None
-        """Which of all the platforms the program runs on, once the function or the isolated region knows it."""
+        """The platform index, once the current function or isolated region has it."""
         self._platform_numbers: dict[int, tuple[IrValue, Mapping[str, int]]] = {}
-        """Numbers that stand for the platform: what each has. The value beside it keeps its id."""
+        """Values that depend on the platform only, by id: the value (kept alive) and its number for each platform."""
         self._platform_dependent: set[type[Primitive]] = set()
-        """Operations whose rules have asked for the platform."""
-        # Handed to every operation: for MLIR to find out which are current takes longer than to be told.
+        """Primitives whose rules have read the platform."""
+        # Passed to every operation explicitly, since MLIR takes longer to look up the current ones.
         self._block = runtime.at_end(module.body)
         self._line = runtime.unknown_location()
         self._eqn: Eqn | None = None
         self._prefix = ""
-        """What operations of programs within equations are called by before their own scopes: the equations' names."""
+        """The name prefix of operations in sub-jaxprs: the names of the enclosing equations."""
         self._manual_axes: dict[Hashable, tuple[Mesh, IrValue | None]] = {}
-        """The manual axes of this block: their mesh, and a device's position along the axis, if the function has it."""
+        """The manual axes of this block: the mesh, and the device's position along the axis if the function has it."""
         self._extra_parameters: list[Hashable] = []
-        """What the function takes after its program's inputs: positions by the name of the axis, and
-        `PLATFORM_INDEX`.
-        """
+        """The function's parameters after its program's inputs: names of axes (for positions) and `PLATFORM_INDEX`."""
 
     @abstractmethod
     def emit(
@@ -109,7 +108,7 @@ class MultiPlatformEmitter:
         attrs: Mapping[str, Attr | runtime.Attribute] | None = None,
         regions: Sequence[Region] = (),
     ) -> list[IrValue]:
-        """As a builder does."""
+        """Appends an operation; see `Builder.emit`."""
 
     @abstractmethod
     def constant(self, value: Literal) -> IrValue: ...
@@ -124,11 +123,11 @@ class MultiPlatformEmitter:
         takes_token: bool = False,
         gives_token: bool = False,
     ) -> None:
-        """Append what a region computes to its block, and the operation that ends it."""
+        """Builds a region in its block, and appends the terminator."""
 
     @abstractmethod
     def _apply_rule(self, eqn: Eqn, avals: Sequence[ShapedArray], operands: Sequence[IrValue]) -> Sequence[IrValue]:
-        """What the equation's own rule gives."""
+        """Lowers an equation with its primitive's own rule."""
 
     @property
     def platform(self) -> str:
@@ -137,20 +136,20 @@ class MultiPlatformEmitter:
         return self._platforms[0]
 
     def platform_index(self, number: Callable[[str], int]) -> IrValue:
-        places = {platform: number(platform) for platform in self._platforms}
-        x = self._emit_platform_number(places)
-        self._platform_numbers[id(x)] = x, places
+        numbers = {platform: number(platform) for platform in self._platforms}
+        x = self._emit_platform_number(numbers)
+        self._platform_numbers[id(x)] = x, numbers
         return x
 
     def _emit_platform_number(self, numbers: Mapping[str, int]) -> IrValue:
-        """The number of the platform that the program runs on: `i32[]`."""
-        each = [Literal(numbers.get(platform, 0), INDEX_TYPE) for platform in self._all]
+        """Returns the number of the platform that the program runs on, as `i32[]`."""
+        literals = [Literal(numbers.get(platform, 0), INDEX_TYPE) for platform in self._all]
         if len(set(numbers.values())) == 1:
             return self.constant(Literal(numbers[self._platforms[0]], INDEX_TYPE))
         index = self._runtime_platform_index()
-        if [x.val for x in each] == list(range(len(each))):
+        if [x.val for x in literals] == list(range(len(literals))):
             return index
-        regions = [Region((), functools.partial(_emit_constant, x)) for x in each]
+        regions = [Region((), functools.partial(_emit_constant, x)) for x in literals]
         return self.emit("stablehlo.case", [index], [INDEX_TYPE], None, regions)[0]
 
     def _runtime_platform_index(self) -> EmittedValue:
@@ -162,7 +161,7 @@ class MultiPlatformEmitter:
         return self._index
 
     def _axis_position(self, name: Hashable) -> IrValue:
-        """A device's position along a manual axis, `i32[1]`. A function that lacks it gets it as one more parameter."""
+        """Returns the device's position along a manual axis, `i32[1]`; adds a parameter to the function if needed."""
         mesh, position = self._manual_axes[name]
         if position is None:
             if self._body is None:
@@ -173,7 +172,7 @@ class MultiPlatformEmitter:
         return position
 
     def _extra_operands(self, parameters: Sequence[Hashable]) -> list[IrValue]:
-        """What a function with these extra parameters is called with after the inputs of its program."""
+        """Returns the operands for the extra parameters of a called function."""
         return [
             self._runtime_platform_index() if name is PLATFORM_INDEX else self._axis_position(name)
             for name in parameters
@@ -182,24 +181,24 @@ class MultiPlatformEmitter:
     def _lower_per_platform(
         self, eqn: Eqn, avals: Sequence[ShapedArray], operands: Sequence[IrValue]
     ) -> Sequence[IrValue]:
-        """An equation of a program for several platforms: lowered once, or if its rule asks for one, for each."""
-        kind = type(eqn.prim)
-        if kind not in self._platform_dependent:
-            before = self._save_state()
+        """Lowers an equation for several platforms: once, or for each platform if its rule reads the platform."""
+        prim_class = type(eqn.prim)
+        if prim_class not in self._platform_dependent:
+            state = self._save_state()
             try:
                 outs = self._apply_rule(eqn, avals, operands)
             except AmbiguousPlatformError:
-                self._restore_state(before)
-                self._platform_dependent.add(kind)
+                self._restore_state(state)
+                self._platform_dependent.add(prim_class)
             else:
-                before.mark.erase()
+                state.mark.erase()
                 return outs
-        each = [(platform,) for platform in self._platforms]
+        single_platforms = [(platform,) for platform in self._platforms]
 
         def build(_: Builder, xs: Sequence[IrValue]) -> Sequence[IrValue]:
             return self._apply_rule(eqn, avals, xs)
 
-        return self._emit_platform_case([build] * len(each), each, operands, avals)
+        return self._emit_platform_case([build] * len(single_platforms), single_platforms, operands, avals)
 
     def _emit_platform_case(
         self,
@@ -208,25 +207,29 @@ class MultiPlatformEmitter:
         operands: Sequence[IrValue],
         outs: Sequence[ShapedArray],
     ) -> list[IrValue]:
-        """The results of the branch for the platforms among which is the one that the program runs on."""
+        """Emits the branch for each group of platforms, and selects the one for the runtime platform."""
         types, start, outer = list(map(aval_to_ir_type, outs)), self._block, self._platforms
-        # They are built in an operation without an index, as it is not known yet whether one is needed.
-        tried = runtime.create("stablehlo.case", types, (), None, None, len(branches), self._line, start)
-        blocks = [append_block(space, ()) for space in tried.regions]
-        line, eqn, around = self._line, self._eqn, self._prefix
+        # The branches are first built in a `case` without an index, since an index may not be needed.
+        draft = runtime.create("stablehlo.case", types, (), None, None, len(branches), self._line, start)
+        blocks = [append_block(space, ()) for space in draft.regions]
+        line, eqn, prefix = self._line, self._eqn, self._prefix
         for build, block, self._platforms in zip(branches, blocks, platforms, strict=True):
             self._fill(block, Region((), functools.partial(build_branch, build, operands)))
-            self._line, self._eqn, self._prefix = line, eqn, around
+            self._line, self._eqn, self._prefix = line, eqn, prefix
         self._platforms = outer
-        kinds = [next(i for i, b in enumerate(blocks) if runtime.blocks_equal(b, block)) for block in blocks]
-        which = sorted(set(kinds))
-        if len(which) == 1:
-            return list(map(EmittedValue, runtime.inline_first_region(tried), outs))
-        numbers = {p: which.index(kind) for kind, each in zip(kinds, platforms, strict=True) for p in each}
+        representatives = [next(i for i, b in enumerate(blocks) if runtime.blocks_equal(b, block)) for block in blocks]
+        distinct = sorted(set(representatives))
+        if len(distinct) == 1:
+            return list(map(EmittedValue, runtime.inline_first_region(draft), outs))
+        numbers = {
+            p: distinct.index(representative)
+            for representative, group in zip(representatives, platforms, strict=True)
+            for p in group
+        }
         index = unwrap_values([self._emit_platform_number(numbers)])
-        chosen = runtime.create("stablehlo.case", types, index, None, None, len(which), self._line, start)
-        runtime.move_regions(tried, chosen, which)
-        return list(map(EmittedValue, chosen.results, outs))
+        case = runtime.create("stablehlo.case", types, index, None, None, len(distinct), self._line, start)
+        runtime.move_regions(draft, case, distinct)
+        return list(map(EmittedValue, case.results, outs))
 
     def _save_state(self) -> EmitterState:
         return EmitterState(
@@ -235,7 +238,7 @@ class MultiPlatformEmitter:
         )  # fmt: skip
 
     def _restore_state(self, state: EmitterState) -> None:
-        """Take back what was appended since, after an error has left the rule that did."""
+        """Restores a saved state and erases the operations appended since, after a rule raised an error."""
         self._block, self._line, self._eqn, self._prefix = state.block, state.line, state.eqn, state.prefix
         self._manual_axes, self._body, self._index, self._platforms = (
             state.manual_axes,
@@ -253,5 +256,5 @@ def _emit_constant(x: Literal, builder: Builder, _: Sequence[IrValue]) -> Sequen
 def build_branch(
     build: RegionBuilder, operands: Sequence[IrValue], builder: Builder, _: Sequence[IrValue]
 ) -> Sequence[IrValue]:
-    """What a branch computes of operands from outside."""
+    """Builds a branch from operands outside of its region."""
     return build(builder, operands)

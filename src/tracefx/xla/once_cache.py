@@ -1,4 +1,4 @@
-"""Caches of compiled programs: bounded, safe for threads, each program compiled once."""
+"""Caches of compiled programs: bounded and thread-safe; each program is compiled once."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ V = TypeVar("V")
 
 @final
 class OnceCache(Generic[K, V]):
-    """Results by key, the least recently used dropped first. Threads that ask for one key at once wait for one result.
+    """An LRU cache whose missing values are computed by one thread while others that request the same key wait.
 
-    A computation that fails is not kept: the error goes to everyone who waits, and the next to ask tries again. One
-    that is interrupted (Ctrl-C, which one thread is told) leaves the others to try.
+    A failed computation is not cached: all waiting threads get the error, and the next request tries again. If it is
+    interrupted (Ctrl-C interrupts one thread), a waiting thread computes instead.
     """
 
     __slots__ = ("_entries", "_lock", "_size")
@@ -29,8 +29,8 @@ class OnceCache(Generic[K, V]):
 
     def get(self, key: K, compute: Callable[[], V]) -> V:
         while True:
-            entry, mine = self._entry(key)
-            if mine:
+            entry, is_new = self._entry(key)
+            if is_new:
                 self._compute(key, entry, compute)
             try:
                 return entry.result()
@@ -39,7 +39,7 @@ class OnceCache(Generic[K, V]):
                     raise
 
     def _entry(self, key: K) -> tuple[Future[V], bool]:
-        """The entry of a key, and whether it was made just now."""
+        """Returns the entry of a key, and whether this call created it."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:

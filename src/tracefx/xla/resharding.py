@@ -1,8 +1,8 @@
-"""Arrays moved from one sharding to another by copies of their tiles, without a program.
+"""Resharding by copies of tiles, without a compiled program.
 
-A host's own devices share its memory, so a tile of theirs that is part of another is that part as it lies, and one that
-is made of several is put together once, for all devices that have it. Where devices have memory of their own, whole
-tiles are copied between them; anything else there is a compiled program's work, which has the devices' links.
+Host devices share memory. So a new tile that is part of an old one is a view of it, and one that consists of several is
+assembled once, for all devices that have it. Between devices with memory of their own only whole tiles are copied;
+anything else is left to a compiled program, which uses the links between the devices.
 """
 
 from __future__ import annotations
@@ -29,55 +29,59 @@ from tracefx.xla.spmd import tiling_of_words
 @final
 @frozen
 class TileCopy:
-    """What a new tile has of an old one."""
+    """A part of an old tile that is copied to a new tile."""
 
     old: int
     """The position of a device that has the old tile."""
     source_index: ShardIndex
-    """Of the old tile."""
+    """The part in the old tile."""
     target_index: ShardIndex
-    """In the new tile."""
+    """The part in the new tile."""
 
 
 @functools.lru_cache(maxsize=1024)
 def tile_copies(old: Tiling, new: Tiling, shape: Shape) -> tuple[tuple[TileCopy, ...], ...]:
-    """For each new tile, by its number, the old ones that it is made of. There are none in an array without elements.
+    """Returns, for each new tile, the copies that it is assembled from; none for an array without elements.
 
     >>> from tracefx import devices
     >>> one = tuple(devices()[:1])
     >>> tile_copies(Tiling(one, (1,), (0,)), Tiling(one, (1,), (0,)), (4,))
     ((TileCopy(old=0, source_index=(slice(0, 4, None),), target_index=(slice(0, 4, None),)),),)
     """
-    was, now = old.tile_shape(shape), new.tile_shape(shape)
-    count = len(new.devices) // new.num_replicas
+    old_shape, new_shape = old.tile_shape(shape), new.tile_shape(shape)
+    num_tiles = len(new.devices) // new.num_replicas
     if 0 in shape:
-        return ((),) * count
-    having: dict[int, int] = {}
+        return ((),) * num_tiles
+    position_of: dict[int, int] = {}
     for position, number in enumerate(old.tile_indices):
-        having.setdefault(number, position)
-    return tuple([tuple(_copies(number, old, new, was, now, having)) for number in range(count)])
+        position_of.setdefault(number, position)
+    return tuple([tuple(_copies(number, old, new, old_shape, new_shape, position_of)) for number in range(num_tiles)])
 
 
-def _copies(number: int, old: Tiling, new: Tiling, was: Shape, now: Shape, having: dict[int, int]) -> list[TileCopy]:
+def _copies(
+    number: int, old: Tiling, new: Tiling, old_shape: Shape, new_shape: Shape, position_of: dict[int, int]
+) -> list[TileCopy]:
     steps = np.unravel_index(number, new.counts) if new.counts else ()
-    starts = [int(step) * n for step, n in zip(steps, now, strict=True)]
-    reached = [range(start // a, -(-(start + b) // a)) for start, a, b in zip(starts, was, now, strict=True)]
-    found = []
-    for others in product(*reached):
-        place, part = [], []
-        for start, other, a, b in zip(starts, others, was, now, strict=True):
-            low, high = max(start, other * a), min(start + b, (other + 1) * a)
-            place.append(slice(low - start, high - start))
-            part.append(slice(low - other * a, high - other * a))
-        flat = int(np.ravel_multi_index(others, old.counts)) if others else 0
-        found.append(TileCopy(having[flat], tuple(part), tuple(place)))
-    return found
+    starts = [int(step) * n for step, n in zip(steps, new_shape, strict=True)]
+    overlapping = [
+        range(start // a, -(-(start + b) // a)) for start, a, b in zip(starts, old_shape, new_shape, strict=True)
+    ]
+    copies = []
+    for old_indices in product(*overlapping):
+        target, source = [], []
+        for start, old_index, a, b in zip(starts, old_indices, old_shape, new_shape, strict=True):
+            low, high = max(start, old_index * a), min(start + b, (old_index + 1) * a)
+            target.append(slice(low - start, high - start))
+            source.append(slice(low - old_index * a, high - old_index * a))
+        flat = int(np.ravel_multi_index(old_indices, old.counts)) if old_indices else 0
+        copies.append(TileCopy(position_of[flat], tuple(source), tuple(target)))
+    return copies
 
 
 @final
 @frozen(eq=False)
 class Resharder:
-    """Arrays of one type moved from one sharding, all of whose devices are this process's, to another such."""
+    """Moves arrays of one type from one sharding to another; all devices of both belong to this process."""
 
     aval: ShapedArray
     old: Tiling
@@ -93,8 +97,8 @@ class Resharder:
 
     @_spec.default
     def _type_of_words(self) -> runtime.ArraySpec:
-        kind = key_data_aval(self.aval)
-        return runtime.ArraySpec(kind.shape, kind.dtype)
+        words_aval = key_data_aval(self.aval)
+        return runtime.ArraySpec(words_aval.shape, words_aval.dtype)
 
     @_tile.default
     def _shape_of_tiles(self) -> Shape:
@@ -106,60 +110,60 @@ class Resharder:
 
     @property
     def copies_whole_tiles(self) -> bool:
-        """Whether each new tile is an old one."""
+        """Whether each new tile is one of the old tiles."""
         return self.old.tile_shape(self.aval.shape) == self.sharding.shard_shape(self.aval.shape)
 
     def reshard_through_host(self, args: Sequence[Value]) -> list[ConcreteArray]:
-        """The array, which is waited for, moved through the host's memory."""
+        """Moves an array through host memory; waits until its values are computed."""
         (x,) = args
         tiles = self._tiles_of(x)
-        known: dict[int, NDArray] = {}
-        made = [self._assemble_tile(made_of, tiles, known) for made_of in self._copies]
-        given = [made[number] for number in self.new.tile_indices]
-        return [ShardedArray(self.aval, runtime.put_tiles(self._spec, self.new, given), self.sharding)]
+        host_tiles: dict[int, NDArray] = {}
+        new_tiles = [self._assemble_tile(copies, tiles, host_tiles) for copies in self._copies]
+        tiles_per_device = [new_tiles[number] for number in self.new.tile_indices]
+        return [ShardedArray(self.aval, runtime.put_tiles(self._spec, self.new, tiles_per_device), self.sharding)]
 
     def reshard_by_tile_copies(self, args: Sequence[Value]) -> list[ConcreteArray]:
-        """The array, if it is moved by whole tiles, whose devices copy them to each other."""
+        """Moves an array whose new tiles are old tiles, by copies between devices."""
         (x,) = args
         tiles = self._tiles_of(x)
-        having = dict(zip(self.old.devices, tiles, strict=True))
-        mine = dict(zip(self.old.devices, self.old.tile_indices, strict=True))
+        tile_on = dict(zip(self.old.devices, tiles, strict=True))
+        tile_index_on = dict(zip(self.old.devices, self.old.tile_indices, strict=True))
         # A device that has the tile already keeps it.
-        given = [
-            having[device] if mine.get(device) == number else tiles[self._copies[number][0].old]
+        tiles_per_device = [
+            tile_on[device] if tile_index_on.get(device) == number else tiles[self._copies[number][0].old]
             for device, number in zip(self.new.devices, self.new.tile_indices, strict=True)
         ]
-        return [ShardedArray(self.aval, runtime.put_tiles(self._spec, self.new, given), self.sharding)]
+        return [ShardedArray(self.aval, runtime.put_tiles(self._spec, self.new, tiles_per_device), self.sharding)]
 
     def _tiles_of(self, x: Value) -> list[runtime.Buffer]:
         assert isinstance(x, ShardedArray)
         return runtime.tiles_of(cast(runtime.Buffer, x.buffer))
 
     def _assemble_tile(
-        self, made_of: Sequence[TileCopy], tiles: Sequence[runtime.Buffer], known: dict[int, NDArray]
+        self, copies: Sequence[TileCopy], tiles: Sequence[runtime.Buffer], host_tiles: dict[int, NDArray]
     ) -> NDArray:
-        for piece in made_of:
-            if piece.old not in known:
-                known[piece.old] = runtime.buffer_to_numpy(tiles[piece.old])
-        if len(made_of) == 1:
-            part = known[made_of[0].old][made_of[0].source_index]
-            if part.flags.c_contiguous:
-                return part
-        whole = aligned_empty(self._tile, self._spec.dtype)
-        for piece in made_of:
-            whole[piece.target_index] = known[piece.old][piece.source_index]
-        return whole
+        for piece in copies:
+            if piece.old not in host_tiles:
+                host_tiles[piece.old] = runtime.buffer_to_numpy(tiles[piece.old])
+        if len(copies) == 1:
+            view = host_tiles[copies[0].old][copies[0].source_index]
+            if view.flags.c_contiguous:
+                return view
+        tile = aligned_empty(self._tile, self._spec.dtype)
+        for piece in copies:
+            tile[piece.target_index] = host_tiles[piece.old][piece.source_index]
+        return tile
 
 
 def tilewise_resharder(
     aval: ShapedArray, old: Sharding, new: Sharding
 ) -> Callable[[Sequence[Value]], list[ConcreteArray]] | None:
-    """What moves arrays of a type so by their tiles; None if that takes a program on the devices of both."""
+    """Returns a function that moves arrays of a type by tiles, or None if that takes a program on the devices."""
     if not (old.is_fully_addressable and new.is_fully_addressable):
         return None
-    move = Resharder(aval, old.tiling(aval.ndim), new)
+    resharder = Resharder(aval, old.tiling(aval.ndim), new)
     if all(device.platform == "cpu" for device in (*old.devices, *new.devices)):
-        return move.reshard_through_host
-    if move.copies_whole_tiles:
-        return move.reshard_by_tile_copies
-    return None if set(old.devices) == set(new.devices) else move.reshard_through_host
+        return resharder.reshard_through_host
+    if resharder.copies_whole_tiles:
+        return resharder.reshard_by_tile_copies
+    return None if set(old.devices) == set(new.devices) else resharder.reshard_through_host

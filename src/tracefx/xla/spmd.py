@@ -1,4 +1,4 @@
-"""Programs that run where their arguments lie: on several devices, or on one that isn't the first."""
+"""Programs that run where their arguments are: on several devices (SPMD), or on one that is not the first."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from tracefx.xla.emitted_module import EmittedModule
 from tracefx.xla.hlo_collectives import parse_collectives
 from tracefx.xla.lower import ExecutionPlan, ForwardedInput, Result, lower_spmd
 
-# ------------------------------------------------------------------ where a program runs
+# ------------------------------------------------------------------ assignment of devices and shardings
 
 
 def meshes_of(jaxpr: Jaxpr) -> list[Mesh]:
-    """The meshes that a program speaks of."""
+    """Returns the meshes that a program refers to."""
     return [effect.mesh for effect in jaxpr.effects if isinstance(effect, MeshEffect)]
 
 
@@ -47,37 +47,37 @@ def no_requested_shardings(jaxpr: Jaxpr) -> RequestedShardings:
 def assign_shardings_for(
     name: str, jaxpr: Jaxpr, args: Sequence[Value | NDArray], wishes: RequestedShardings | None = None
 ) -> ShardingAssignment:
-    """Where a program runs on these arguments: where they lie, and where they are wished to."""
-    wanted = wishes or no_requested_shardings(jaxpr)
+    """Assigns shardings from those of the arguments and the requested ones; raises `ValueError` if they differ."""
+    requested = wishes or no_requested_shardings(jaxpr)
     inputs = []
-    for i, (x, wish) in enumerate(zip(args, wanted.inputs, strict=True)):
-        lies = x.placed if isinstance(x, ShardedArray) and x.committed else None
-        if lies is not None and wish is not None and lies != wish:
+    for i, (x, requested_sharding) in enumerate(zip(args, requested.inputs, strict=True)):
+        sharding = x.placed if isinstance(x, ShardedArray) and x.committed else None
+        if sharding is not None and requested_sharding is not None and sharding != requested_sharding:
             aval = jaxpr.invars[i].aval
-            if not lies.is_equivalent_to(wish, aval.ndim):
+            if not sharding.is_equivalent_to(requested_sharding, aval.ndim):
                 raise ValueError(
-                    f"{name}: in_shardings wants input {i}, {aval}, to lie as {wish}, but it lies as {lies}: move it "
-                    "with device_put, or leave it to the argument to say where it lies"
+                    f"{name}: input {i}, {aval}, has sharding {sharding}, but in_shardings requests "
+                    f"{requested_sharding}: move the argument with device_put, or request no sharding for it"
                 )
-        inputs.append(wish or lies)
-    return assign_shardings(name, jaxpr, RequestedShardings(tuple(inputs), wanted.outputs))
+        inputs.append(requested_sharding or sharding)
+    return assign_shardings(name, jaxpr, RequestedShardings(tuple(inputs), requested.outputs))
 
 
 def assign_shardings(name: str, jaxpr: Jaxpr, wishes: RequestedShardings) -> ShardingAssignment:
-    """Where a program runs, by where inputs and outputs are to lie. ValueError if that is not on the same devices."""
+    """Assigns shardings from the requested ones; raises `ValueError` if these are on different devices."""
     inputs, outputs = wishes.inputs, wishes.outputs
-    said: list[tuple[tuple[Device, ...], str]] = []
+    device_sets: list[tuple[tuple[Device, ...], str]] = []
     for i, sharding in enumerate(inputs):
         if sharding is not None:
             require_shardable(jaxpr.invars[i].aval, sharding, f"input {i} of {name}")
-            said.append((sharding.devices, f"input {i} lies on"))
+            device_sets.append((sharding.devices, f"input {i} is on"))
     for i, sharding in enumerate(outputs):
         if sharding is not None:
             require_shardable(jaxpr.outs[i].aval, sharding, f"output {i} of {name}")
-            said.append((sharding.devices, f"output {i} is to lie on"))
-    said += [(mesh.flat, f"it speaks of {mesh} with") for mesh in meshes_of(jaxpr)]
-    first, why = said[0]
-    for devices, other in said[1:]:
+            device_sets.append((sharding.devices, f"output {i} is requested on"))
+    device_sets += [(mesh.flat, f"it refers to {mesh} with") for mesh in meshes_of(jaxpr)]
+    first, why = device_sets[0]
+    for devices, other in device_sets[1:]:
         if set(devices) != set(first):
             raise ValueError(
                 f"{name} can't run: {why} {_ids(first)}, but {other} {_ids(devices)}. A program runs on one set of "
@@ -90,25 +90,25 @@ def _ids(devices: Sequence[Device]) -> str:
     return f"device{'s' if len(devices) > 1 else ''} {', '.join([str(d.id) for d in devices])}"
 
 
-def resharded_outputs(jaxpr: Jaxpr, placing: ShardingAssignment) -> frozenset[int]:
-    """The outputs that are inputs or other outputs, but are to lie elsewhere: the program moves them."""
-    lies: dict[int, Sharding | None] = {
-        v.index: placing.inputs[i] for i, v in enumerate(jaxpr.invars) if v.aval.dtype != float0
+def resharded_outputs(jaxpr: Jaxpr, assignment: ShardingAssignment) -> frozenset[int]:
+    """Returns the outputs that are inputs, or other outputs, with another sharding: the program reshards them."""
+    shardings: dict[int, Sharding | None] = {
+        v.index: assignment.inputs[i] for i, v in enumerate(jaxpr.invars) if v.aval.dtype != float0
     }
-    found = set()
-    for i, (a, wish) in enumerate(zip(jaxpr.outs, placing.outputs, strict=True)):
-        if isinstance(a, Literal) or wish is None:
+    resharded = set()
+    for i, (a, requested) in enumerate(zip(jaxpr.outs, assignment.outputs, strict=True)):
+        if isinstance(a, Literal) or requested is None:
             continue
-        if a.index not in lies:
-            lies[a.index] = wish
-        elif lies[a.index] != wish:
-            found.add(i)
-    return frozenset(found)
+        if a.index not in shardings:
+            shardings[a.index] = requested
+        elif shardings[a.index] != requested:
+            resharded.add(i)
+    return frozenset(resharded)
 
 
-def output_mesh(placing: ShardingAssignment, jaxpr: Jaxpr) -> Mesh | None:
-    """The mesh by whose axes one says how results lie, if there is one."""
-    for sharding in (*placing.inputs, *placing.outputs):
+def output_mesh(assignment: ShardingAssignment, jaxpr: Jaxpr) -> Mesh | None:
+    """Returns the mesh in terms of which the shardings of results are expressed, if there is one."""
+    for sharding in (*assignment.inputs, *assignment.outputs):
         if isinstance(sharding, NamedSharding):
             return sharding.mesh
     return next(iter(meshes_of(jaxpr)), None)
@@ -120,7 +120,7 @@ def output_mesh(placing: ShardingAssignment, jaxpr: Jaxpr) -> Mesh | None:
 @final
 @frozen(eq=False)
 class SpmdProgram:
-    """A program compiled for several devices, ready to run."""
+    """A program compiled for several devices."""
 
     executable: runtime.SpmdExecutable
     plan: ExecutionPlan
@@ -128,14 +128,14 @@ class SpmdProgram:
     mesh: Mesh | None
     results: tuple[ShapedArray, ...] = field(init=False)
     _parameter_shardings: tuple[tuple[Sharding, Tiling], ...] = field(init=False)
-    """How the parameters lie."""
+    """The shardings and tilings of the parameters."""
     _expected_shardings: tuple[tuple[int, Sharding | None], ...] = field(init=False)
-    """Which inputs they are, and the sharding, if there is one, with which these are taken without a look at them."""
+    """For each parameter the index of the input, and the sharding whose buffers are used without further checks."""
     _result_shardings: tuple[Sharding, ...] = field(init=False)
     _reordered_results: tuple[tuple[int, Tiling], ...] = field(init=False)
-    """The results whose shardings count the devices in another order than the program, and how they are cut."""
+    """The results whose shardings order the devices differently than the program, with their tilings."""
     _direct: bool = field(init=False)
-    """Whether the outputs are exactly the results, as they come."""
+    """Whether the outputs are exactly the results, in order."""
     on_buffers: None = field(default=None, init=False)
     on_buffers_one: None = field(default=None, init=False)
     uncommitted_run: None = field(default=None, init=False)
@@ -146,29 +146,31 @@ class SpmdProgram:
 
     @_parameter_shardings.default
     def _find_parameter_shardings(self) -> tuple[tuple[Sharding, Tiling], ...]:
-        said = [self.assignment.inputs[i] for i in self.plan.kept_inputs]
-        found = zip(said, self.executable.input_tilings, self.plan.computed.in_avals, strict=True)
-        return tuple([(sharding or self._to_named_sharding(tiling, aval), tiling) for sharding, tiling, aval in found])
+        specified = [self.assignment.inputs[i] for i in self.plan.kept_inputs]
+        entries = zip(specified, self.executable.input_tilings, self.plan.computed.in_avals, strict=True)
+        return tuple(
+            [(sharding or self._to_named_sharding(tiling, aval), tiling) for sharding, tiling, aval in entries]
+        )
 
     @_expected_shardings.default
     def _find_expected_shardings(self) -> tuple[tuple[int, Sharding | None], ...]:
         devices = self.assignment.devices
-        taken = zip(self.plan.kept_inputs, self._parameter_shardings, strict=True)
-        return tuple([(i, sharding if sharding.devices == devices else None) for i, (sharding, _) in taken])
+        parameters = zip(self.plan.kept_inputs, self._parameter_shardings, strict=True)
+        return tuple([(i, sharding if sharding.devices == devices else None) for i, (sharding, _) in parameters])
 
     @_result_shardings.default
     def _find_result_shardings(self) -> tuple[Sharding, ...]:
-        said = self.plan.select_results(self.assignment.outputs)
-        found = zip(said, self.executable.output_tilings, self.plan.results, strict=True)
-        return tuple([sharding or self._to_named_sharding(tiling, aval) for sharding, tiling, aval in found])
+        specified = self.plan.select_results(self.assignment.outputs)
+        entries = zip(specified, self.executable.output_tilings, self.plan.results, strict=True)
+        return tuple([sharding or self._to_named_sharding(tiling, aval) for sharding, tiling, aval in entries])
 
     @_reordered_results.default
     def _find_reordered_results(self) -> tuple[tuple[int, Tiling], ...]:
-        given = zip(self._result_shardings, self.plan.results, self.executable.results, strict=True)
+        entries = zip(self._result_shardings, self.plan.results, self.executable.results, strict=True)
         return tuple(
             [
                 (k, tiling_of_words(sharding.tiling(aval.ndim), len(spec.shape)))
-                for k, (sharding, aval, spec) in enumerate(given)
+                for k, (sharding, aval, spec) in enumerate(entries)
                 if sharding.devices != self.assignment.devices
             ]
         )
@@ -185,7 +187,7 @@ class SpmdProgram:
 
     @property
     def execute_function(self) -> Callable[[Sequence[Buffer]], list[Buffer]] | None:
-        """The executable, if it takes all inputs as they are, gives the outputs, and donates nothing."""
+        """The executable's `execute`, if all inputs are parameters, all outputs are results and none is donated."""
         takes_all = tuple([i for i, _ in self._expected_shardings]) == tuple(range(len(self.assignment.inputs)))
         if not takes_all or not self._direct or self.plan.donated:
             return None
@@ -193,8 +195,8 @@ class SpmdProgram:
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         buffers = [
-            x.buffer if type(x := args[i]) is ShardedArray and x.placed is as_is else self._buffer(k, x)
-            for k, (i, as_is) in enumerate(self._expected_shardings)
+            x.buffer if type(x := args[i]) is ShardedArray and x.placed is expected else self._buffer(k, x)
+            for k, (i, expected) in enumerate(self._expected_shardings)
         ]
         if self.plan.donated:
             self._require_one_use(args, buffers)
@@ -209,16 +211,16 @@ class SpmdProgram:
         return [self._output(i, args, arrays) for i in range(len(self.plan.outputs))]
 
     def _delete_donated(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> None:
-        """Deletes the arrays whose memory the execution took, or would have taken if nothing else viewed it."""
+        """Deletes the donated arrays: those whose memory was used, or would have been if nothing else viewed it."""
         aliases = self.plan.aliases
         for k, (i, buffer) in enumerate(zip(self.plan.kept_inputs, buffers, strict=True)):
             x = args[i]
-            given = i in self.plan.donated and (k in aliases or runtime.is_deleted(cast(runtime.Buffer, buffer)))
-            if given and isinstance(x, ConcreteArray):
+            is_donated = i in self.plan.donated and (k in aliases or runtime.is_deleted(cast(runtime.Buffer, buffer)))
+            if is_donated and isinstance(x, ConcreteArray):
                 x.delete()
 
     def _require_one_use(self, args: Sequence[Value | NDArray], buffers: Sequence[Buffer]) -> None:
-        """A donated array can't be another argument, too: XLA would end the process."""
+        """Raises `DonationError` if a donated array is also another argument: XLA would abort the process."""
         for objects in (buffers, [args[i] for i in self.plan.kept_inputs]):
             uses: dict[int, list[int]] = {}
             for k, x in enumerate(objects):
@@ -239,24 +241,23 @@ class SpmdProgram:
             aval = self.plan.computed.in_avals[k]
             if not x.placed.is_equivalent_to(sharding, aval.ndim):
                 raise ValueError(
-                    f"the compiled {self.executable.name} takes input {self.plan.kept_inputs[k]}, {aval}, as "
-                    f"{sharding}, but "
-                    f"it lies as {x.placed}: move it with device_put"
+                    f"the compiled {self.executable.name} takes input {self.plan.kept_inputs[k]}, {aval}, with "
+                    f"sharding {sharding}, but the argument has {x.placed}: move it with device_put"
                 )
             return self._reorder_tiles(x, tiling)
         aval = self.plan.computed.in_avals[k]
         if type(x) is not ConcreteArray or len(tiling.devices) > 1 or self.plan.kept_inputs[k] in self.plan.donated:
             return put_tiled(x, aval, tiling)
-        kept = getattr(x, "device_copy", None)  # or what is held on the host would be sent to the device with each call
-        if kept is None or kept[0] != sharding:
-            kept = x.device_copy = sharding, put_tiled(x, aval, tiling)
-        return kept[1]
+        cached = getattr(x, "device_copy", None)  # else each call would copy the host array to the device
+        if cached is None or cached[0] != sharding:
+            cached = x.device_copy = sharding, put_tiled(x, aval, tiling)
+        return cached[1]
 
     def _reorder_tiles(self, x: ShardedArray, tiling: Tiling) -> Buffer:
-        """The tiles of an array that lies right, in the order in which the program counts the devices."""
+        """Returns an array's buffer with the tiles in the order in which the program numbers the devices."""
         ordered = _tiles_in_order(cast(runtime.Buffer, x.buffer), x.placed.devices, tiling)
-        kind = key_data_aval(x.aval)
-        return runtime.put_tiles(runtime.ArraySpec(kind.shape, kind.dtype), tiling, ordered)
+        words_aval = key_data_aval(x.aval)
+        return runtime.put_tiles(runtime.ArraySpec(words_aval.shape, words_aval.dtype), tiling, ordered)
 
     def _output(self, i: int, args: Sequence[Value | NDArray], results: Sequence[ConcreteArray]) -> ConcreteArray:
         output = self.plan.outputs[i]
@@ -269,11 +270,11 @@ class SpmdProgram:
         if isinstance(x, ShardedArray) and (sharding is None or x.placed == sharding):
             return x
         aval = output.aval if isinstance(output, Literal) else self._aval_of(x)
-        where = sharding or self._replicated_sharding(aval.ndim)
-        return ShardedArray(aval, put_tiled(x, aval, where.tiling(aval.ndim)), where)
+        target = sharding or self._replicated_sharding(aval.ndim)
+        return ShardedArray(aval, put_tiled(x, aval, target.tiling(aval.ndim)), target)
 
     def _replicated_sharding(self, ndim: int) -> Sharding:
-        """The sharding of an array of which every device has all."""
+        """Returns a sharding of arrays that are replicated on all devices."""
         devices = self.assignment.devices
         if self.mesh is None:
             return SingleDeviceSharding(devices[0])
@@ -284,22 +285,24 @@ class SpmdProgram:
 
     @property
     def input_shardings(self) -> tuple[Sharding, ...]:
-        taken = {i: sharding for i, (sharding, _) in zip(self.plan.kept_inputs, self._parameter_shardings, strict=True)}
-        said = enumerate(self.assignment.inputs)
-        return tuple([taken.get(i) or wish or self._replicated_sharding(0) for i, wish in said])
+        parameters = {
+            i: sharding for i, (sharding, _) in zip(self.plan.kept_inputs, self._parameter_shardings, strict=True)
+        }
+        specified = enumerate(self.assignment.inputs)
+        return tuple([parameters.get(i) or requested or self._replicated_sharding(0) for i, requested in specified])
 
     @property
     def output_shardings(self) -> tuple[Sharding, ...]:
-        inputs, found = self.input_shardings, []
-        for output, wish in zip(self.plan.outputs, self.assignment.outputs, strict=True):
+        inputs, shardings = self.input_shardings, []
+        for output, requested in zip(self.plan.outputs, self.assignment.outputs, strict=True):
             if isinstance(output, Result):
-                found.append(self._result_shardings[output.index])
+                shardings.append(self._result_shardings[output.index])
             else:
-                found.append(
-                    wish
+                shardings.append(
+                    requested
                     or (inputs[output.index] if isinstance(output, ForwardedInput) else self._replicated_sharding(0))
                 )
-        return tuple(found)
+        return tuple(shardings)
 
     def collectives(self) -> tuple[CompiledCollective, ...]:
         return parse_collectives(self.text(), [d.id for d in self.assignment.devices])
@@ -315,25 +318,25 @@ class SpmdProgram:
 
 
 def _tiles_in_order(buffer: runtime.Buffer, devices: tuple[Device, ...], tiling: Tiling) -> list[runtime.Buffer]:
-    """The tiles of an array that lie on `devices`, in the order in which a tiling counts these."""
-    mine = runtime.process_index()
-    local = [d for d in devices if d.process_index == mine]
+    """Returns this process's tiles of an array on `devices`, in the order in which `tiling` numbers the devices."""
+    this_process = runtime.process_index()
+    local = [d for d in devices if d.process_index == this_process]
     tiles = dict(zip(local, runtime.tiles_of(buffer), strict=True))
     return [tiles[d] for d in tiling.devices if d in tiles]
 
 
 def put_tiled(x: Value | NDArray, aval: ShapedArray, tiling: Tiling) -> Buffer:
-    """Numbers on devices, cut as a tiling says."""
+    """Puts an array on devices with a given tiling."""
     if isinstance(x, Tracer):
         raise escaped_tracer_error(x, ROOT, "as an argument of a compiled program")
     host = to_key_data(x if isinstance(x, np.ndarray) else host_array(x))
-    mine = runtime.process_index()
-    here = [device.process_index == mine for device in tiling.devices]
-    if here == [True]:
+    this_process = runtime.process_index()
+    is_local = [device.process_index == this_process for device in tiling.devices]
+    if is_local == [True]:
         return runtime.buffer_from_numpy(host, cast(runtime.Device, tiling.devices[0]), copy=isinstance(x, np.ndarray))
-    # NumPy's arrays are their caller's again as soon as the program runs.
+    # NumPy arrays are copied: the caller may change them as soon as the program runs.
     tiles = Tiling(tiling.devices, tiling.counts[: aval.ndim], tiling.tile_indices).split_tiles(
-        host, here, isinstance(x, np.ndarray)
+        host, is_local, isinstance(x, np.ndarray)
     )
     return runtime.put_tiles(runtime.ArraySpec(host.shape, host.dtype), tiling_of_words(tiling, host.ndim), tiles)
 
@@ -344,7 +347,7 @@ def host_array(x: Value) -> NDArray:
 
 
 def tiling_of_words(tiling: Tiling, ndim: int) -> Tiling:
-    """The tiling of the words of keys from that of the keys: words are together."""
+    """Extends a tiling of keys to the axis of their words, which is never sharded."""
     missing = ndim - len(tiling.counts)
     return Tiling(tiling.devices, tiling.counts + (1,) * missing, tiling.tile_indices) if missing else tiling
 
@@ -352,7 +355,7 @@ def tiling_of_words(tiling: Tiling, ndim: int) -> Tiling:
 @final
 @frozen(eq=False)
 class SpmdCompileJob:
-    """A program to be compiled for the devices it is placed on, or to be found on disk."""
+    """A program to compile for assigned devices, or to load from the compilation cache on disk."""
 
     jaxpr: Jaxpr
     name: str
@@ -363,7 +366,7 @@ class SpmdCompileJob:
 
     @property
     def free(self) -> tuple[list[bool], list[bool]]:
-        """Of which parameters and of which results XLA may say how they lie."""
+        """For which parameters and which results XLA chooses the sharding."""
         return (
             [self.assignment.inputs[i] is None for i in self.plan.kept_inputs],
             [sharding is None for sharding in self.plan.select_results(self.assignment.outputs)],
@@ -378,9 +381,9 @@ class SpmdCompileJob:
         options: Mapping[str, runtime.CompilerOption],
         cache: CompilationCache | None,
     ) -> SpmdProgram:
-        """The program compiled. It is lowered if it has to be."""
-        made = self._compile_or_load(lowered, options, cache)
-        return SpmdProgram(made, self.plan, self.assignment, output_mesh(self.assignment, self.jaxpr))
+        """Loads the compiled program from disk or compiles it; `lowered` returns the module if that is needed."""
+        executable = self._compile_or_load(lowered, options, cache)
+        return SpmdProgram(executable, self.plan, self.assignment, output_mesh(self.assignment, self.jaxpr))
 
     def _compile_or_load(
         self,
@@ -393,16 +396,16 @@ class SpmdCompileJob:
         name = spmd_disk_cache_key(self.jaxpr, self.plan.donated, self.keep_unused, self.assignment, self.free, options)
         if name is None:
             return self._compile(lowered(), options)
-        found = self.disk.load(cache, name)
-        if found is not None:
-            with suppress(runtime.LoadError):  # as with programs on one device
-                return runtime.SpmdExecutable.load(found, self._devices, self.free, self.name)
+        data = self.disk.load(cache, name)
+        if data is not None:
+            with suppress(runtime.LoadError):  # recompiles, as `CompileJob` does
+                return runtime.SpmdExecutable.load(data, self._devices, self.free, self.name)
         module = lowered()
-        made = self._compile(module, options)
+        executable = self._compile(module, options)
         if not module.calls_host:
             with suppress(runtime.CompilationError):
-                self.disk.store(cache, name, made.serialize(module.calls_kernels))
-        return made
+                self.disk.store(cache, name, executable.serialize(module.calls_kernels))
+        return executable
 
     @property
     def _devices(self) -> tuple[runtime.Device, ...]:
@@ -421,19 +424,19 @@ class SpmdCompileJob:
 
 
 MAX_SHARDING_ASSIGNMENTS: Final = 256
-"""Of one program, how many ways to lie its arguments may have before those it has had are forgotten."""
+"""How many combinations of argument shardings to cache for one program."""
 
 
 def single_device_assignment(device: Device, jaxpr: Jaxpr) -> ShardingAssignment:
-    """All of a program on one device."""
-    lies = single_device_sharding(device)
-    return ShardingAssignment((device,), (lies,) * len(jaxpr.invars), (lies,) * len(jaxpr.outs))
+    """Assigns all inputs and outputs of a program to one device."""
+    sharding = single_device_sharding(device)
+    return ShardingAssignment((device,), (sharding,) * len(jaxpr.invars), (sharding,) * len(jaxpr.outs))
 
 
 @final
 @frozen(eq=False)
 class UncommittedRunner:
-    """A program that runs on a device because it is the default: what it gives isn't committed to stay there."""
+    """Runs a program on the default device; its results are uncommitted."""
 
     program: SpmdProgram
     on_buffers: None = field(default=None, init=False)
@@ -446,13 +449,13 @@ class UncommittedRunner:
         execute = program.execute_function
         if execute is None:
             return None
-        lies, results = single_device_sharding(program.assignment.devices[0]), program.results
+        sharding, results = single_device_sharding(program.assignment.devices[0]), program.results
 
         def run(buffers: Sequence[Buffer]) -> list[ConcreteArray]:
             outs = execute(buffers)
-            return [ShardedArray(aval, out, lies, False) for aval, out in zip(results, outs, strict=True)]
+            return [ShardedArray(aval, out, sharding, False) for aval, out in zip(results, outs, strict=True)]
 
-        return lies, run
+        return sharding, run
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
         outs = self.program(args)
@@ -465,7 +468,7 @@ class UncommittedRunner:
 @final
 @frozen(eq=False)
 class HostRunner:
-    """A program that runs on the host's first device, to which all arguments are brought."""
+    """Runs a program on the host's first device; arguments on other devices are copied to it."""
 
     run: Callable[[Sequence[Value | NDArray]], list[ConcreteArray]]
     on_buffers: None = field(default=None, init=False)
@@ -478,9 +481,9 @@ class HostRunner:
 
 @final
 class ShardingDispatcher:
-    """A program that is compiled once it is known where its arguments lie, for each way in which they do.
+    """A program that is compiled for each combination of its arguments' shardings when it is called.
 
-    Where none is committed to stay where it is, that is for the device which is the default then.
+    If no argument is committed, it runs on the current default device.
     """
 
     __slots__ = ("_find", "_programs", "_latest", "uncommitted_run")
@@ -494,19 +497,19 @@ class ShardingDispatcher:
         self._latest: tuple[list[Device | Sharding | None], Runnable] | None = None
 
     def __call__(self, args: Sequence[Value | NDArray]) -> list[ConcreteArray]:
-        lies: list[Device | Sharding | None] = [
+        shardings: list[Device | Sharding | None] = [
             x.placed if type(x) is ShardedArray and x.committed else None for x in args
         ]
         if (default := DEFAULT_DEVICE.value) is not None:
-            lies.append(default)
+            shardings.append(default)
         latest = self._latest
-        if latest is not None and latest[0] == lies:
+        if latest is not None and latest[0] == shardings:
             return latest[1](args)
-        key = tuple(lies)
+        key = tuple(shardings)
         program = self._programs.get(key) or insert_bounded(
             self._programs, key, self._find(args), MAX_SHARDING_ASSIGNMENTS
         )
-        self._latest = lies, program
+        self._latest = shardings, program
         if default is None:
             self.uncommitted_run = program.uncommitted_run or self.uncommitted_run
         return program(args)

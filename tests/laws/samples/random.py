@@ -23,7 +23,7 @@ from tracefx.ops.random.prng import (
     RandomSplit,
     RandomUnwrap,
     RandomWrap,
-    tag,
+    impl_name,
 )
 from tracefx.ops.random.rng_bit_generator import RngBitGenerator
 from tracefx.ops.random.threefry import Threefry2x32
@@ -60,7 +60,7 @@ SAMPLES: Final[tuple[Sample, ...]] = (
 
 
 def _implementation(dtype: Any) -> Any:
-    return next(impl for impl in prng.prngs.values() if impl.tag == tag(dtype))
+    return next(impl for impl in prng.prngs.values() if impl.tag == impl_name(dtype))
 
 
 REFERENCES: Final[Mapping[str, Callable[[Any], Function]]] = MappingProxyType(

@@ -1,4 +1,5 @@
-"""Special functions that XLA has no instruction for, each an operation that is defined by a formula.
+"""Special functions that XLA has no instruction for; each is a primitive defined by a formula.
 
-They stand here and not in `ops`, since formulas are staged and most hold a loop: both belong to layers above it.
+They are in this package and not in `ops`, since formulas are staged and most contain a loop: both belong to higher
+layers.
 """

@@ -1,7 +1,7 @@
-"""The modified Bessel functions of orders 0 and 1, scaled by `exp(-abs(x))`.
+"""The modified Bessel functions of the first kind of orders 0 and 1, scaled by `exp(-abs(x))`.
 
-That of order 0 is a Chebyshev series in `x` up to 8, and beyond, times `sqrt(x)`, one in `1 / x`, both computed with 40
-digits. XLA has that of order 1.
+Order 0 is computed by a Chebyshev series in `x` for `abs(x) <= 8`, and otherwise, times `sqrt(x)`, by one in `1 / x`;
+the coefficients of both were computed with 40 digits. XLA has an instruction for order 1.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from tracefx.ops.elementwise.transcendental import sqrt
 
 @final
 class BesselI0e(ElementwiseFormula):
+    """The exponentially scaled modified Bessel function of order 0."""
+
     __slots__ = ()
     name = "bessel_i0e"
 
@@ -45,6 +47,8 @@ class BesselI0e(ElementwiseFormula):
 
 @final
 class BesselI1e(Special):
+    """The exponentially scaled modified Bessel function of order 1."""
+
     __slots__ = ()
     name = "bessel_i1e"
     hlo = "chlo.bessel_i1e"
@@ -61,7 +65,10 @@ BESSEL_I1E: Final = BesselI1e()
 
 
 def bessel_i0e(x: ArrayLike) -> Array:
-    """`exp(-abs(x))` times the modified Bessel function of order 0.
+    """Computes `exp(-abs(x))` times the modified Bessel function of order 0, elementwise.
+
+    Args:
+        x: an array of floats.
 
     >>> round(float(bessel_i0e(0.0)), 5)
     1.0
@@ -70,7 +77,10 @@ def bessel_i0e(x: ArrayLike) -> Array:
 
 
 def bessel_i1e(x: ArrayLike) -> Array:
-    """`exp(-abs(x))` times the modified Bessel function of order 1.
+    """Computes `exp(-abs(x))` times the modified Bessel function of order 1, elementwise.
+
+    Args:
+        x: an array of floats.
 
     >>> bessel_i1e(0.0)
     Array(0., dtype=float32, weak_type=True)

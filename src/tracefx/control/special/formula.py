@@ -1,4 +1,4 @@
-"""Operations on floats, element by element, that are defined by a formula in other operations; and loops for it."""
+"""Elementwise primitives on floats that are defined by a formula of other primitives, and loops for such formulas."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from tracefx.ops.structural import broadcast_to, convert
 
 
 class ElementwiseFormula(CompiledOperation, Smooth, Expandable):
-    """A function of floats that a formula gives, which compiled programs call. Narrow floats are computed as f32."""
+    """A floating-point function given by a formula, compiled as one function. Narrow floats are computed as f32."""
 
     __slots__ = ()
     domain = FLOATS
 
     @abstractmethod
     def formula(self, *operands: Array) -> Array:
-        """The function of operands of one shape and dtype, `f32` or `f64`."""
+        """Computes the function of operands of one shape and dtype, `f32` or `f64`."""
         raise NotImplementedError
 
     @override
@@ -52,43 +52,48 @@ class ElementwiseFormula(CompiledOperation, Smooth, Expandable):
 
 @functools.lru_cache(maxsize=1024)
 def _formula_jaxpr(prim: Expandable, avals: tuple[ShapedArray, ...]) -> Jaxpr:
-    """An operation's expansion for operands of these types: all that it closes over is numbers."""
+    """Returns the expansion of a primitive for operands with these avals; it closes over no arrays."""
     jaxpr, consts = stage(prim.expand, avals)
     assert not consts
     return jaxpr
 
 
 def compute_dtype(dtype: DType) -> DType:
-    """The dtype that functions of this one are computed in."""
+    """Returns the dtype that functions of operands of `dtype` are computed in."""
     return dtypes.float64 if dtype == dtypes.float64 else dtypes.float32
 
 
 def iterate_while(
     changing: Callable[..., Array], step: Callable[..., Sequence[Value]], limit: int, carry: Sequence[Value]
 ) -> Sequence[Value]:
-    """Steps of a loop from `carry` on, each told how many came before it, as an `f32`.
+    """Runs a loop from `carry` on, and returns the final carry.
 
-    The loop ends when `changing` holds for no element of what a step gave, and after `limit` steps at the latest. Both
-    functions may close over values.
+    Args:
+        changing: a function of the carry that returns a boolean array; the loop ends when no element is true. It may
+            close over values.
+        step: a function `step(count, *carry)` that returns the next carry, where `count: f32[]` is the number of
+            previous steps. It may close over values.
+        limit: the maximal number of steps.
+        carry: the initial carry.
     """
     n = dtypes.float32.type(0)
     avals = [ShapedArray((), dtypes.float32), BOOL_AVAL, *[c.aval for c in carry]]
 
-    def condition(count: Value, going: Value, *state: Value) -> Sequence[Value]:
-        return [bitwise_and(lt(count, float(limit)), going)]
+    def condition(count: Value, continuing: Value, *state: Value) -> Sequence[Value]:
+        return [bitwise_and(lt(count, float(limit)), continuing)]
 
-    def body(count: Value, going: Value, *state: Value) -> Sequence[Value]:
-        after = step(count, *state)
-        test = changing(*after)
-        return [add(count, 1.0), reduce_or(test, range(test.ndim)), *after]
+    def body(count: Value, continuing: Value, *state: Value) -> Sequence[Value]:
+        new_carry = step(count, *state)
+        test = changing(*new_carry)
+        return [add(count, 1.0), reduce_or(test, range(test.ndim)), *new_carry]
 
-    going, asked = stage(condition, avals)
-    assert not asked
-    stepping, held = stage(body, avals, CURRENT.get())
-    op = While(stepping.closed(), len(held), going, 0)
-    return bind(op, *held, n, True, *carry)[2:]
+    continuing, cond_consts = stage(condition, avals)
+    assert not cond_consts
+    body_jaxpr, body_consts = stage(body, avals, CURRENT.get())
+    op = While(body_jaxpr.closed(), len(body_consts), continuing, 0)
+    return bind(op, *body_consts, n, True, *carry)[2:]
 
 
 def count_like(like: Array, count: Value) -> Array:
-    """How many steps came before, in the dtype of an array."""
+    """Converts a number of steps to the dtype of an array."""
     return convert(count, like.dtype)

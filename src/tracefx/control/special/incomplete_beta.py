@@ -1,10 +1,10 @@
 """The regularized incomplete beta function and its density.
 
-It is `x**a * (1 - x)**b / (a * beta(a, b))` times a continued fraction (DLMF 8.17.22) whose approximants are added up
-by Steed's method (Numerical Recipes 5.2). Where `x > (a + 1) / (a + b + 2)` the fraction converges slowly, and what is
-left to 1, the function of `1 - x` with `a` and `b` exchanged, is computed. The factor in front is written by how far
-`x` is from `a / (a + b)` where both are large (DiDonato and Morris 1992, section 3), since its logarithm is the
-difference of numbers much larger than itself.
+The function is `x**a * (1 - x)**b / (a * beta(a, b))` times a continued fraction (DLMF 8.17.22), whose approximants are
+summed by Steed's method (Numerical Recipes 5.2). Where `x > (a + 1) / (a + b + 2)`, the fraction converges slowly, so
+the complement is computed: the function of `1 - x` with `a` and `b` exchanged. For large `a` and `b`, the prefactor is
+computed from the difference of `x` and `a / (a + b)` (DiDonato and Morris 1992, section 3), since its logarithm is a
+difference of much larger numbers.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ from tracefx.ops.elementwise.selection import select_with_aval
 from tracefx.ops.elementwise.special import digamma
 from tracefx.ops.elementwise.transcendental import exp, log, sqrt
 
-_MAX_STEPS: Final = 10_000  # about the square root of the greatest operand is what it takes
+_MAX_STEPS: Final = 10_000  # the number of steps is about the square root of the largest operand
 
 
 def betainc_formula(a: Array, b: Array, x: Array) -> Array:
-    """The share of `beta(a, b)` that its integral has up to `x`."""
+    """Computes the integral of the density of the beta distribution from 0 to `x`."""
     like = a.aval
     inside = (a > 0) & (b > 0) & (x > 0) & (x < 1) & (a < math.inf) & (b < math.inf)
     p, q, z = (select_with_aval(inside, v, 0.5, like) for v in (a, b, x))
-    turned = z > (p + 1) / (p + q + 2)
-    p, q = select_with_aval(turned, q, p, like), select_with_aval(turned, p, q, like)
-    rest = 1 - z
-    near, far = select_with_aval(turned, rest, z, like), select_with_aval(turned, z, rest, like)
+    exchanged = z > (p + 1) / (p + q + 2)
+    p, q = select_with_aval(exchanged, q, p, like), select_with_aval(exchanged, p, q, like)
+    complement = 1 - z
+    near, far = select_with_aval(exchanged, complement, z, like), select_with_aval(exchanged, z, complement, like)
     one, other = log(z), accurate_log1p(-z)
-    log_near, log_far = select_with_aval(turned, other, one, like), select_with_aval(turned, one, other, like)
+    log_near, log_far = select_with_aval(exchanged, other, one, like), select_with_aval(exchanged, one, other, like)
     part = _prefactor(p, q, near, far, log_near, log_far) * _continued_fraction(p, q, near)
-    value = select_with_aval(turned, 1 - part, part, like)
+    value = select_with_aval(exchanged, 1 - part, part, like)
     return _fill_boundaries(a, b, x, select_with_aval(inside, value, math.nan, like))
 
 
 def _fill_boundaries(a: Array, b: Array, x: Array, value: Array) -> Array:
-    """The values where an operand is at an end: all of the distribution is at 0 if `a` is 0 or `b` infinite."""
+    """Fills in the values at the bounds of the operands: the distribution is at 0 if `a` is 0 or `b` infinite."""
     like = a.aval
     at_zero, at_one = (a == 0) | (b == math.inf), (b == 0) | (a == math.inf)
     value = select_with_aval((x == 0) | (at_one & (x < 1)), 0.0, value, like)
@@ -68,7 +68,7 @@ def _fill_boundaries(a: Array, b: Array, x: Array, value: Array) -> Array:
 
 
 def _prefactor(a: Array, b: Array, x: Array, y: Array, log_x: Array, log_y: Array) -> Array:
-    """`x**a * y**b / (a * beta(a, b))`, where `y` is `1 - x`."""
+    """Computes `x**a * y**b / (a * beta(a, b))`, where `y` is `1 - x`."""
     like = a.aval
     both = (a >= ASYMPTOTIC_MIN) & (b >= ASYMPTOTIC_MIN)
     p, q = select_with_aval(both, a, 2 * ASYMPTOTIC_MIN, like), select_with_aval(both, b, 2 * ASYMPTOTIC_MIN, like)
@@ -86,6 +86,7 @@ def _prefactor(a: Array, b: Array, x: Array, y: Array, log_x: Array, log_y: Arra
 
 
 def _continued_fraction(a: Array, b: Array, x: Array) -> Array:
+    """Computes the continued fraction."""
     one = a * 0 + 1
 
     def step(count: Value, *carry: Value) -> Sequence[Value]:
@@ -104,11 +105,11 @@ def _continued_fraction(a: Array, b: Array, x: Array) -> Array:
 
     precision = float(dtypes.finfo(a.dtype).eps) / 8
     _, _, h = iterate_while(lambda d, term, h: abs(term) > precision * h, step, _MAX_STEPS, [one, one, one])
-    return h  # type: ignore[return-value]  # no literal, since its shape is an array's
+    return h  # type: ignore[return-value]  # not a literal, since it has the shape of an array
 
 
 def beta_pdf(a: Array, b: Array, x: Array) -> Array:
-    """`x**(a - 1) * (1 - x)**(b - 1) / beta(a, b)`."""
+    """Computes the density of the beta distribution, `x**(a - 1) * (1 - x)**(b - 1) / beta(a, b)`."""
     like = a.aval
     inside = (a > 0) & (b > 0) & (x > 0) & (x < 1)
     p, q, z = (select_with_aval(inside, v, 0.5, like) for v in (a, b, x))
@@ -121,6 +122,8 @@ def beta_pdf(a: Array, b: Array, x: Array) -> Array:
 
 @final
 class RegularizedIncompleteBeta(ElementwiseFormula):
+    """The regularized incomplete beta function of `(a, b, x)`."""
+
     __slots__ = ()
     name = "regularized_incomplete_beta"
     arity = 3
@@ -140,7 +143,7 @@ class RegularizedIncompleteBeta(ElementwiseFormula):
 
 @final
 class BetaDensity(ElementwiseFormula):
-    """The density of the beta distribution."""
+    """The density of the beta distribution, as a function of `(a, b, x)`."""
 
     __slots__ = ()
     name = "beta_density"
@@ -166,9 +169,20 @@ BETA_DENSITY: Final = BetaDensity()
 
 
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
-    """The regularized incomplete beta function: the share of `beta(a, b)` that its integral has up to `x`.
+    """Computes the regularized incomplete beta function, elementwise.
 
-    NaN of negative numbers, and of `x` beyond 1. Raises ValueError when differentiated with respect to `a` or `b`.
+    It is the integral of `t**(a - 1) * (1 - t)**(b - 1) / beta(a, b)` from 0 to `x`.
+
+    Args:
+        a: the first parameter, not negative.
+        b: the second parameter, not negative.
+        x: the upper bound of the integral, from 0 to 1.
+
+    Returns:
+        Values between 0 and 1; NaN where an operand is negative or `x` is above 1.
+
+    Raises:
+        ValueError: when differentiated with respect to `a` or `b`.
 
     >>> round(float(betainc(1.0, 2.0, 0.5)), 5)
     0.75

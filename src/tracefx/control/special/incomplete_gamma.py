@@ -1,9 +1,10 @@
-"""The regularized incomplete gamma functions `P` and `Q = 1 - P`, and what they change by with their first argument.
+"""The regularized incomplete gamma functions `P` and `Q = 1 - P`, and their derivatives with respect to `a`.
 
-Where `a` is large and `x` near to it they follow from an expansion that holds uniformly (`temme.py`). Elsewhere `P` is
-a series if `x <= max(a, 1)` (DLMF 8.11.4), and `Q` a continued fraction if not (DLMF 8.9.2, its approximants added
-up by Steed's method, Numerical Recipes 5.2), so that neither takes more than about a hundred terms. `Q` of small `a`
-and `x`, where `P` is nearly 1, is written by what is left (Gautschi 1979; Gil, Segura and Temme 2012, section 2.3).
+For large `a` and `x` near `a`, both follow from a uniform asymptotic expansion (`temme.py`). Otherwise, `P` is computed
+by a series if `x <= max(a, 1)` (DLMF 8.11.4), and `Q` by a continued fraction if not (DLMF 8.9.2, its approximants
+summed by Steed's method, Numerical Recipes 5.2), so that neither takes more than about a hundred terms. `Q` for small
+`a` and `x`, where `P` is nearly 1, is computed by a formula without cancellation (Gautschi 1979; Gil, Segura and Temme
+2012, section 2.3).
 """
 
 from __future__ import annotations
@@ -36,13 +37,16 @@ from tracefx.ops.elementwise.selection import select_with_aval
 from tracefx.ops.elementwise.special import digamma, erfc
 from tracefx.ops.elementwise.transcendental import exp, expm1, log, log1p, sqrt
 
-# ------------------------------------------------------------------ where what holds
+# ------------------------------------------------------------------ regions of the methods
 
 
 @final
 @frozen(eq=False)
 class Regions:
-    """The operands, made harmless wherever a part doesn't apply, and which part applies where."""
+    """The operands, replaced by harmless values outside the domain, and masks of the method for each element.
+
+    `uniform` marks elements computed by the uniform expansion, `lower` those of the others computed by the series.
+    """
 
     a: Array
     x: Array
@@ -50,11 +54,13 @@ class Regions:
     lower: Array
 
     def select(self, uniform: Array, lower: Array, upper: Array) -> Array:
+        """Selects among the results of the three methods."""
         aval = self.a.aval
         return select_with_aval(self.uniform, uniform, select_with_aval(self.lower, lower, upper, aval), aval)
 
 
 def split_regions(a: Array, x: Array) -> Regions:
+    """Determines the method for each element."""
     inside = (a > 0) & (x > 0) & (a < math.inf) & (x < math.inf)
     a, x = select_with_aval(inside, a, 1.0, a.aval), select_with_aval(inside, x, 1.0, a.aval)
     uniform = (a > MIN_A) & (abs(x - a) < MAX_MU * a)
@@ -62,16 +68,16 @@ def split_regions(a: Array, x: Array) -> Regions:
 
 
 def fill_boundaries(a: Array, x: Array, value: Array, at_zero: float, at_infinity: float) -> Array:
-    """A function of `a > 0` and `x > 0` with its values at the ends of `x`; NaN beyond them."""
+    """Extends a function of `a > 0` and `x > 0` by its values at the bounds of `x`, and by NaN beyond them."""
     value = select_with_aval(x == 0, at_zero, value, a.aval)
     value = select_with_aval((x == math.inf) & (a < math.inf), at_infinity, value, a.aval)
     value = select_with_aval(a == math.inf, select_with_aval(x == math.inf, math.nan, at_zero, a.aval), value, a.aval)
     return select_with_aval((a >= 0) & (x >= 0), value, math.nan, a.aval)
 
 
-# ------------------------------------------------------------------ three ways to compute
+# ------------------------------------------------------------------ the three methods
 
-_TERMS: Final = 4  # of a series or fraction in a step of its loop, so that arrays are read and written less often
+_TERMS: Final = 4  # terms per step of a loop, so that arrays are read and written less often
 _MAX_STEPS: Final = 250
 
 
@@ -80,7 +86,7 @@ def _eps(x: Array) -> float:
 
 
 def _series(p: Regions, slopes: bool) -> tuple[Array, Array]:
-    """The sum of `x**n / ((a + 1) * ... * (a + n))`, and its derivative with respect to `a` if that is asked for."""
+    """Computes the sum of `x**n / ((a + 1) * ... * (a + n))`, and with `slopes` its derivative with respect to `a`."""
     active = p.lower & ~p.uniform
     a, x = select_with_aval(active, p.a, 1.0, p.a.aval), select_with_aval(active, p.x, 0.0, p.a.aval)
     one, zero = a * 0 + 1, a * 0
@@ -89,7 +95,7 @@ def _series(p: Regions, slopes: bool) -> tuple[Array, Array]:
         total, term, *rest = carry
         for k in range(_TERMS):
             shift = 1 / (a + count_like(a, count) * _TERMS + (k + 1))
-            if rest:  # the sum of the derivatives, and that of the term
+            if rest:  # derivatives of the sum and of the term
                 by_term = (rest[1] - term * shift) * x * shift
                 rest = [rest[0] + by_term, by_term]
             term = term * x * shift
@@ -105,7 +111,7 @@ def _series(p: Regions, slopes: bool) -> tuple[Array, Array]:
 
 
 def _continued_fraction(p: Regions, slopes: bool) -> tuple[Array, Array]:
-    """`h` of `Q = x**a * exp(-x) / gamma(a) * h`, and its derivative with respect to `a` if that is asked for."""
+    """Computes `h` in `Q = x**a * exp(-x) / gamma(a) * h`, and with `slopes` its derivative with respect to `a`."""
     active = ~p.lower & ~p.uniform
     a, x = select_with_aval(active, p.a, 1.0, p.a.aval), select_with_aval(active, p.x, 2.0, p.a.aval)
     d = 1 / (x - a + 1)
@@ -118,7 +124,7 @@ def _continued_fraction(p: Regions, slopes: bool) -> tuple[Array, Array]:
             numerator = i * (a - i)
             after = 1 / (x - a + 1 + 2 * i + numerator * d)
             factor = -numerator * d * after
-            if rest:  # the derivatives of the numerator and of what it stands over are i and -1
+            if rest:  # the derivatives of numerator and denominator with respect to `a` are i and -1
                 dd, dterm, dh = rest
                 dafter = after * after * (1 - i * d - numerator * dd)
                 dfactor = -(i * d * after + numerator * (dd * after + d * dafter))
@@ -137,7 +143,7 @@ def _continued_fraction(p: Regions, slopes: bool) -> tuple[Array, Array]:
 
 
 def _uniform(p: Regions) -> tuple[Array, Array, Array, Array]:
-    """`a`, `mu`, `eta` and `eta**2 / 2` of the uniform expansion."""
+    """Returns `a`, `mu`, `eta` and `eta**2 / 2` of the uniform expansion."""
     a = select_with_aval(p.uniform, p.a, 2 * MIN_A, p.a.aval)
     mu = select_with_aval(p.uniform, (p.x - a) / a, 0.0, a.aval)
     half = log1p_remainder(mu, mu + 1)
@@ -145,7 +151,7 @@ def _uniform(p: Regions) -> tuple[Array, Array, Array, Array]:
 
 
 def _uniform_value(p: Regions, side: int) -> Array:
-    """`P` for `side` -1, `Q` for 1."""
+    """Computes `P` for `side` -1, `Q` for `side` 1, by the uniform expansion."""
     a, _, eta, half = _uniform(p)
     total, _, _ = temme_expansion(a, eta)
     rest = exp(-a * half) / sqrt(2 * math.pi * a) * total
@@ -156,7 +162,7 @@ def _uniform_value(p: Regions, side: int) -> Array:
 
 
 def lower(a: Array, x: Array) -> Array:
-    """`P(a, x)`."""
+    """Computes `P(a, x)`."""
     p = split_regions(a, x)
     weight = gamma_prefactor(p.a, p.x)
     below = weight * _series(p, False)[0]
@@ -167,7 +173,7 @@ def lower(a: Array, x: Array) -> Array:
 
 
 def upper(a: Array, x: Array) -> Array:
-    """`Q(a, x)`."""
+    """Computes `Q(a, x)`."""
     p = split_regions(a, x)
     weight = gamma_prefactor(p.a, p.x)
     below = select_with_aval((p.a < 1) & (p.x <= 1), _upper_small(p), 1 - weight * _series(p, False)[0], a.aval)
@@ -178,9 +184,12 @@ def upper(a: Array, x: Array) -> Array:
 
 
 def _upper_small(p: Regions) -> Array:
-    """`Q` of numbers up to 1: `1 - u - u * a * sum((-x)**n / (n! * (a + n)))`, where `u = x**a / gamma(1 + a)`."""
-    here = (p.a < 1) & (p.x <= 1)
-    a, x = select_with_aval(here, p.a, 0.5, p.a.aval), select_with_aval(here, p.x, 0.5, p.a.aval)
+    """Computes `Q` for `a` and `x` up to 1.
+
+    It is `1 - u - u * a * sum((-x)**n / (n! * (a + n)))` with `u = x**a / gamma(1 + a)`.
+    """
+    active = (p.a < 1) & (p.x <= 1)
+    a, x = select_with_aval(active, p.a, 0.5, p.a.aval), select_with_aval(active, p.x, 0.5, p.a.aval)
     power = a * log(x) - lgamma1p(a)
     terms = 18 if a.dtype == dtypes.float64 else 11
     total = a * 0
@@ -193,16 +202,16 @@ def _upper_small(p: Regions) -> Array:
 
 
 def igamma_grad_a_formula(a: Array, x: Array) -> Array:
-    """The derivative of `P(a, x)` with respect to `a`."""
+    """Computes the derivative of `P(a, x)` with respect to `a`."""
     p = split_regions(a, x)
     weight = gamma_prefactor(p.a, p.x)
-    _, weight_there, uniform = _uniform_slope(p)
-    value = p.select(weight_there * uniform, weight * _series_slope(p), -weight * p.a * _fraction_slope(p))
+    _, uniform_weight, uniform = _uniform_slope(p)
+    value = p.select(uniform_weight * uniform, weight * _series_slope(p), -weight * p.a * _fraction_slope(p))
     return select_with_aval(a == 0, math.nan, fill_boundaries(a, x, value, 0.0, 0.0), a.aval)
 
 
 def random_gamma_grad_formula(a: Array, x: Array) -> Array:
-    """How a draw `x` from the gamma distribution changes with `a` while `P(a, x)` stays what it is."""
+    """Computes the derivative of a gamma-distributed sample `x` with respect to `a`, for constant `P(a, x)`."""
     p = split_regions(a, x)
     big, _, uniform = _uniform_slope(p)
     value = p.select(
@@ -212,7 +221,7 @@ def random_gamma_grad_formula(a: Array, x: Array) -> Array:
 
 
 def _log_over_digamma(a: Array, x: Array, shift: int) -> Array:
-    """`log(x) - digamma(a + shift)`, `shift` being 0 or 1."""
+    """Computes `log(x) - digamma(a + shift)`, where `shift` is 0 or 1."""
     big = a >= ASYMPTOTIC_MIN
     ratio = select_with_aval(big, (x - a) / a, 0.0, a.aval)
     apart = select_with_aval(ratio < -0.5, log(x / a), log1p(ratio), a.aval)
@@ -221,21 +230,22 @@ def _log_over_digamma(a: Array, x: Array, shift: int) -> Array:
 
 
 def _series_slope(p: Regions) -> Array:
-    """The derivative of `P`, divided by `x**a * exp(-x) / gamma(a + 1)`."""
+    """Computes the derivative of `P` with respect to `a`, divided by `x**a * exp(-x) / gamma(a + 1)`."""
     total, slope = _series(p, True)
     return total * _log_over_digamma(p.a, p.x, 1) + slope
 
 
 def _fraction_slope(p: Regions) -> Array:
-    """The derivative of `Q`, divided by `x**a * exp(-x) / gamma(a)`."""
+    """Computes the derivative of `Q` with respect to `a`, divided by `x**a * exp(-x) / gamma(a)`."""
     h, slope = _continued_fraction(p, True)
     return h * _log_over_digamma(p.a, p.x, 0) + slope
 
 
 def _uniform_slope(p: Regions) -> tuple[Array, Array, Array]:
-    """`a`; `exp(-a * eta**2 / 2) / sqrt(2 * pi * a)`; and the derivative of `P`, divided by that.
+    """Returns `a`, the density `exp(-a * eta**2 / 2) / sqrt(2 * pi * a)`, and the derivative of `P` divided by it.
 
-    With `x` fixed, `eta` changes with `a` by `-mu / (a * eta)`, and `a * eta**2 / 2` by `-log(1 + mu)`.
+    With `x` fixed, the derivative of `eta` with respect to `a` is `-mu / (a * eta)`, and that of `a * eta**2 / 2` is
+    `-log(1 + mu)`.
     """
     a, mu, eta, half = _uniform(p)
     total, by_a, by_eta = temme_expansion(a, eta)
@@ -244,11 +254,13 @@ def _uniform_slope(p: Regions) -> tuple[Array, Array, Array]:
     return a, exp(-a * half) / sqrt(2 * math.pi * a), slope
 
 
-# ------------------------------------------------------------------ the operations
+# ------------------------------------------------------------------ the primitives
 
 
 @final
 class Igamma(ElementwiseFormula):
+    """The regularized lower incomplete gamma function `P(a, x)`."""
+
     __slots__ = ()
     name = "igamma"
     arity = 2
@@ -264,6 +276,8 @@ class Igamma(ElementwiseFormula):
 
 @final
 class Igammac(ElementwiseFormula):
+    """The regularized upper incomplete gamma function `Q(a, x)`."""
+
     __slots__ = ()
     name = "igammac"
     arity = 2
@@ -279,6 +293,8 @@ class Igammac(ElementwiseFormula):
 
 @final
 class IgammaGradA(ElementwiseFormula):
+    """The derivative of `P(a, x)` with respect to `a`."""
+
     __slots__ = ()
     name = "igamma_grad_a"
     arity = 2
@@ -297,6 +313,8 @@ class IgammaGradA(ElementwiseFormula):
 
 @final
 class RandomGammaGrad(ElementwiseFormula):
+    """The derivative of a gamma-distributed sample `x` with respect to `a`."""
+
     __slots__ = ()
     name = "random_gamma_grad"
     arity = 2
@@ -343,7 +361,7 @@ class GammaDensity(ElementwiseFormula):
 
 
 def _log_slope(a: Value, x: Value) -> Array:
-    """The derivative of the density's logarithm with respect to `x`."""
+    """Computes the derivative of the logarithm of the density with respect to `x`."""
     return sub(div(sub(a, 1.0), x), 1.0)
 
 
@@ -355,7 +373,7 @@ GAMMA_DENSITY: Final = GammaDensity()
 
 
 def gamma_pdf(a: ArrayLike, x: ArrayLike) -> Array:
-    """`x**(a - 1) * exp(-x) / gamma(a)`."""
+    """Computes the density of the gamma distribution, `x**(a - 1) * exp(-x) / gamma(a)`."""
     return bind_binary(GAMMA_DENSITY, a, x)
 
 
@@ -364,9 +382,16 @@ def _partial_derivative(i: int, a: Value, x: Value) -> Array:
 
 
 def igamma(a: ArrayLike, x: ArrayLike) -> Array:
-    """The regularized lower incomplete gamma function: the share of `gamma(a)` that its integral has up to `x`.
+    """Computes the regularized lower incomplete gamma function `P(a, x)`, elementwise.
 
-    NaN of negative numbers.
+    It is the integral of `t**(a - 1) * exp(-t) / gamma(a)` from 0 to `x`.
+
+    Args:
+        a: the shape parameter, not negative. The derivative with respect to it is `igamma_grad_a`.
+        x: the upper bound of the integral, not negative.
+
+    Returns:
+        Values between 0 and 1; NaN where an operand is negative.
 
     >>> round(float(igamma(1.0, 1.0)), 5)
     0.63212
@@ -375,7 +400,16 @@ def igamma(a: ArrayLike, x: ArrayLike) -> Array:
 
 
 def igammac(a: ArrayLike, x: ArrayLike) -> Array:
-    """`1 - igamma(a, x)`, accurate where that is small.
+    """Computes the regularized upper incomplete gamma function `Q(a, x) = 1 - igamma(a, x)`, elementwise.
+
+    It is accurate also where the result is small.
+
+    Args:
+        a: the shape parameter, not negative.
+        x: the lower bound of the integral, not negative.
+
+    Returns:
+        Values between 0 and 1; NaN where an operand is negative.
 
     >>> round(float(igammac(1.0, 1.0)), 5)
     0.36788
@@ -384,9 +418,14 @@ def igammac(a: ArrayLike, x: ArrayLike) -> Array:
 
 
 def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> Array:
-    """The derivative of `igamma(a, x)` with respect to `a`.
+    """Computes the derivative of `igamma(a, x)` with respect to `a`, elementwise.
 
-    Raises ValueError when differentiated with respect to `a`.
+    Args:
+        a: the shape parameter, not negative.
+        x: the upper bound of the integral, not negative.
+
+    Raises:
+        ValueError: when differentiated with respect to `a`.
 
     >>> round(float(igamma_grad_a(1.0, 1.0)), 5)
     -0.43173
@@ -395,9 +434,14 @@ def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> Array:
 
 
 def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
-    """The derivative of a sample `x` from the gamma distribution of shape `a` with respect to `a`.
+    """Computes the derivative of a sample `x` of the gamma distribution with respect to its shape `a`, elementwise.
 
-    Raises ValueError when differentiated with respect to `a`.
+    Args:
+        a: the shape parameter of the distribution.
+        x: the sample.
+
+    Raises:
+        ValueError: when differentiated with respect to `a`.
 
     >>> round(float(random_gamma_grad(1.0, 1.0)), 5)
     1.17356

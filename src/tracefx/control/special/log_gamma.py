@@ -1,10 +1,10 @@
-"""Parts of the gamma function that are exact where the whole loses digits: what is left of Stirling's formula, ratios.
+"""Parts of the gamma function without cancellation: remainders of Stirling's formula, and ratios.
 
-    log(gamma(a)) = (a - 1/2) * log(a) - a + log(2 * pi) / 2 + stirling(a)        (DLMF 5.11.1)
-    digamma(a) = log(a) + digamma_rest(a)                                        (DLMF 5.11.2)
+    log(gamma(a)) = (a - 1/2) * log(a) - a + log(2 * pi) / 2 + stirling_remainder(a)    (DLMF 5.11.1)
+    digamma(a) = log(a) + digamma_remainder(a)                                          (DLMF 5.11.2)
 
-Both rests are asymptotic series in `1 / a**2` whose coefficients are made of Bernoulli numbers; from `a = 10` on their
-first terms give 53 bits. All functions are of strong `f32` or `f64` arrays of one shape.
+Both remainders are asymptotic series in `1 / a**2` whose coefficients follow from Bernoulli numbers; for `a >= 10`, the
+first terms give 53 bits. All functions take `f32` or `f64` arrays of one shape that are not weakly typed.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from tracefx.ops.elementwise.special import digamma
 from tracefx.ops.elementwise.transcendental import exp, log, sqrt
 
 ASYMPTOTIC_MIN: Final = 10.0
-"""From here on the series hold."""
+"""The least argument for which the series hold."""
 
 
 def stirling_remainder(a: Array) -> Array:
-    """`log(gamma(a))` without its leading terms, of `a` from 10 on."""
+    """Computes the remainder of Stirling's formula for `log(gamma(a))`, for `a >= 10`."""
     w = 1 / a
     return polynomial(_STIRLING if a.dtype == dtypes.float64 else _STIRLING[:3], w * w) * w
 
 
 def digamma_remainder(a: Array) -> Array:
-    """`digamma(a) - log(a)`."""
+    """Computes `digamma(a) - log(a)`."""
     big = a > ASYMPTOTIC_MIN
     w = 1 / select_with_aval(big, a, ASYMPTOTIC_MIN, a.aval)
     square = w * w
@@ -43,7 +43,7 @@ def digamma_remainder(a: Array) -> Array:
 
 
 def log1p_remainder(x: Array, whole: Array) -> Array:
-    """`x - log(whole)` of `whole = 1 + x`, which near 0 is about `x**2 / 2`."""
+    """Computes `x - log(whole)` for `whole = 1 + x`; near 0, it is about `x**2 / 2`."""
     near = (x > -0.5) & (x < 0.5)
     return select_with_aval(near, _log1p_series(select_with_aval(near, x, 0.0, x.aval)), x - log(whole), x.aval)
 
@@ -56,25 +56,25 @@ def _log1p_series(x: Array) -> Array:
 
 
 def accurate_log1p(x: Array) -> Array:
-    """`log(1 + x)` to the last digit: XLA's is off by up to a hundred ulps of 64 bits where `abs(x)` is about 0.4."""
+    """Computes `log(1 + x)` accurately: XLA's has errors of up to a hundred ulps in f64 where `abs(x)` is about 0.4."""
     near = (x > -0.5) & (x < 0.5)
     z = select_with_aval(near, x, 0.0, x.aval)
     return select_with_aval(near, z - _log1p_series(z), log(1 + x), x.aval)
 
 
 def lgamma1p(a: Array) -> Array:
-    """`log(gamma(1 + a))` of `a` between 0 and 1, exact near both, where it is 0.
+    """Computes `log(gamma(1 + a))` for `a` from 0 to 1, accurate near both bounds, where it is 0.
 
-    It is `a * (a - 1)` times a Chebyshev series, computed with 40 digits.
+    It is `a * (a - 1)` times a Chebyshev series, whose coefficients were computed with 40 digits.
     """
     t = 4 * a - 2
     return a * (a - 1) * chebyshev(_LGAMMA1P, t)
 
 
 def log_gamma(x: Array) -> Array:
-    """`log(gamma(x))` of numbers that are not negative, exact near 1 and 2, where XLA's is not.
+    """Computes `log(gamma(x))` for `x >= 0`, accurate near 1 and 2, where XLA's is not.
 
-    Up to 10 by `gamma(x) = (x - 1) * gamma(x - 1)`, from there on by Stirling's formula; both with one logarithm.
+    It uses `gamma(x) = (x - 1) * gamma(x - 1)` for `x < 10` and Stirling's formula otherwise; both take one logarithm.
     """
     like = x.aval
     big = x >= ASYMPTOTIC_MIN
@@ -92,7 +92,7 @@ def log_gamma(x: Array) -> Array:
 
 
 def gamma_prefactor(a: Array, x: Array) -> Array:
-    """`x**a * exp(-x) / gamma(a + 1)`, by the distance of the two where they are large."""
+    """Computes `x**a * exp(-x) / gamma(a + 1)`, by the difference of `x` and `a` where they are large."""
     big = a >= ASYMPTOTIC_MIN
     large = select_with_aval(big, a, ASYMPTOTIC_MIN, a.aval)
     far = exp(-large * log1p_remainder((x - large) / large, x / large) - stirling_remainder(large)) / sqrt(
@@ -104,7 +104,7 @@ def gamma_prefactor(a: Array, x: Array) -> Array:
 
 
 def log_gamma_ratio(a: Array, b: Array) -> Array:
-    """`log(gamma(a) / gamma(a + b))` of positive numbers, without cancellation where `a` is large."""
+    """Computes `log(gamma(a) / gamma(a + b))` for positive operands, without cancellation where `a` is large."""
     big = a >= ASYMPTOTIC_MIN
     large = select_with_aval(big, a, ASYMPTOTIC_MIN, a.aval)
     total = large + b
@@ -118,7 +118,7 @@ def log_gamma_ratio(a: Array, b: Array) -> Array:
 
 
 def log_beta(a: Array, b: Array) -> Array:
-    """`log(beta(a, b))` of positive numbers."""
+    """Computes `log(beta(a, b))` for positive operands."""
     low, high = minimum(a, b), maximum(a, b)
     both = low >= ASYMPTOTIC_MIN
     small, large = (

@@ -1,4 +1,4 @@
-"""Sums of powers and of Chebyshev polynomials, for strong `f32` and `f64` arrays."""
+"""Power series and Chebyshev series of `f32` and `f64` arrays that are not weakly typed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tracefx.core.array import Array
 
 
 def polynomial(coefficients: Sequence[float], x: Array) -> Array:
-    """The sum of `coefficients[n] * x**n`."""
+    """Computes the sum of `coefficients[n] * x**n`."""
     total = x * 0 + coefficients[-1]
     for c in reversed(coefficients[:-1]):
         total = total * x + c
@@ -17,9 +17,9 @@ def polynomial(coefficients: Sequence[float], x: Array) -> Array:
 
 
 def chebyshev(coefficients: Sequence[float], twice: Array) -> Array:
-    """A Chebyshev series at `twice / 2` by Clenshaw's recurrence, of the terms that count in the dtype."""
-    least = max(map(abs, coefficients)) * (2.0**-55 if twice.dtype == dtypes.float64 else 2.0**-26)
-    kept = max(n for n, c in enumerate(coefficients) if abs(c) > least) + 1
+    """Computes a Chebyshev series at `twice / 2` by Clenshaw's recurrence, with the terms significant in the dtype."""
+    threshold = max(map(abs, coefficients)) * (2.0**-55 if twice.dtype == dtypes.float64 else 2.0**-26)
+    kept = max(n for n, c in enumerate(coefficients) if abs(c) > threshold) + 1
     last = before = twice * 0
     for c in reversed(coefficients[1:kept]):
         last, before = twice * last - before + c, last
@@ -27,6 +27,6 @@ def chebyshev(coefficients: Sequence[float], twice: Array) -> Array:
 
 
 def chebyshev_on(low: float, high: float, coefficients: Sequence[float], x: Array) -> Array:
-    """A Chebyshev series for numbers between two bounds."""
+    """Computes a Chebyshev series on the interval from `low` to `high`."""
     scale = 4 / (high - low)
     return chebyshev(coefficients, x * scale - (low * scale + 2))

@@ -1,13 +1,13 @@
-"""The incomplete gamma function where its two arguments are large and near to each other: Temme's uniform expansion.
+"""Temme's uniform expansion of the incomplete gamma functions, for large arguments that are near each other.
 
-With `mu = (x - a) / a` and `eta**2 / 2 = mu - log(1 + mu)`, `eta` of the sign of `mu` (DLMF 8.12.1-8.12.8):
+With `mu = (x - a) / a`, and `eta` of the sign of `mu` such that `eta**2 / 2 = mu - log(1 + mu)` (DLMF 8.12.1-8.12.8):
 
     P(a, x) = erfc(-eta * sqrt(a / 2)) / 2 - R
     R = exp(-a * eta**2 / 2) / sqrt(2 * pi * a) * sum(d[k][n] * eta**n / a**k)
 
-The coefficients follow from each other (DLMF 8.12.10-8.12.13; Temme 1979, DiDonato and Morris 1986): `d[0]` from the
-inversion of `eta`, the others from Stirling's. They were computed as fractions, and are as many as 53 bits need where
-`a >= 20` and `abs(eta) <= 0.48`, or the fewer that 24 bits do.
+The coefficients follow from recurrences (DLMF 8.12.10-8.12.13; Temme 1979, DiDonato and Morris 1986): `d[0]` from the
+inversion of `eta`, the others from Stirling's series. They were computed as fractions. There are as many as 53 bits
+need for `a >= 20` and `abs(eta) <= 0.48`; for 24 bits fewer are used.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tracefx.core.array import Array
 from tracefx.core.dtypes import DType
 
 MIN_A: Final = 20.0
-"""The expansion holds for `a` above."""
+"""The expansion holds for `a` above this bound."""
 MAX_MU: Final = 0.4
-"""And for `abs(mu)` below: there `abs(eta)` is below 0.48."""
+"""The expansion holds for `abs(mu)` below this bound, where `abs(eta)` is below 0.48."""
 
 
 def temme_expansion(a: Array, eta: Array) -> tuple[Array, Array, Array]:
-    """The sum, and its derivatives with respect to `a` and to `eta`."""
+    """Returns the sum, and its derivatives with respect to `a` and to `eta`."""
     w = 1 / a
     total, by_w, by_eta = w * 0, w * 0, w * 0
     for row in reversed(_significant_coefficients(a.dtype)):
@@ -46,11 +46,11 @@ def _polynomial_and_derivative(row: Sequence[float], x: Array) -> tuple[Array, A
 
 
 def _significant_coefficients(dtype: DType) -> Sequence[Sequence[float]]:
-    """The coefficients that count in this dtype."""
-    least = 2.0**-56 if dtype == dtypes.float64 else 2.0**-28
+    """Returns the coefficients that are significant in this dtype."""
+    threshold = 2.0**-56 if dtype == dtypes.float64 else 2.0**-28
     rows = []
     for k, row in enumerate(_COEFFICIENTS):
-        kept = [n for n, c in enumerate(row) if abs(c) * 0.48**n * MIN_A**-k > least]
+        kept = [n for n, c in enumerate(row) if abs(c) * 0.48**n * MIN_A**-k > threshold]
         if kept:
             rows.append(row[: kept[-1] + 1])
     return rows

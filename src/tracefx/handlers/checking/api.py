@@ -1,4 +1,4 @@
-"""`checkify`, and the checks that users write."""
+"""`checkify` and the checks that users write: `check` and `debug_check`."""
 
 from __future__ import annotations
 
@@ -34,21 +34,31 @@ all_checks: Final[ErrorKinds] = automatic_checks | user_checks
 
 
 def checkify(fun: Callable[P, R], errors: ErrorKinds = user_checks) -> Callable[P, tuple[Error, R]]:
-    """A function that gives what went wrong in a call of `fun`, as an `Error`, and what `fun` gives.
+    """Returns a function that also returns the first failure in a call of `fun`, as an `Error`.
 
-    Nothing is raised, so the function can be compiled, batched and differentiated. `errors` says what is looked for,
-    in all that `fun` calls, in loops and branches too: what is asserted by `check` (`user_checks`), arithmetic that
-    gives NaN (`nan_checks`), divisions by zero (`div_checks`), indices out of bounds (`index_checks`), and these
-    together by `|`, or as `float_checks`, `automatic_checks` and `all_checks`. The first that went wrong is told.
+    Nothing is raised, so the function can be compiled, batched and differentiated. Checks apply to everything that
+    `fun` calls, including loops and branches:
 
-    An index is out of bounds whatever the operation's `mode` makes of it, a divisor zero in any dtype. A `check` in
-    `fun` is left out where `errors` has no `user_checks`.
+    - `user_checks`: assertions by `check`;
+    - `nan_checks`: arithmetic that produces NaN;
+    - `div_checks`: division by zero, in any dtype;
+    - `index_checks`: indices out of bounds, whatever the `mode` of the operation does with them.
 
-    Under `vmap` there is an error for each element of the batch; in a function that is batched inside, the first
-    element is told of which has one. Derivatives are those of `fun`: `grad(checkify(fun), has_aux=True)` needs the
-    error second.
+    Under `vmap` the error has the first failure of each batch element. If `fun` calls `vmap` itself, the error has the
+    first failing batch element. Derivatives are those of `fun`; `grad(..., has_aux=True)` needs a function that returns
+    the error second.
 
-    `TypeError` if `fun` is no function, or `errors` none of these.
+    Args:
+        fun: the function to check.
+        errors: the kinds of failure to detect: one of the sets above, several joined by `|`, or `float_checks` (NaN and
+            division), `automatic_checks` (these and indices) or `all_checks`. A `check` in `fun` is dropped if
+            `user_checks` is not included.
+
+    Returns:
+        A function with the parameters of `fun` that returns the pair of the error and the result of `fun`.
+
+    Raises:
+        TypeError: if `fun` is not callable, or `errors` is not a set of these kinds.
 
     >>> import tracefx as fx
     >>> import tracefx.numpy as fnp
@@ -58,8 +68,8 @@ def checkify(fun: Callable[P, R], errors: ErrorKinds = user_checks) -> Callable[
     'log gave NaN, at [1] of f32[2], in <doctest tracefx.handlers.checking.api.checkify[2]>:1 (<lambda>)'
     """
     require_callable("checkify", fun)
-    given: object = errors
-    if not isinstance(given, frozenset | set) or any(not isinstance(kind, ErrorKind) for kind in given):
+    kinds_given: object = errors
+    if not isinstance(kinds_given, frozenset | set) or any(not isinstance(kind, ErrorKind) for kind in kinds_given):
         raise TypeError(
             "checkify: errors must be user_checks, nan_checks, div_checks, index_checks or several of them joined by "
             f"|, got {errors!r}"
@@ -78,13 +88,23 @@ def checkify(fun: Callable[P, R], errors: ErrorKinds = user_checks) -> Callable[
 
 
 def check(pred: ArrayLike, msg: str, *fmt_args: object, **fmt_kwargs: object) -> None:
-    """Assert `pred`, of type `bool[]`; if it is false the error is `msg.format(*fmt_args, **fmt_kwargs)`.
+    """Asserts that `pred` is true; otherwise the error is `msg.format(*fmt_args, **fmt_kwargs)`.
 
-    It is raised at once, as a `CheckError`. In a program, which can't raise, it becomes a value by `checkify`: a
-    function with checks that is compiled without raises `ValueError` then, which says so. Arguments of the format may
-    be arrays, which the message shows as they are when the program runs, trees of arrays, or anything hashable.
+    In eager code it raises at once. In traced code, which can't raise, `checkify` turns it into a returned value;
+    compiling it without `checkify` raises `ValueError`.
 
-    `TypeError` if `pred` is no boolean scalar; `IndexError` and `KeyError` if the format shows what it isn't given.
+    Args:
+        pred: the condition, a `bool[]`.
+        msg: a format string.
+        *fmt_args: arguments of the format: arrays, formatted with their run-time values, pytrees of arrays, or hashable
+            objects.
+        **fmt_kwargs: named arguments of the format, likewise.
+
+    Raises:
+        CheckError: if `pred` is concrete and false, outside of `checkify`.
+        TypeError: if `pred` is not a boolean scalar.
+        IndexError: if the format refers to a positional argument that is missing.
+        KeyError: if it refers to a named argument that is missing.
 
     >>> import tracefx as fx
     >>> from tracefx.handlers import checkify
@@ -99,11 +119,17 @@ def check(pred: ArrayLike, msg: str, *fmt_args: object, **fmt_kwargs: object) ->
 
 
 def debug_check(pred: ArrayLike, msg: str, *fmt_args: object, **fmt_kwargs: object) -> None:
-    """As `check` under `checkify`; without it, nothing.
+    """Like `check` under `checkify`; does nothing without it.
+
+    Args:
+        pred: the condition, a `bool[]`.
+        msg: a format string.
+        *fmt_args: arguments of the format, as for `check`.
+        **fmt_kwargs: named arguments of the format.
 
     >>> from tracefx.handlers import checkify
-    >>> debug_check(False, "nobody looks")
-    >>> checkify(debug_check)(False, "somebody looks")[0].get() is None
+    >>> debug_check(False, "not checked")
+    >>> checkify(debug_check)(False, "checked")[0].get() is None
     False
     """
     _check_predicate("debug_check", True, pred, msg, fmt_args, fmt_kwargs)
@@ -123,37 +149,37 @@ def _check_predicate(
         raise TypeError(f"{caller}: pred must be a boolean scalar, got {pred!r}; reduce an array by all() or any()")
     _require_format_arguments(caller, msg, args, kwargs)
     leaves, tree = trees.flatten_with_known_types((args, dict(kwargs)), LEAF_TYPES)
-    told: list[Value] = []
+    payload: list[Value] = []
     static = []
     for i, leaf in enumerate(leaves):
         if is_arraylike(leaf):
             value = as_value(leaf)
-            told.append(stop_gradient(value) if dtypes.is_inexact(value.aval.dtype) else value)
+            payload.append(stop_gradient(value) if dtypes.is_inexact(value.aval.dtype) else value)
         else:
             try:
                 hash(leaf)
             except TypeError as error:
-                raise TypeError(f"{caller}: what the message shows must be arrays or hashable, got {leaf!r}") from error
+                raise TypeError(f"{caller}: format arguments must be arrays or hashable, got {leaf!r}") from error
             static.append((i, leaf))
-    site = FailedCheck(resolved_location(), msg, tree, tuple(static), tuple([x.aval.strong() for x in told]))
-    bind_check(Error.at(site, bitwise_not(pred), told), debug)
+    site = FailedCheck(resolved_location(), msg, tree, tuple(static), tuple([x.aval.strong() for x in payload]))
+    bind_check(Error.at(site, bitwise_not(pred), payload), debug)
 
 
 def _require_format_arguments(caller: str, msg: str, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-    """`IndexError` or `KeyError` for arguments that the message shows and that aren't there."""
+    """Raises IndexError or KeyError if the format refers to an argument that is missing."""
     automatic = itertools.count()
     for name in _format_fields(msg):
-        first = re.split(r"[.\[]", name, maxsplit=1)[0]
-        if not first or first.isdecimal():
-            place = int(first) if first else next(automatic)
-            if place >= len(args):
-                raise IndexError(f"{caller}: the message {msg!r} shows argument {place}, but there are {len(args)}")
-        elif first not in kwargs:
-            raise KeyError(f"{caller}: the message {msg!r} shows {first}, which it was not given")
+        argument = re.split(r"[.\[]", name, maxsplit=1)[0]
+        if not argument or argument.isdecimal():
+            index = int(argument) if argument else next(automatic)
+            if index >= len(args):
+                raise IndexError(f"{caller}: the message {msg!r} shows argument {index}, but there are {len(args)}")
+        elif argument not in kwargs:
+            raise KeyError(f"{caller}: the message {msg!r} shows {argument}, which it was not given")
 
 
 def _format_fields(msg: str) -> Iterator[str]:
-    """The names of a format's fields, and of those in the specifications of fields."""
+    """Yields the field names of a format string, including those nested in format specifications."""
     for _, name, spec, _ in string.Formatter().parse(msg):
         if name is not None:
             yield name

@@ -1,4 +1,4 @@
-"""Places in a program where something can go wrong, and how to tell of it."""
+"""The sites of a program where a check may fail, and their messages."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ FLAT_INDEX_AVAL: Final = ShapedArray((), dtypes.int32)
 
 
 class CheckError(ValueError):
-    """A check has failed: one of the user's, or one that `checkify` put in."""
+    """A check failed: a `check` of the user or one that `checkify` added."""
 
 
 @unique
 class ErrorKind(Enum):
-    """What can go wrong: what `checkify` looks after."""
+    """The kinds of failure that `checkify` can detect."""
 
     USER = "a check of the user's"
     NAN = "a result that is not a number"
@@ -43,43 +43,46 @@ class ErrorKind(Enum):
 
 @frozen(cache_hash=True)
 class CheckSite:
-    """A place in a program where something can go wrong, and how to tell of it. `types` are those of the payload."""
+    """A check at one source line: `message` describes its failure, given a payload of arrays with types `types`."""
 
     kind: ClassVar[ErrorKind]
-    place: SourceLocation | None
+    location: SourceLocation | None
 
     @property
     def types(self) -> PayloadTypes:
+        """The shapes and dtypes of the payload; by default the flat index of an array element."""
         return (FLAT_INDEX_AVAL,)
 
     @property
     def error_kind(self) -> ErrorKind:
+        """The kind of failure that the check detects."""
         return self.kind
 
     @property
     @abstractmethod
     def description(self) -> str:
-        """The site, for errors that don't know whether anything went wrong there."""
+        """The check in words, for messages about checks that have not run."""
         raise NotImplementedError
 
     @abstractmethod
     def message(self, payload: Sequence[ConcreteArray]) -> str:
+        """Returns the message of a failure with this payload."""
         raise NotImplementedError
 
 
 @functools.lru_cache(maxsize=1 << 14)
 def error_code(site: CheckSite) -> int:
-    """A number that stands for the site in programs: the same in every process, and not 0."""
+    """Returns the number of a site in programs: nonzero and the same in every process."""
     return zlib.crc32(repr(site).encode()) & 0x7FFFFFFF or 1
 
 
 def _location_suffix(place: SourceLocation | None) -> str:
-    """Where it is, to end a sentence with."""
+    """Returns `, in file:line (function)`, or nothing if the location is unknown."""
     return "" if place is None else f", in {place}"
 
 
 def _format_element(position: ConcreteArray, aval: ShapedArray) -> str:
-    """Which element of an array, or nothing for one without axes."""
+    """Returns the index of an element and the array's type; for a scalar only its type."""
     if not aval.shape:
         return f"of {aval}"
     where = np.unravel_index(int(position.numpy()), aval.shape)
@@ -89,6 +92,8 @@ def _format_element(position: ConcreteArray, aval: ShapedArray) -> str:
 @final
 @frozen(cache_hash=True)
 class NotANumber(CheckSite):
+    """A result is NaN. The payload is the flat index of its first NaN."""
+
     kind = ErrorKind.NAN
     operation: str
     out: ShapedArray
@@ -96,16 +101,18 @@ class NotANumber(CheckSite):
     @property
     @override
     def description(self) -> str:
-        return f"a result of {self.operation} that is not a number{_location_suffix(self.place)}"
+        return f"a result of {self.operation} that is not a number{_location_suffix(self.location)}"
 
     @override
     def message(self, payload: Sequence[ConcreteArray]) -> str:
-        return f"{self.operation} gave NaN, {_format_element(payload[0], self.out)}{_location_suffix(self.place)}"
+        return f"{self.operation} gave NaN, {_format_element(payload[0], self.out)}{_location_suffix(self.location)}"
 
 
 @final
 @frozen(cache_hash=True)
 class ZeroDivision(CheckSite):
+    """A divisor is zero. The payload is the flat index of the first zero."""
+
     kind = ErrorKind.DIVISION
     operation: str
     divisor: ShapedArray
@@ -113,34 +120,34 @@ class ZeroDivision(CheckSite):
     @property
     @override
     def description(self) -> str:
-        return f"a division by zero in {self.operation}{_location_suffix(self.place)}"
+        return f"a division by zero in {self.operation}{_location_suffix(self.location)}"
 
     @override
     def message(self, payload: Sequence[ConcreteArray]) -> str:
         return (
             f"division by zero in {self.operation}: the divisor "
-            f"{_format_element(payload[0], self.divisor)}{_location_suffix(self.place)}"
+            f"{_format_element(payload[0], self.divisor)}{_location_suffix(self.location)}"
         )
 
 
 @final
 @frozen(cache_hash=True)
 class OutOfBounds(CheckSite):
-    """The payload is the index, and which of all start indices it is."""
+    """An index is out of bounds. The payload is the index and its position in the flat array of indices."""
 
     kind = ErrorKind.INDEX
     operation: str
     operand: ShapedArray
     sizes: Shape
-    """Of the window."""
+    """The sizes of the window."""
     axes: tuple[int, ...]
-    """The operand's axes that the last axis of the indices has entries for."""
+    """The operand's axes that the last axis of the indices refers to."""
     indices: ShapedArray
 
     @property
     @override
     def description(self) -> str:
-        return f"an index out of bounds in {self.operation}{_location_suffix(self.place)}"
+        return f"an index out of bounds in {self.operation}{_location_suffix(self.location)}"
 
     @property
     @override
@@ -157,25 +164,27 @@ class OutOfBounds(CheckSite):
         where = f", number {[int(i) for i in which]} of the indices," if which else ""
         return (
             f"{self.operation}: {what}{where} is out of bounds for axis {axis} of {self.operand}, which has size "
-            f"{n}{_location_suffix(self.place)}"
+            f"{n}{_location_suffix(self.location)}"
         )
 
 
 @final
 @frozen(cache_hash=True)
 class FailedCheck(CheckSite):
+    """A `check` of the user failed. The payload is the arrays among the format's arguments."""
+
     kind = ErrorKind.USER
     text: str
     tree: TreeDef
-    """Of the arguments of the format."""
+    """The structure of the format's arguments."""
     static: tuple[tuple[int, object], ...]
-    """Those leaves that are no arrays, by their place."""
+    """The leaves that are not arrays, with their positions."""
     payload_types: PayloadTypes
 
     @property
     @override
     def description(self) -> str:
-        return f"{self.text!r}{_location_suffix(self.place)}"
+        return f"{self.text!r}{_location_suffix(self.location)}"
 
     @property
     @override
@@ -187,13 +196,13 @@ class FailedCheck(CheckSite):
         static, arrays = dict(self.static), iter(payload)
         leaves = [static[i] if i in static else next(arrays) for i in range(self.tree.num_leaves)]
         args, kwargs = self.tree.unflatten(leaves)
-        return f"{self.text.format(*args, **kwargs)}{_location_suffix(self.place)}"
+        return f"{self.text.format(*args, **kwargs)}{_location_suffix(self.location)}"
 
 
 @final
 @frozen(cache_hash=True)
 class InBatch(CheckSite):
-    """A site in a program that was batched. The payload begins with the element of the batch."""
+    """A check in a program that is batched. Its payload has the flat batch index first."""
 
     site: CheckSite
     batch: Shape
@@ -226,11 +235,11 @@ def _format_batch_index(position: int, shape: Shape) -> str:
 
 
 def resolved_location() -> SourceLocation | None:
-    """Where the operation at hand was written."""
+    """Returns the source location of the operation that is being bound."""
     source = current_provenance()
     return None if source is None else source.resolve()
 
 
 def format_index(index: Sequence[int]) -> str:
-    """An element of a batch, in words."""
+    """Returns a batch index as text."""
     return ", ".join(map(str, index))

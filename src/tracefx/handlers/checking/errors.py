@@ -1,4 +1,4 @@
-"""What went wrong, as a value: the first failure of a program, with the numbers that its message tells."""
+"""`Error`, the first failure of a program as a pytree of arrays, and the primitive `check`."""
 
 from __future__ import annotations
 
@@ -40,31 +40,38 @@ ERROR_CODE_AVAL: Final = FLAT_INDEX_AVAL
 @final
 @frozen(eq=False, repr=False)
 class Error:
-    """The first failure of a program, if there was one: a tree of arrays, which programs take and give.
+    """The first failure of a program, or none: a pytree of arrays that compiled functions can take and return.
 
-    `get` says what went wrong, `throw` raises it. Under `vmap` there is one for each element of the batch.
+    `get` returns its message, `throw` raises it. Under `vmap` the error of each batch element is kept.
+
+    Attributes:
+        code: 0 for no failure, else the `error_code` of the site that failed first; `i32[]`, with batch axes in front
+            if batched.
+        payload: for each of `slots` the values that a message contains, with the same batch axes.
+        sites: all checks that may have failed.
+        slots: the types of the payload. Sites with equal payload types share a slot, because only the first failure
+            is kept.
     """
 
     code: Value
-    """0, or the number of the site that failed first, of type `i32[]`. It and the payload may have batch axes."""
     payload: tuple[tuple[Value, ...], ...] = ()
-    """For each of `slots` what a message tells: sites that tell of the same types share one, since one fails first."""
     sites: frozenset[CheckSite] = frozenset()
     slots: tuple[PayloadTypes, ...] = ()
 
     @classmethod
-    def at(cls, site: CheckSite, failed: Value, told: Sequence[Value]) -> Error:
-        """What went wrong at `site`, if `failed`, of type `bool[]`."""
-        slot = tuple([convert_value(x, a.dtype, False) for x, a in zip(told, site.types, strict=True)])
+    def at(cls, site: CheckSite, failed: Value, values: Sequence[Value]) -> Error:
+        """Returns the error of `site` if `failed`, a `bool[]`, is true, and no error otherwise."""
+        slot = tuple([convert_value(x, a.dtype, False) for x, a in zip(values, site.types, strict=True)])
         code = select_with_aval(failed, Literal(error_code(site), ERROR_CODE_AVAL), 0, ERROR_CODE_AVAL)
         return cls(code, (slot,), frozenset({site}), (site.types,))
 
     # -------------------------------------------------------------- for users
 
     def get(self) -> str | None:
-        """What went wrong, or `None`.
+        """Returns the message of the failure, or None; for a batch one line for each failed element.
 
-        Raises `ConcretizationError` while it is traced: return the error from the compiled function first.
+        Raises:
+            ConcretizationError: if the error is traced. Return it from the compiled function first.
         """
         codes = to_numpy(as_value(self.code))
         if not codes.shape:
@@ -75,11 +82,11 @@ class Error:
         )
 
     def throw(self) -> None:
-        """`CheckError` if something went wrong; see `check_error`."""
+        """Raises `CheckError` if there is a failure; the same as `check_error`."""
         check_error(self)
 
     def _message(self, index: tuple[int, ...], code: int) -> str:
-        # More than one if two sites have the same number.
+        # Several sites if their codes collide.
         return ", or ".join(
             sorted([self._site_message(site, index) for site in self.sites if error_code(site) == code])
         )
@@ -96,60 +103,60 @@ class Error:
     # -------------------------------------------------------------- for handlers
 
     def then(self, later: Error) -> Error:
-        """This one, or a later one if nothing went wrong before."""
+        """Returns this error, or `later` if this one has no failure."""
         first = eq(self.code, constant_like_aval(ERROR_CODE_AVAL, 0))
         code = select_with_aval(first, later.code, self.code, ERROR_CODE_AVAL)
-        told = dict(zip(self.slots, self.payload, strict=True))
+        payloads = dict(zip(self.slots, self.payload, strict=True))
         for slot, new in zip(later.slots, later.payload, strict=True):
-            old = told.get(slot)
-            told[slot] = new if old is None else tuple(map(select_with_aval, [first] * len(slot), new, old, slot))
-        return _make_error(code, told, self.sites | later.sites)
+            old = payloads.get(slot)
+            payloads[slot] = new if old is None else tuple(map(select_with_aval, [first] * len(slot), new, old, slot))
+        return _make_error(code, payloads, self.sites | later.sites)
 
     def with_slots_of(self, like: Error) -> Error:
-        """The same, with room for all that may go wrong in another one."""
-        told = {slot: tuple([constant_like_aval(a, 0) for a in slot]) for slot in like.slots}
-        told.update(zip(self.slots, self.payload, strict=True))
-        return _make_error(self.code, told, self.sites | like.sites)
+        """Returns the same error extended by the sites and slots of another one."""
+        payloads = {slot: tuple([constant_like_aval(a, 0) for a in slot]) for slot in like.slots}
+        payloads.update(zip(self.slots, self.payload, strict=True))
+        return _make_error(self.code, payloads, self.sites | like.sites)
 
     def restricted_to(self, kinds: frozenset[ErrorKind]) -> Error:
-        """The part of it that is of some kinds of failure."""
+        """Returns the error with only the sites of some kinds; failures of other kinds are dropped."""
         sites = frozenset([site for site in self.sites if site.error_kind in kinds])
         if sites == self.sites:
             return self
         slots = {site.types for site in sites}
-        told = {slot: x for slot, x in zip(self.slots, self.payload, strict=True) if slot in slots}
+        payloads = {slot: x for slot, x in zip(self.slots, self.payload, strict=True) if slot in slots}
         aval = as_value(self.code).aval
         code: Value = constant_like_aval(aval, 0)
         for number in sorted(map(error_code, sites)):
             code = select_with_aval(eq(self.code, constant_like_aval(aval, number)), self.code, code, aval)
-        return _make_error(code, told, sites)
+        return _make_error(code, payloads, sites)
 
     def first_of_batch(self) -> Error:
-        """Of errors of a batch the first that is one."""
+        """Returns the first failure of a batch of errors."""
         batch = as_value(self.code).aval.shape
         if not batch:
             return self
         codes = _flatten_batch(self.code, batch)
-        failed, place = first(ne(codes, constant_like_aval(codes.aval, 0)))
-        found = dynamic_index_in_dim(codes, select_with_aval(failed, place, 0, FLAT_INDEX_AVAL), keepdims=False)
-        told, code = {}, constant_like_aval(ERROR_CODE_AVAL, 0)
-        for slot, given in zip(self.slots, self.payload, strict=True):
-            one = [dynamic_index_in_dim(_flatten_batch(x, batch), place, keepdims=False) for x in given]
-            told[FLAT_INDEX_AVAL, *slot] = (place, *one)
-        sites = [InBatch(site.place, site, batch) for site in self.sites]
+        failed, index = first_true(ne(codes, constant_like_aval(codes.aval, 0)))
+        code_found = dynamic_index_in_dim(codes, select_with_aval(failed, index, 0, FLAT_INDEX_AVAL), keepdims=False)
+        payloads, code = {}, constant_like_aval(ERROR_CODE_AVAL, 0)
+        for slot, batched in zip(self.slots, self.payload, strict=True):
+            elements = [dynamic_index_in_dim(_flatten_batch(x, batch), index, keepdims=False) for x in batched]
+            payloads[FLAT_INDEX_AVAL, *slot] = (index, *elements)
+        sites = [InBatch(site.location, site, batch) for site in self.sites]
         for site in sorted(sites, key=error_code):
             code = select_with_aval(
-                eq(found, constant_like_aval(ERROR_CODE_AVAL, error_code(site.site))),
+                eq(code_found, constant_like_aval(ERROR_CODE_AVAL, error_code(site.site))),
                 Literal(error_code(site), ERROR_CODE_AVAL),
                 code,
                 ERROR_CODE_AVAL,
             )
-        return _make_error(code, told, frozenset(sites))
+        return _make_error(code, payloads, frozenset(sites))
 
 
-def _make_error(code: Value, told: dict[PayloadTypes, tuple[Value, ...]], sites: frozenset[CheckSite]) -> Error:
-    slots = tuple(sorted(told, key=repr))
-    return Error(code, tuple([told[slot] for slot in slots]), sites, slots)
+def _make_error(code: Value, payloads: dict[PayloadTypes, tuple[Value, ...]], sites: frozenset[CheckSite]) -> Error:
+    slots = tuple(sorted(payloads, key=repr))
+    return Error(code, tuple([payloads[slot] for slot in slots]), sites, slots)
 
 
 def _flatten_batch(x: Value, batch: Shape) -> Value:
@@ -157,20 +164,20 @@ def _flatten_batch(x: Value, batch: Shape) -> Value:
     return reshape(x, (int(np.prod(batch)), *shape[len(batch) :]))
 
 
-def first(mask: Value) -> tuple[Value, Value]:
-    """Whether any element is true, and the first one that is, as a position in the flat array: `bool[]`, `i32[]`."""
+def first_true(mask: Value) -> tuple[Value, Value]:
+    """Returns whether any element is true (`bool[]`) and the flat index of the first true one (`i32[]`)."""
     aval = mask.aval
     if not aval.shape:
         return mask, Literal(0, FLAT_INDEX_AVAL)
     n = min(aval.size, np.iinfo(np.int32).max)
     positions = ShapedArray(aval.shape, FLAT_INDEX_AVAL.dtype)
-    numbers = reshape(iota(FLAT_INDEX_AVAL.dtype, aval.size), aval.shape)
-    place = (
-        reduce_min(select_with_aval(mask, numbers, n, positions), range(aval.ndim))
+    indices = reshape(iota(FLAT_INDEX_AVAL.dtype, aval.size), aval.shape)
+    index = (
+        reduce_min(select_with_aval(mask, indices, n, positions), range(aval.ndim))
         if n
         else Literal(0, FLAT_INDEX_AVAL)
     )
-    return lt(place, Literal(n, FLAT_INDEX_AVAL)), place
+    return lt(index, Literal(n, FLAT_INDEX_AVAL)), index
 
 
 ErrorAuxData: TypeAlias = tuple[frozenset[CheckSite], tuple[PayloadTypes, ...]]
@@ -194,7 +201,7 @@ NO_ERROR: Final = Error(Literal(0, ERROR_CODE_AVAL))
 @final
 @frozen
 class ErrorEffect(Effect):
-    """The operation ends the program if something is wrong."""
+    """The effect of a check that raises an error: it must not be removed as unused."""
 
     @override
     def __str__(self) -> str:
@@ -204,7 +211,13 @@ class ErrorEffect(Effect):
 @final
 @frozen(eq=False)
 class Check(Primitive, Differentiable, Batchable, Lowerable):
-    """Raises what its operands, the arrays of an `Error`, say went wrong. With `debug` only `checkify` looks at it."""
+    """The primitive of checks: raises the error in its operands; with `debug`, it does nothing outside of `checkify`.
+
+    Attributes:
+        sites: the sites of the error.
+        slots: the payload types of the error.
+        debug: whether it is a `debug_check`.
+    """
 
     name = "check"
     sites: tuple[CheckSite, ...] = field(metadata={"erased": True})
@@ -212,15 +225,16 @@ class Check(Primitive, Differentiable, Batchable, Lowerable):
     debug: bool = field(default=False, metadata={"hide_default": True})
 
     def error(self, leaves: Sequence[Value]) -> Error:
-        code, *rest = leaves
-        given = iter(rest)
-        payload = tuple([tuple([next(given) for _ in slot]) for slot in self.slots])
+        """Returns the error whose leaves are `leaves`."""
+        code, *arrays = leaves
+        values = iter(arrays)
+        payload = tuple([tuple([next(values) for _ in slot]) for slot in self.slots])
         return Error(code, payload, frozenset(self.sites), self.slots)
 
     @property
     @override
     def effects(self) -> Effects:
-        # What `debug` checks do without checkify is nothing, wherever they are.
+        # A debug check does nothing without checkify, so it may be removed like a debug print.
         return frozenset({DebugEffect() if self.debug else ErrorEffect()})
 
     @override
@@ -247,19 +261,26 @@ class Check(Primitive, Differentiable, Batchable, Lowerable):
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
         if self.debug:
             return []
-        which = ", ".join(sorted([site.description for site in self.sites]))
+        checks = ", ".join(sorted([site.description for site in self.sites]))
         raise ValueError(
-            f"a check is part of a program that is compiled, which can't raise errors: {which}. Put the function that "
-            "checks into tracefx.handlers.checkify before it is compiled by jit, scan, while_loop or cond, and look at "
-            "the error that it gives then; or use debug_check, which does nothing without checkify"
+            f"a compiled program contains a check, but compiled programs can't raise errors: {checks}. Apply "
+            "tracefx.handlers.checkify to the function before it is compiled by jit, scan, while_loop or cond, and "
+            "inspect the error that it returns; or use debug_check, which does nothing without checkify"
         )
 
 
 def check_error(error: Error) -> None:
-    """Raise `CheckError` if something went wrong: what `checkify` made a value of becomes an exception again.
+    """Raises `CheckError` if `error` has a failure; the inverse of `checkify`.
 
-    Under `checkify` it becomes an error of the function around; a compiled program needs that, as `check` does.
+    Inside a function under `checkify` the failure becomes part of the outer error instead. In a compiled program it
+    needs `checkify`, like `check`.
 
+    Args:
+        error: the error that a function made by `checkify` returned.
+
+    Raises:
+        CheckError: if `error` has a failure.
+        TypeError: if `error` is not an `Error`.
     >>> import tracefx as fx
     >>> from tracefx.handlers import check, checkify
     >>> @fx.jit
@@ -273,7 +294,7 @@ def check_error(error: Error) -> None:
     tracefx.handlers.checking.check_sites.CheckError: -4.0 has no real root, in ...
     """
     if not isinstance(error, Error):
-        raise TypeError(f"check_error takes the Error that a function made by checkify gives, got {error!r}")
+        raise TypeError(f"check_error takes the Error that a checkified function returns, got {error!r}")
     bind_check(error, False)
 
 

@@ -1,4 +1,4 @@
-"""What is looked at in which operation, while `checkify` is in force."""
+"""The handler of `checkify` and the checks that it adds to operations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tracefx.core.literal import Literal
 from tracefx.core.primitive import Primitive
 from tracefx.core.values import Value
 from tracefx.handlers.checking.check_sites import ErrorKind, NotANumber, OutOfBounds, ZeroDivision, resolved_location
-from tracefx.handlers.checking.errors import Check, Error, bind_check, first
+from tracefx.handlers.checking.errors import Check, Error, bind_check, first_true
 from tracefx.interpreters.interpreter import Interpreter
 from tracefx.interpreters.rules import Rules
 from tracefx.ops.collectives.collective import PSum
@@ -47,7 +47,7 @@ ErrorKinds: TypeAlias = frozenset[ErrorKind]
 @final
 @frozen(eq=False)
 class Checkify(Interpreter[Never, Error]):
-    """Its state is the first error, which grows with the places where one may be."""
+    """Adds checks to operations; its state is the first error, whose sites grow with each check."""
 
     handles_all = True
     has_state = True
@@ -69,7 +69,7 @@ class Checkify(Interpreter[Never, Error]):
         return self.kinds
 
     def add_error(self, error: Error) -> None:
-        """Something may have gone wrong."""
+        """Merges a possible error into the state."""
         self.set_state(self.current_state.then(error))
 
     @override
@@ -81,34 +81,34 @@ class Checkify(Interpreter[Never, Error]):
 
 
 def _check_rule(handler: Checkify, op: Check, *operands: Value) -> Sequence[Value]:
-    """A user's check that is not among `errors` is dropped, as in JAX; other kinds go to the handlers below."""
+    """Collects the kinds of failure in `errors`, drops other user checks as JAX does, and rebinds all other kinds."""
     error = op.error(operands)
-    handed_on = error.restricted_to(frozenset(ErrorKind) - handler.kinds - {ErrorKind.USER})
-    if handed_on.sites:
-        bind_check(handed_on, op.debug)
-    ours = error.restricted_to(handler.kinds)
-    if ours.sites:
-        handler.add_error(ours.first_of_batch())
+    outer = error.restricted_to(frozenset(ErrorKind) - handler.kinds - {ErrorKind.USER})
+    if outer.sites:
+        bind_check(outer, op.debug)
+    own = error.restricted_to(handler.kinds)
+    if own.sites:
+        handler.add_error(own.first_of_batch())
     return []
 
 
-# ------------------------------------------------------------------ what is looked at
+# ------------------------------------------------------------------ rules with checks
 
 OperandCheck: TypeAlias = Callable[..., None]
-"""`look(handler, operation, *operands)`, before the operation."""
+"""Called as `check(handler, operation, *operands)` before the operation."""
 
 
 @final
 @frozen
 class CheckedRule:
-    """A rule that looks at the operands, binds the operation, and looks whether it `gives_nan`."""
+    """A rule that runs checks on the operands, binds the operation, and checks the results for NaN if `checks_nan`."""
 
     operand_checks: tuple[OperandCheck, ...] = ()
     checks_nan: bool = False
 
     def __call__(self, handler: Checkify, op: Primitive, *operands: Value) -> Sequence[Value]:
-        for look in self.operand_checks:
-            look(handler, op, *operands)
+        for check_operands in self.operand_checks:
+            check_operands(handler, op, *operands)
         outs = bind(op, *operands)
         if self.checks_nan:
             for out in outs:
@@ -119,8 +119,8 @@ class CheckedRule:
 def _check_result(handler: Checkify, op: Primitive, out: Value) -> None:
     aval = out.aval
     if dtypes.is_inexact(aval.dtype) and aval.size:
-        failed, place = first(ne(out, out))
-        handler.add_error(Error.at(NotANumber(resolved_location(), op.name, aval.strong()), failed, [place]))
+        failed, index = first_true(ne(out, out))
+        handler.add_error(Error.at(NotANumber(resolved_location(), op.name, aval.strong()), failed, [index]))
 
 
 def _check_divisor(handler: Checkify, op: Primitive, x: Value, divisor: Value) -> None:
@@ -128,8 +128,8 @@ def _check_divisor(handler: Checkify, op: Primitive, x: Value, divisor: Value) -
     of_integers = dtypes.is_integer(aval.dtype)
     if not aval.size or (type(divisor) is Literal and divisor.val) or not (of_integers or type(op) is Div):
         return
-    failed, place = first(eq(divisor, constant_like_aval(ShapedArray((), aval.dtype), 0)))
-    handler.add_error(Error.at(ZeroDivision(resolved_location(), op.name, aval.strong()), failed, [place]))
+    failed, index = first_true(eq(divisor, constant_like_aval(ShapedArray((), aval.dtype), 0)))
+    handler.add_error(Error.at(ZeroDivision(resolved_location(), op.name, aval.strong()), failed, [index]))
 
 
 # ------------------------------------------------------------------ indices
@@ -176,7 +176,7 @@ def _check_indices(
     limits: Sequence[int],
     indices: Value,
 ) -> None:
-    """`indices` are start indices for `axes` along their last axis, up to `limits`."""
+    """Checks start indices: the last axis of `indices` has one for each of `axes`, from 0 to `limits`."""
     aval = indices.aval
     if not aval.size:
         return
@@ -184,10 +184,10 @@ def _check_indices(
     zero = constant_like_aval(ShapedArray((), aval.dtype), 0)
     row = stack([constant_like_aval(ShapedArray((), aval.dtype), min(n, top)) for n in limits])
     bound = broadcast_in_dim(row, aval.shape, (aval.ndim - 1,))
-    failed, place = first(bitwise_or(lt(indices, zero), gt(indices, bound)))
-    index = dynamic_index_in_dim(reshape(indices, (aval.size,)), place, keepdims=False)
+    failed, position = first_true(bitwise_or(lt(indices, zero), gt(indices, bound)))
+    index = dynamic_index_in_dim(reshape(indices, (aval.size,)), position, keepdims=False)
     site = OutOfBounds(resolved_location(), name, x.strong(), tuple(sizes), tuple(axes), aval.strong())
-    handler.add_error(Error.at(site, failed, [index, place]))
+    handler.add_error(Error.at(site, failed, [index, position]))
 
 
 # ------------------------------------------------------------------ tables
@@ -197,7 +197,7 @@ _NAN_PRODUCERS: Final[tuple[type[Primitive], ...]] = (
     *(ReduceSum, ReduceProd, CumSum, CumProd, CumLogSumExp, PSum, ScatterAdd, ScatterSub, ScatterMul),
     *(DotGeneral, ConvGeneralDilated, Fft, ReduceWindowSum),
 )
-"""What gives NaN, beside the families of functions. What moves, selects or orders numbers hands on what is there."""
+"""Primitives that can give NaN for finite operands, besides the families in `check_rules`. Others only pass NaN on."""
 
 _OPERAND_CHECKS: Final[tuple[tuple[ErrorKind, type[Primitive], OperandCheck], ...]] = (
     *[(ErrorKind.DIVISION, cls, _check_divisor) for cls in (Div, Rem)],
@@ -211,17 +211,17 @@ _OPERAND_CHECKS: Final[tuple[tuple[ErrorKind, type[Primitive], OperandCheck], ..
 
 @functools.lru_cache(maxsize=16)
 def check_rules(kinds: ErrorKinds) -> Rules[Checkify, Value]:
-    """The rules that look for these kinds of failure."""
+    """Returns the rules that check for these kinds of failure."""
     rules = Rules[Checkify, Value]().on(Check, _check_rule)
     nan = ErrorKind.NAN in kinds
-    looks = {
-        cls: tuple([look for kind, c, look in _OPERAND_CHECKS if c is cls and kind in kinds])
+    operand_checks = {
+        cls: tuple([check_operands for kind, c, check_operands in _OPERAND_CHECKS if c is cls and kind in kinds])
         for _, cls, _ in _OPERAND_CHECKS
     }
-    for cls in {*looks, *_NAN_PRODUCERS}:
-        looking = CheckedRule(looks.get(cls, ()), nan and cls in _NAN_PRODUCERS)
-        if looking != CheckedRule():
-            rules = rules.on(cls, looking)
+    for cls in {*operand_checks, *_NAN_PRODUCERS}:
+        rule = CheckedRule(operand_checks.get(cls, ()), nan and cls in _NAN_PRODUCERS)
+        if rule != CheckedRule():
+            rules = rules.on(cls, rule)
     if nan:
         rules = rules.family(Transcendental, CheckedRule((), True)).family(ReciprocalDerivative, CheckedRule((), True))
     return rules

@@ -1,4 +1,4 @@
-"""Counting a program: every body is looked at once, with the number of times it runs."""
+"""`CostAnalysis`: counts a program, looking at each sub-jaxpr once and multiplying by the number of its runs."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from tracefx.core.jaxpr import Eqn, HasSubjaxprs, Jaxpr, Var
 from tracefx.core.primitive import Primitive
 from tracefx.core.source_location import LazySourceLocation, Provenance, SourceLocation
 from tracefx.handlers.cost_analysis.cost import Cost, Work
-from tracefx.handlers.cost_analysis.execution_counts import CostAssumptions, Expansions, runs, scan_overhead
+from tracefx.handlers.cost_analysis.execution_counts import CostAssumptions, Expansions, executed_bodies, scan_overhead
 from tracefx.handlers.cost_analysis.peak_memory import LiveBuffer, Peak, PeakMemoryAnalysis, user_location
 from tracefx.handlers.cost_analysis.rules import DATA_MOVEMENT_COST, CostRule, OperationCost
 
 K = TypeVar("K")
 WorkSums: TypeAlias = list[int]
-"""The fields of a `Work`, in the making."""
+"""The fields of a `Work` while they are summed."""
 ScopePath: TypeAlias = tuple[str, ...]
 ScopePathCounts: TypeAlias = dict[ScopePath, int]
-"""How often a body runs, by the `named_scope`s around it."""
+"""The number of runs of a body, by the path of `named_scope`s around it."""
 MAX_SCOPE_PATHS: Final = 256
-"""A body that is reached by more paths is known by the outermost scopes alone, or there could be exponentially many."""
+"""With more paths to a body only the outermost scope counts, since their number can grow exponentially."""
 
 
 @final
 class CostAnalysis:
-    """One program counted."""
+    """Counts one program."""
 
     def __init__(self, assumed: CostAssumptions) -> None:
         self._assumed = assumed
         self._expansions = Expansions()
         self._leaves: dict[type[Primitive], CostRule | None] = {}
-        """The rules of operations that are counted as they are; None for those that run programs."""
+        """The cost rules of primitive classes; None for those that are counted by their sub-jaxprs."""
         self._branches: dict[int, tuple[Cond, Sequence[Jaxpr]]] = {}
         self._sizes: dict[int, tuple[Jaxpr, tuple[int, int]]] = {}
         self._by_operation: dict[str, WorkSums] = {}
@@ -44,7 +44,7 @@ class CostAnalysis:
         self._unbounded: dict[SourceLocation | None, None] = {}
 
     def cost(self, jaxpr: Jaxpr, constants: int, donated: Sequence[int], name: str) -> Cost:
-        """The cost of a program whose first inputs are constants; the inputs at `donated` may be let go of."""
+        """Returns the cost of a jaxpr whose first inputs are constants; inputs at `donated` may be freed early."""
         paths: dict[int, ScopePathCounts] = {id(jaxpr): {(): 1}}
         by_scope: dict[str, WorkSums] = {}
         for body in self._topological_order(jaxpr):
@@ -95,39 +95,39 @@ class CostAnalysis:
         kind = type(prim)
         if kind not in self._leaves:
             rule = self._assumed.rules.rule_for(kind)
-            inside = isinstance(prim, HasSubjaxprs) or self._expansions.is_expanded(prim, self._assumed.rules)
-            self._leaves[kind] = rule or (None if inside else _data_movement_rule)
+            has_bodies = isinstance(prim, HasSubjaxprs) or self._expansions.is_expanded(prim, self._assumed.rules)
+            self._leaves[kind] = rule or (None if has_bodies else _data_movement_rule)
         return self._leaves[kind]
 
     def _own_cost(self, eqn: Eqn) -> OperationCost | None:
-        """What an application costs beside the programs it runs."""
+        """Returns the cost of an equation without its sub-jaxprs, or None if it has none."""
         rule = self._rule(eqn.prim)
         if rule is not None:
             return rule(eqn.prim, [a.aval for a in eqn.inputs], [v.aval for v in eqn.outs])
         return scan_overhead(eqn.prim) if isinstance(eqn.prim, Scan) else None
 
     def _executed_bodies(self, eqn: Eqn) -> Sequence[tuple[Jaxpr, int]]:
-        """The programs that are counted for one application, with how often."""
+        """Returns the sub-jaxprs of an equation that are counted, with their run counts."""
         prim = eqn.prim
         if self._rule(prim) is not None:
             return ()
         if isinstance(prim, Cond):
             return [(branch, 1) for branch in self._counted_branches(prim)]
-        return runs(eqn, self._assumed, self._expansions)
+        return executed_bodies(eqn, self._assumed, self._expansions)
 
     def _counted_branches(self, prim: Cond) -> Sequence[Jaxpr]:
         if self._assumed.branches == "sum":
             return prim.branches
-        found = self._branches.get(id(prim))
-        if found is None:
+        entry = self._branches.get(id(prim))
+        if entry is None:
             choose = max if self._assumed.branches == "max" else min
-            found = self._branches[id(prim)] = prim, [choose(prim.branches, key=self._size)]
-        return found[1]
+            entry = self._branches[id(prim)] = prim, [choose(prim.branches, key=self._size)]
+        return entry[1]
 
     def _size(self, jaxpr: Jaxpr) -> tuple[int, int]:
-        """How much a program does: operations, then bytes."""
-        found = self._sizes.get(id(jaxpr))
-        if found is None:
+        """Returns the operations and the bytes accessed in a jaxpr, for comparing branches."""
+        entry = self._sizes.get(id(jaxpr))
+        if entry is None:
             operations = moved = 0
             for eqn in jaxpr.eqns:
                 cost = self._own_cost(eqn)
@@ -135,20 +135,20 @@ class CostAnalysis:
                     operations += cost.flops + cost.transcendentals + cost.integer_ops
                     moved += sum(_bytes_accessed(eqn, cost))
                 for body, times in self._executed_bodies(eqn):
-                    more, traffic = self._size(body)
-                    operations, moved = operations + times * more, moved + times * traffic
-            found = self._sizes[id(jaxpr)] = jaxpr, (operations, moved)
-        return found[1]
+                    more, more_moved = self._size(body)
+                    operations, moved = operations + times * more, moved + times * more_moved
+            entry = self._sizes[id(jaxpr)] = jaxpr, (operations, moved)
+        return entry[1]
 
     def _add(self, eqn: Eqn, cost: OperationCost, count: int, scope: WorkSums) -> None:
-        """Add an equation that runs so often, and once to what its scope does in one run."""
+        """Adds an equation that runs `count` times to the totals, and one run of it to the sums of its scope."""
         read, written = _bytes_accessed(eqn, cost)
         source = eqn.source
         key = (id(source.code), source.lasti) if type(source) is LazySourceLocation else source
         line = self._by_line.get(key)
         if line is None:
             line = self._by_line[key] = [0] * 6
-            self._places[key] = source  # which keeps its code, whose number is the key
+            self._places[key] = source  # keeps the code object alive, whose id is the key
         name = eqn.prim.name
         operation = self._by_operation.get(name)
         if operation is None:
@@ -161,10 +161,10 @@ class CostAnalysis:
             sums[4] += times * read
             sums[5] += times * written
 
-    # -------------------------------------------------------------- the whole
+    # -------------------------------------------------------------- the whole program
 
     def _topological_order(self, jaxpr: Jaxpr) -> list[Jaxpr]:
-        """The program and the programs in it that are counted, each once and before those it runs."""
+        """Returns the jaxpr and all counted sub-jaxprs, each once and before those that it runs."""
         order: list[Jaxpr] = []
         seen: set[int] = set()
 
@@ -181,8 +181,8 @@ class CostAnalysis:
         return order
 
     def _peak(self, jaxpr: Jaxpr, constants: int, donated: Sequence[int]) -> Peak:
-        given = set(donated)
-        dying = tuple([i in given for i in range(len(jaxpr.invars))])
+        donated_set = set(donated)
+        dying = tuple([i in donated_set for i in range(len(jaxpr.invars))])
         peak = PeakMemoryAnalysis(self._assumed.rules, self._expansions).body_memory(jaxpr, dying).peak
         inputs = [
             LiveBuffer(v.aval, "constant" if i < constants else "argument", None)
@@ -199,7 +199,7 @@ def _data_movement_rule(prim: Primitive, ins: Sequence[ShapedArray], outs: Seque
 
 
 def _bytes_accessed(eqn: Eqn, cost: OperationCost) -> tuple[int, int]:
-    """Bytes read and written; literals are part of the program."""
+    """Returns the bytes read and written; literals are part of the program and not read."""
     read, written = cost.bytes_read, cost.bytes_written
     if read is None:
         read = 0
@@ -221,7 +221,7 @@ def _accumulate(sums: WorkSums, more: WorkSums, times: int = 1) -> None:
 def _merge_scope_paths(
     known: ScopePathCounts, outside: ScopePathCounts, scope: ScopePath, repeated: int
 ) -> ScopePathCounts:
-    """The paths by which a body is reached, with those through one more equation."""
+    """Adds the paths through one more equation to the paths that reach a body."""
     for path, times in outside.items():
         inside = (*path, *scope)
         known[inside] = known.get(inside, 0) + times * repeated
@@ -234,7 +234,7 @@ def _merge_scope_paths(
 
 
 def _sort_by_cost(sums: dict[K, WorkSums]) -> dict[K, Work]:
-    """What costs most first: by operations, then by bytes."""
+    """Returns the rows sorted by decreasing operations, then bytes."""
     works = {key: Work(*each) for key, each in sums.items()}
     order = sorted(works.items(), key=lambda row: (-row[1].operations, -row[1].bytes_accessed, str(row[0])))
     return dict(order)

@@ -1,4 +1,4 @@
-"""`count`: what a function costs, without running it."""
+"""`count` and `count_jaxpr`: the cost of a function or a program, without running it."""
 
 from __future__ import annotations
 
@@ -20,20 +20,27 @@ from tracefx.transforms.transform import WrappedFunction
 def count(
     fun: Callable[..., object], *, rules: CostRules = COST_RULES, branches: BranchPolicy = "max", while_steps: int = 1
 ) -> WrappedFunction[..., Cost]:
-    """A function that gives what a call of `fun` costs, for arguments that may be arrays or only types.
+    """Returns a function that computes the cost of a call of `fun`, without running it.
 
-    Nothing is run: `fun` is traced, and its program counted without the equations nobody uses, body by body. A scan
-    counts as often as it has steps, a `while_loop` with `max_steps` so many times, any other `while_steps` times; its
-    line is in `Cost.unbounded`. Of the branches of a `cond` the one with the most operations counts
-    (`branches="max"`), that with the fewest (`"min"`), or all of them (`"sum"`). `rules` says what operations cost; to
-    those of tracefx, `COST_RULES`, more can be added, and an operation that is `Costed` says it itself.
+    `fun` is traced, and the equations of its jaxpr are counted after dead-code elimination, each sub-jaxpr as often as
+    it runs. A scan counts by its length, a `while_loop` by its `max_steps` if it has one.
 
-    A jitted function's static arguments are static here, and its donated arguments' memory is let go of after the
-    last use.
+    Args:
+        fun: the function. Static and donated arguments of a jitted function remain so; the buffer of a donated
+            argument counts as free after its last use.
+        rules: the table of costs. `COST_RULES` has those of tracefx and can be extended by `adding`; a primitive that
+            is `Costed` brings its own.
+        branches: how branches of a `cond` count: only the one with the most operations (`"max"`) or the fewest
+            (`"min"`), or all of them (`"sum"`).
+        while_steps: the assumed number of iterations of a `while_loop` without `max_steps`; the source lines of such
+            loops are listed in `Cost.unbounded`.
 
-    `TypeError` if `fun` is no function or arguments are no arrays; `ValueError` for other `branches`, and for
-    `while_steps` below 0.
+    Returns:
+        A function that takes the arguments of `fun`, as arrays or as `ShapeDtypeStruct`s, and returns a `Cost`.
 
+    Raises:
+        TypeError: if `fun` is not callable or an argument is not an array.
+        ValueError: if `branches` is none of the three or `while_steps` is negative.
     >>> import numpy as np
     >>> from tracefx.handlers import count
     >>> cost = count(lambda x, y: x @ y)(np.ones((4, 8), np.float32), np.ones((8, 16), np.float32))
@@ -47,8 +54,8 @@ def count(
     @functools.wraps(fun)
     def counted(*args: Any, **kwargs: Any) -> Cost:
         call = jitted.trace(*args, **kwargs)
-        made = call.trace
-        return CostAnalysis(assumed).cost(dce(made.jaxpr), len(made.consts), call.donated, made.name)
+        trace = call.trace
+        return CostAnalysis(assumed).cost(dce(trace.jaxpr), len(trace.consts), call.donated, trace.name)
 
     return cast("WrappedFunction[..., Cost]", counted)
 
@@ -61,9 +68,21 @@ def count_jaxpr(
     branches: BranchPolicy = "max",
     while_steps: int = 1,
 ) -> Cost:
-    """What a run of a program costs, as it stands; `count` says how, and what may be chosen.
+    """Computes the cost of one run of a jaxpr as it is, without dead-code elimination.
 
-    `donated` are the places of the inputs whose memory may be let go of after the last use.
+    Args:
+        jaxpr: the program.
+        donated: the indices of the inputs whose buffers may be freed after their last use.
+        rules: as for `count`.
+        branches: as for `count`.
+        while_steps: as for `count`.
+
+    Returns:
+        The cost.
+
+    Raises:
+        TypeError: if `jaxpr` is not a program.
+        ValueError: if `donated` has an index out of range, and as for `count`.
 
     >>> from tracefx.programs import parse_jaxpr
     >>> count_jaxpr(parse_jaxpr("{ lambda ; x:f32[3]. let y:f32[3] = sin x in (y,) }")).transcendentals
@@ -74,16 +93,16 @@ def count_jaxpr(
         jaxpr = jaxpr.jaxpr
     if not isinstance(jaxpr, Jaxpr):
         raise TypeError(f"count_jaxpr takes a Jaxpr or a ClosedJaxpr, got {jaxpr!r} of type {type(jaxpr).__name__}")
-    places, n = list(donated), len(jaxpr.constvars)
-    for i in places:
+    indices, n = list(donated), len(jaxpr.constvars)
+    for i in indices:
         if not 0 <= i < len(jaxpr.invars):
             raise ValueError(f"count_jaxpr: donated names input {i} of a program that has {len(jaxpr.invars)}")
-    return CostAnalysis(assumed).cost(jaxpr.closed(), n, [n + i for i in places], "program")
+    return CostAnalysis(assumed).cost(jaxpr.closed(), n, [n + i for i in indices], "program")
 
 
 def _assumptions(what: str, rules: CostRules, branches: BranchPolicy, while_steps: int) -> CostAssumptions:
     if not isinstance(rules, CostRules):
-        raise TypeError(f"{what}: rules must be CostRules, got {rules!r}; COST_RULES.adding(kind, rule) makes them")
+        raise TypeError(f"{what}: rules must be CostRules, got {rules!r}; use COST_RULES.adding(kind, rule)")
     if branches not in BRANCH_POLICIES:
         raise ValueError(f"{what}: branches must be one of {', '.join(map(repr, BRANCH_POLICIES))}, got {branches!r}")
     if type(while_steps) is not int or while_steps < 0:

@@ -1,4 +1,4 @@
-"""What a program costs, as a value to ask and to print."""
+"""`Cost`, the cost of a program, and its report as text."""
 
 from __future__ import annotations
 
@@ -16,13 +16,22 @@ from tracefx.handlers.cost_analysis.peak_memory import Peak
 
 K = TypeVar("K", bound=Hashable)
 DEFAULT_ROWS: Final = 12
-"""How many lines and operations a report lists, unless told."""
+"""The default number of rows in each table of a report."""
 
 
 @final
 @frozen
 class Work:
-    """How often something runs in one call of the program, and what that costs together."""
+    """The work of some part of a program in one call: the number of executions and their total cost.
+
+    Attributes:
+        runs: the number of executed operations.
+        flops: floating-point and complex operations.
+        transcendentals: transcendental functions.
+        integer_ops: operations on integers and booleans.
+        bytes_read: bytes of operands read.
+        bytes_written: bytes of results written.
+    """
 
     runs: int
     flops: int
@@ -33,11 +42,12 @@ class Work:
 
     @property
     def operations(self) -> int:
-        """Of all three kinds."""
+        """The sum of flops, transcendentals and integer operations."""
         return self.flops + self.transcendentals + self.integer_ops
 
     @property
     def bytes_accessed(self) -> int:
+        """The bytes read and written."""
         return self.bytes_read + self.bytes_written
 
 
@@ -52,11 +62,20 @@ def _freeze_by_line(rows: Mapping[SourceLocation | None, Work]) -> Mapping[Sourc
 @final
 @frozen
 class Cost:
-    """What one call of a program costs, by `count`.
+    """The cost of one call of a program, computed by `count`.
 
-    `by_operation`, `by_line` and `by_scope` hold what costs most first. The line of what no line of the user's made is
-    None; a `named_scope` is known by its path, `encoder/attention`, and holds what the scopes in it do.
-    `unbounded` are the lines of the loops whose number of steps nobody knows, of which `while_steps` are counted.
+    Attributes:
+        name: the name of the program.
+        total: the work of the whole program.
+        by_operation: the work of each primitive by name; this and the next two are sorted by decreasing cost.
+        by_line: the work of each line of user code; None for equations without one.
+        by_scope: the work in each `named_scope`, by its path `encoder/attention`; nested scopes are included.
+        peak: the point of highest live memory.
+        argument_bytes: the size of the arguments.
+        constant_bytes: the size of the constants.
+        output_bytes: the size of the results.
+        unbounded: the lines of loops with an unknown number of iterations.
+        while_steps: the number of iterations that is assumed for these.
     """
 
     name: str = field(eq=False)
@@ -73,43 +92,53 @@ class Cost:
 
     @property
     def flops(self) -> int:
-        """Arithmetic, comparisons, selections and conversions of floats and complex numbers."""
+        """The number of arithmetic operations, comparisons, selections and conversions of floats or complex numbers."""
         return self.total.flops
 
     @property
     def transcendentals(self) -> int:
-        """Exponentials, logarithms, roots, sines and the like."""
+        """The number of exponentials, logarithms, roots, sines and similar functions."""
         return self.total.transcendentals
 
     @property
     def integer_ops(self) -> int:
-        """The same operations as flops, on integers and booleans alone."""
+        """The number of the same operations as in `flops` on integers and booleans."""
         return self.total.integer_ops
 
     @property
     def bytes_read(self) -> int:
+        """The bytes of operands read."""
         return self.total.bytes_read
 
     @property
     def bytes_written(self) -> int:
+        """The bytes of results written."""
         return self.total.bytes_written
 
     @property
     def bytes_accessed(self) -> int:
+        """The bytes read and written."""
         return self.total.bytes_accessed
 
     @property
     def peak_bytes(self) -> int:
-        """What the program holds when it holds most, its arguments included."""
+        """The peak of live memory in bytes, including the arguments."""
         return self.peak.nbytes
 
     @property
     def intensity(self) -> float:
-        """Flops for each byte that is read or written; 0 where none is."""
+        """The arithmetic intensity: flops per byte read or written; 0 if no memory is accessed."""
         return self.flops / self.bytes_accessed if self.bytes_accessed else 0.0
 
     def report(self, listed: int = DEFAULT_ROWS) -> str:
-        """The cost as a table of the `listed` operations and lines that cost most, and of the rest together."""
+        """Returns the cost as tables of the most expensive operations, lines and scopes.
+
+        Args:
+            listed: the number of rows in each table; the remaining ones are summed in one row.
+
+        Raises:
+            ValueError: if `listed` is not a number of rows.
+        """
         if type(listed) is not int or listed < 0:
             raise ValueError(f"report: listed must be a number of rows, got {listed!r}")
         return "\n".join(_report(self, listed))
@@ -120,7 +149,7 @@ class Cost:
 
     @override
     def __reduce__(self) -> tuple[type[Cost], tuple[object, ...]]:
-        """Views of mappings don't pickle."""
+        """Pickles mapping proxies as dicts, because they can't be pickled themselves."""
         return Cost, tuple([dict(x) if isinstance(x, MappingProxyType) else x for x in astuple(self, recurse=False)])
 
 
@@ -128,7 +157,7 @@ class Cost:
 
 
 def format_si(n: float, unit: str = "") -> str:
-    """A number in three digits or a bit more, with a prefix.
+    """Returns a number with three or four digits and an SI prefix.
 
     >>> format_si(0), format_si(999), format_si(1000), format_si(123456), format_si(2.5e9, "B"), format_si(999_999)
     ('0', '999', '1.00 k', '123 k', '2.50 GB', '1.00 M')
@@ -165,7 +194,7 @@ def _report(cost: Cost, listed: int) -> Iterator[str]:
     )
     for place in cost.unbounded:
         steps = f"{cost.while_steps} step{'' if cost.while_steps == 1 else 's'}"
-        yield f"a loop with a number of steps that is not known, {_format_line(place)}, is counted with {steps}"
+        yield f"the loop at {_format_line(place)} runs an unknown number of times and is counted with {steps}"
     rows = [("operation", *COLUMN_NAMES), *_rows(cost.by_operation, cost.peak.by_operation, str, cost.flops, listed)]
     places = _line_labels({*cost.by_line, *cost.peak.by_line})
     lines = [("line", *COLUMN_NAMES), *_rows(cost.by_line, cost.peak.by_line, places.__getitem__, cost.flops, listed)]
@@ -175,8 +204,8 @@ def _report(cost: Cost, listed: int) -> Iterator[str]:
     for table in tables:
         yield ""
         for row in table:
-            first, *rest = row
-            cells = [first.ljust(widths[0]), *[c.rjust(w) for c, w in zip(rest, widths[1:], strict=True)]]
+            first, *others = row
+            cells = [first.ljust(widths[0]), *[c.rjust(w) for c, w in zip(others, widths[1:], strict=True)]]
             yield "  ".join(cells).rstrip()
 
 
@@ -185,7 +214,7 @@ def _format_line(place: SourceLocation | None) -> str:
 
 
 def _line_labels(places: Set[SourceLocation | None]) -> Mapping[SourceLocation | None, str]:
-    """What to call lines: by the file's name alone where that tells them apart."""
+    """Returns a label for each line, with the base name of the file where that is unambiguous."""
     count = Counter(map(_format_line, places))
     return {place: _format_line(place) if count[_format_line(place)] == 1 else str(place) for place in places}
 
@@ -196,10 +225,10 @@ def _rows(
     keys = [*works, *[key for key in held if key not in works]]
     for key in keys[:listed]:
         yield label(key), *_cells([works[key]] if key in works else [], held.get(key, 0), flops)
-    rest = keys[listed:]
-    if rest:
-        others = [works[key] for key in rest if key in works]
-        yield f"({len(rest)} more)", *_cells(others, sum(held.get(key, 0) for key in rest), flops)
+    remaining = keys[listed:]
+    if remaining:
+        others = [works[key] for key in remaining if key in works]
+        yield f"({len(remaining)} more)", *_cells(others, sum(held.get(key, 0) for key in remaining), flops)
 
 
 def _cells(works: Sequence[Work], held: int, flops: int) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What operations that carry programs run: which of their programs, how often."""
+"""How often an equation runs its sub-jaxprs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BRANCH_POLICIES: Final[tuple[BranchPolicy, ...]] = ("max", "min", "sum")
 @final
 @frozen
 class CostAssumptions:
-    """What is counted where the program alone doesn't say: of which operations, branches and loops."""
+    """What `count` assumes where the program leaves it open: costs, branches and numbers of iterations."""
 
     rules: CostRules
     branches: BranchPolicy = "max"
@@ -35,35 +35,35 @@ class CostAssumptions:
 
 
 class Expansions:
-    """The programs of operations that are made of smaller ones."""
+    """A cache of the jaxprs of expandable primitives, by primitive and operand types."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, tuple[ShapedArray, ...]], tuple[Primitive, Jaxpr, int]] = {}
 
     def is_expanded(self, prim: Primitive, rules: CostRules) -> bool:
-        """Whether an operation is counted by what it is made of."""
+        """Returns whether an operation is counted by its expansion."""
         return (
             isinstance(prim, Expandable) and not isinstance(prim, HasSubjaxprs) and rules.rule_for(type(prim)) is None
         )
 
     def of(self, eqn: Eqn) -> tuple[Jaxpr, int]:
-        """The program, and how many constants it takes before the operands."""
+        """Returns the expansion of an equation and the number of constants that precede its operands."""
         prim, avals = eqn.prim, tuple([a.aval for a in eqn.inputs])
         key = (id(prim), avals)
-        found = self._known.get(key)
-        if found is None:
+        entry = self._known.get(key)
+        if entry is None:
             assert isinstance(prim, Expandable)
             token = EQN_LOCATION.set(eqn.source)
             try:
                 jaxpr, consts = stage(prim.expand, avals)
             finally:
                 EQN_LOCATION.reset(token)
-            found = self._known[key] = prim, jaxpr.closed(), len(consts)
-        return found[1], found[2]
+            entry = self._known[key] = prim, jaxpr.closed(), len(consts)
+        return entry[1], entry[2]
 
 
 def only_body(prim: Primitive) -> Jaxpr | None:
-    """The program of an operation that does what its one program does."""
+    """Returns the single body of an operation that runs exactly this one, once; otherwise None."""
     if isinstance(prim, CallPrimitive):
         return prim.body
     if isinstance(prim, CustomRuleProgram):
@@ -72,12 +72,12 @@ def only_body(prim: Primitive) -> Jaxpr | None:
 
 
 def assumed_trip_count(loop: While, assumed: CostAssumptions) -> int:
-    """How many steps are counted."""
+    """Returns the number of iterations that is counted for a `while_loop`."""
     return assumed.while_steps if loop.max_steps is None else loop.max_steps
 
 
-def runs(eqn: Eqn, assumed: CostAssumptions, expansions: Expansions) -> Sequence[tuple[Jaxpr, int]]:
-    """The programs that one application runs, with how often; those of a `Cond` are all of its branches, once."""
+def executed_bodies(eqn: Eqn, assumed: CostAssumptions, expansions: Expansions) -> Sequence[tuple[Jaxpr, int]]:
+    """Returns the sub-jaxprs that an equation runs, with their run counts; for a `Cond` all branches, once each."""
     prim = eqn.prim
     alone = only_body(prim)
     if alone is not None:
@@ -95,8 +95,8 @@ def runs(eqn: Eqn, assumed: CostAssumptions, expansions: Expansions) -> Sequence
 
 
 def scan_overhead(loop: Scan) -> OperationCost:
-    """What a scan does itself: it takes slices of arrays and stacks results."""
-    taken = sum(a.nbytes for a in loop.split_operands(loop.jaxpr.in_avals)[2])
-    given = sum(a.nbytes for a in loop.jaxpr.out_avals[loop.num_carry :])
-    moved = loop.length * (taken + given)
+    """Returns the cost of a scan besides its body: slicing its inputs and stacking its outputs."""
+    sliced = sum(a.nbytes for a in loop.split_operands(loop.jaxpr.in_avals)[2])
+    stacked = sum(a.nbytes for a in loop.jaxpr.out_avals[loop.num_carry :])
+    moved = loop.length * (sliced + stacked)
     return OperationCost(bytes_read=moved, bytes_written=moved)

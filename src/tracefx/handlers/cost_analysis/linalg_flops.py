@@ -1,6 +1,6 @@
-"""What linear algebra costs: the leading terms of LAPACK's algorithms, as textbooks count them.
+"""The flops of linear algebra: the leading terms of LAPACK's algorithms, as in textbooks.
 
-How many steps an eigenvalue takes depends on the numbers; it is counted with the usual two.
+The number of iterations for an eigenvalue depends on the matrix; it is counted as two, the usual number.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from tracefx.ops.linalg.triangular_solve import TriangularSolve
 from tracefx.ops.linalg.tridiagonal_solve import TridiagonalSolve
 
 _REAL_OPS_PER_COMPLEX_OP: Final = 4
-"""Real operations for one on complex numbers, on the average of as many products as sums."""
+"""Real operations for one complex operation, averaged over equally many products and sums."""
 
 
 def _elimination_products(m: int, n: int) -> float:
-    """Products in an elimination of `min(m, n)` columns."""
+    """Returns the number of products in an elimination of `min(m, n)` columns."""
     k = min(m, n)
     return m * n * k - (m + n) * k**2 / 2 + k**3 / 3
 
 
 def _householder_flops(m: int, n: int, k: int) -> float:
+    """Returns the flops of forming `n` columns of a product of `k` Householder reflectors of size `m`."""
     return 4 * m * n * k - 2 * (m + n) * k**2 + 4 * k**3 / 3
 
 
@@ -65,11 +66,11 @@ LINALG_FLOPS: Final[Mapping[type[Primitive], Callable[..., float]]] = MappingPro
         Svd: lambda op, x: _svd_flops(op, *x),
     }
 )
-"""Real operations on one matrix, by the operation and the sizes of its operands."""
+"""Real operations on one matrix, by primitive, as a function of the primitive and the shapes of its operands."""
 
 
 def linalg_flops(op: Any, ins: Sequence[ShapedArray]) -> int:
-    """Floating point operations for all matrices of a stack."""
+    """Returns the floating-point operations for all matrices of a batch."""
     assert isinstance(op, MatrixOperation)
     cuts = [a.ndim - rank for a, rank in zip(ins, op.ranks, strict=True)]
     sizes = [a.shape[cut:] for a, cut in zip(ins, cuts, strict=True)]

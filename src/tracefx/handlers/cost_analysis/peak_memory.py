@@ -1,9 +1,8 @@
-"""Peak live memory: the values of a program that exist at once, if it runs in its order.
+"""Peak live memory: the buffers that exist at once if a program's equations run in order.
 
-An operation's operands and results exist together, and a value until after its last use. Nothing is fused and nothing
-computed again but what the program says. What XLA does with places is done with them here: views share the place of
-what they show, an update in place takes that of the operand nobody reads any more, a loop's carry that of the values
-it begins with.
+The operands and results of an equation exist together, and a value exists until after its last use. There is no fusion,
+and no rematerialization except what the program contains. Buffers are shared as by XLA: a view aliases its operand, an
+in-place update reuses the buffer of an operand that is not used later, and a loop carry that of its initial value.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ from tracefx.ops.shape.shape import Squeeze
 from tracefx.ops.structural import BroadcastInDim, ConvertElementType, Reshape
 
 VIEWS: Final = (Reshape, Squeeze, StopGradient, BitcastConvertType, OptimizationBarrier, CheckpointName)
-"""Operations each of whose results is an operand, in the same place."""
+"""Primitives whose results alias their operands."""
 IN_PLACE: Final = (DynamicUpdateSlice, ScatterOperation)
-"""Operations that write into their first operand, if nobody needs it any more."""
+"""Primitives that update their first operand in place if it is not used later."""
 
 
 def user_location(source: Provenance | None) -> SourceLocation | None:
-    """Where something was written, whatever the `named_scope`s around it."""
+    """Returns a source location without its `named_scope`s."""
     if source is None:
         return None
     place = source.resolve()
@@ -50,7 +49,13 @@ def user_location(source: Provenance | None) -> SourceLocation | None:
 @final
 @frozen
 class LiveBuffer:
-    """A value in memory: its type, the operation that made it (`argument` and `constant` among them), and where."""
+    """A buffer in memory.
+
+    Attributes:
+        aval: its shape and dtype.
+        operation: the name of the primitive that made it, or `argument` or `constant`.
+        line: the line of user code that made it, or None.
+    """
 
     aval: ShapedArray
     operation: str
@@ -58,6 +63,7 @@ class LiveBuffer:
 
     @property
     def nbytes(self) -> int:
+        """The size in bytes."""
         return self.aval.nbytes
 
     @override
@@ -69,7 +75,14 @@ class LiveBuffer:
 @final
 @frozen
 class Peak:
-    """The moment at which a program holds most: how much, what runs then, and the values it holds, largest first."""
+    """The point of highest live memory in a program.
+
+    Attributes:
+        nbytes: the live memory in bytes.
+        operation: the name of the primitive that runs at that point, or None for a program without equations.
+        line: its line of user code, or None.
+        buffers: the live buffers, largest first.
+    """
 
     nbytes: int
     operation: str | None
@@ -78,7 +91,7 @@ class Peak:
 
     @property
     def by_operation(self) -> Mapping[str, int]:
-        """Bytes by the operation that made them, most first."""
+        """The bytes by the primitive that made them, largest first."""
         sizes: dict[str, int] = {}
         for each in self.buffers:
             sizes[each.operation] = sizes.get(each.operation, 0) + each.nbytes
@@ -86,28 +99,28 @@ class Peak:
 
     @property
     def by_line(self) -> Mapping[SourceLocation | None, int]:
-        """Bytes by the line that made them, most first; arguments and constants have none."""
+        """The bytes by the line that made them, largest first; None for arguments and constants."""
         sizes: dict[SourceLocation | None, int] = {}
         for each in self.buffers:
             sizes[each.line] = sizes.get(each.line, 0) + each.nbytes
         return MappingProxyType(dict(sorted(sizes.items(), key=lambda row: -row[1])))
 
 
-# ------------------------------------------------------------------ a program inside of another
+# ------------------------------------------------------------------ memory of sub-jaxprs
 
 
 @final
 @frozen(eq=False)
 class RelativePeak:
-    """The moment at which a program holds most beside its inputs."""
+    """The point of highest live memory of a jaxpr, relative to its inputs."""
 
     extra_bytes: int
-    """Bytes beside those of the inputs: less than those held, where inputs are gone by then."""
+    """The live bytes beyond those of all inputs; inputs freed by then are subtracted."""
     buffers: tuple[LiveBuffer, ...]
     freed_inputs: frozenset[int]
-    """The places of the inputs that are gone by then."""
+    """The indices of the inputs that are freed by then."""
     at: tuple[str, SourceLocation | None] | None
-    """The operation and its line."""
+    """The primitive's name and its line."""
 
 
 EMPTY_PEAK: Final = RelativePeak(0, (), frozenset(), None)
@@ -116,9 +129,9 @@ EMPTY_PEAK: Final = RelativePeak(0, (), frozenset(), None)
 @final
 @frozen(eq=False)
 class BodyMemory:
-    """What running a program takes: its peak, and for every output its place.
+    """The memory of a jaxpr: its peak, and the buffer number of each output.
 
-    Outputs of one place are one value; places below the number of inputs are inputs.
+    Outputs with equal numbers share a buffer; numbers below the number of inputs are the inputs' buffers.
     """
 
     peak: RelativePeak
@@ -128,9 +141,9 @@ class BodyMemory:
 @final
 @frozen(eq=False)
 class EquationMemory:
-    """What an operation that carries programs does: its peak, and for every result the operand in whose place it is.
+    """The memory of an equation with sub-jaxprs: its peak, and for each result the index of the operand it reuses.
 
-    A negative number stands for a place of its own, the same number for the same place.
+    A negative number is a new buffer; equal numbers are the same buffer.
     """
 
     peak: RelativePeak
@@ -140,18 +153,18 @@ class EquationMemory:
 @final
 @frozen
 class MemoryLevels:
-    """What a program holds beside its inputs around one equation: before it, while it runs, and after it."""
+    """The live memory of a jaxpr beyond its inputs, before, during and after one equation."""
 
     before: int
     during: int
     after: int
     last: tuple[bool, ...]
-    """For every operand whether its place is nobody's after the equation."""
+    """For each operand, whether its buffer is free after the equation."""
 
 
 @final
 class PeakMemoryAnalysis:
-    """Peaks of programs. Each is looked at once, for each set of inputs that nobody needs afterwards."""
+    """Computes the peaks of jaxprs, each once for each set of inputs that may be freed."""
 
     def __init__(self, rules: CostRules, expansions: Expansions) -> None:
         self._rules = rules
@@ -160,43 +173,43 @@ class PeakMemoryAnalysis:
         self._kinds: dict[type[Primitive], str] = {}
 
     def body_memory(self, jaxpr: Jaxpr, dying: tuple[bool, ...]) -> BodyMemory:
-        """The peak of a program without constants, if it may let go of the inputs that are `dying`."""
+        """Returns the memory of a jaxpr without constants that may free the inputs marked in `dying`."""
         key = (id(jaxpr), dying)
-        found = self._known.get(key)
-        if found is None:
+        entry = self._known.get(key)
+        if entry is None:
             at = _Execution(self, jaxpr, dying)
-            last = at.run_all()
-            moment = (
+            outs = at.run_all()
+            peak = (
                 EMPTY_PEAK if at.peak_index is None else _Execution(self, jaxpr, dying).peak_at(at.peak_index, at.peak)
             )
-            found = self._known[key] = jaxpr, BodyMemory(moment, last)
-        return found[1]
+            entry = self._known[key] = jaxpr, BodyMemory(peak, outs)
+        return entry[1]
 
     def timeline(self, jaxpr: Jaxpr, dying: tuple[bool, ...]) -> list[MemoryLevels]:
-        """What a program without constants holds from equation to equation; the largest is its peak.
+        """Returns the live memory around each equation of a jaxpr without constants; the largest is its peak.
 
-            >>> from tracefx.handlers.cost_analysis.rules import COST_RULES
-            >>> from tracefx.programs import parse_jaxpr
-            >>> program = parse_jaxpr("{ lambda ; x:f32[2]. let y:f32[2] = sin x; z:f32[2] = sin y in (z,) }")
-            >>> steps = PeakMemoryAnalysis(COST_RULES, Expansions()).course(program, (False,))
+        >>> from tracefx.handlers.cost_analysis.rules import COST_RULES
+        >>> from tracefx.programs import parse_jaxpr
+        >>> program = parse_jaxpr("{ lambda ; x:f32[2]. let y:f32[2] = sin x; z:f32[2] = sin y in (z,) }")
+        >>> steps = PeakMemoryAnalysis(COST_RULES, Expansions()).timeline(program, (False,))
         >>> [(at.before, at.during, at.after) for at in steps]
-            [(0, 8, 8), (8, 16, 8)]
+        [(0, 8, 8), (8, 16, 8)]
         """
         run = _Execution(self, jaxpr, dying)
-        course = []
+        levels = []
         for k, (eqn, unused) in enumerate(zip(jaxpr.eqns, jaxpr.last_uses, strict=True)):
             before, last = run.live, run.last(eqn, unused)
-            run.peak = before  # so that it comes to be this equation's
+            run.peak = before  # so that the new peak is that of this equation
             run.step(k, eqn, unused)
-            course.append(MemoryLevels(before, run.peak, run.live, last))
-        return course
+            levels.append(MemoryLevels(before, run.peak, run.live, last))
+        return levels
 
     def kind(self, prim: Primitive) -> str:
-        """Whether an operation is a `view` or `may view`, `carries` programs, writes `in place`, or is `plain`."""
-        found = self._kinds.get(type(prim))
-        if found is None:
-            found = self._kinds[type(prim)] = self._kind_of(prim)
-        return found
+        """Returns how a primitive uses buffers: `view`, `may view`, `in place`, `carries` (a body) or `plain`."""
+        kind = self._kinds.get(type(prim))
+        if kind is None:
+            kind = self._kinds[type(prim)] = self._kind_of(prim)
+        return kind
 
     def _kind_of(self, prim: Primitive) -> str:
         if isinstance(prim, VIEWS):
@@ -209,9 +222,10 @@ class PeakMemoryAnalysis:
             return "carries"
         return "carries" if self._expansions.is_expanded(prim, self._rules) else "plain"
 
-    # -------------------------------------------------------------- operations that carry programs
+    # -------------------------------------------------------------- equations with sub-jaxprs
 
     def equation_memory(self, eqn: Eqn, dying: tuple[bool, ...]) -> EquationMemory:
+        """Returns the memory of an equation with sub-jaxprs; `dying` marks the operands that may be freed."""
         prim = eqn.prim
         body = only_body(prim)
         if body is not None:
@@ -231,18 +245,18 @@ class PeakMemoryAnalysis:
         return EquationMemory(_add_buffers(largest, own), _fresh_buffers(eqn.outs))
 
     def _called(self, body: Jaxpr, dying: tuple[bool, ...]) -> EquationMemory:
-        inside = self.body_memory(body, dying)
+        memory = self.body_memory(body, dying)
         n = len(dying)
-        return EquationMemory(inside.peak, tuple([p if p < n else n - 1 - p for p in inside.outs]))
+        return EquationMemory(memory.peak, tuple([p if p < n else n - 1 - p for p in memory.outs]))
 
     def _expanded(self, eqn: Eqn, dying: tuple[bool, ...]) -> EquationMemory:
         body, n = self._expansions.of(eqn)
-        inside = self.body_memory(body, (*(False,) * n, *dying))
+        memory = self.body_memory(body, (*(False,) * n, *dying))
         consts = [LiveBuffer(v.aval, "constant", user_location(eqn.source)) for v in body.invars[:n]]
-        gone = frozenset([i - n for i in inside.peak.freed_inputs])
-        peak = _add_buffers(RelativePeak(inside.peak.extra_bytes, inside.peak.buffers, gone, inside.peak.at), consts)
+        freed = frozenset([i - n for i in memory.peak.freed_inputs])
+        peak = _add_buffers(RelativePeak(memory.peak.extra_bytes, memory.peak.buffers, freed, memory.peak.at), consts)
         first = len(body.invars)
-        return EquationMemory(peak, tuple([p - n if n <= p < first else -1 - p for p in inside.outs]))
+        return EquationMemory(peak, tuple([p - n if n <= p < first else -1 - p for p in memory.outs]))
 
     def _scan(self, prim: Scan, eqn: Eqn, dying: tuple[bool, ...]) -> EquationMemory:
         n, m, count = prim.num_consts, prim.num_consts + prim.num_carry, len(eqn.inputs)
@@ -265,28 +279,28 @@ class PeakMemoryAnalysis:
         fresh = {
             i: LiveBuffer(eqn.outs[i - m].aval, prim.name, user_location(eqn.source)) for i in carry if not dying[i]
         }
-        asked = self.body_memory(prim.cond_jaxpr, (False,) * len(prim.cond_jaxpr.invars)).peak
+        condition = self.body_memory(prim.cond_jaxpr, (False,) * len(prim.cond_jaxpr.invars)).peak
         step = self.body_memory(prim.body_jaxpr, (*(False,) * (m - n), *(True,) * len(carry))).peak
-        ours = RelativePeak(step.extra_bytes, step.buffers, frozenset([i + n for i in step.freed_inputs]), step.at)
-        largest = ours if ours.extra_bytes >= asked.extra_bytes else asked
+        body = RelativePeak(step.extra_bytes, step.buffers, frozenset([i + n for i in step.freed_inputs]), step.at)
+        largest = body if body.extra_bytes >= condition.extra_bytes else condition
         return EquationMemory(_add_step_inputs(largest, fresh), tuple([i if dying[i] else -1 - i for i in carry]))
 
     def _cond(self, prim: Cond, eqn: Eqn, dying: tuple[bool, ...]) -> EquationMemory:
         line = user_location(eqn.source)
         peaks = []
         for branch in prim.branches:
-            inside = self.body_memory(branch, dying)
+            memory = self.body_memory(branch, dying)
             seen: set[int] = set()
-            copies = []  # of operands, and of what is given twice: all results have places of their own
-            for place, v in zip(inside.outs, eqn.outs, strict=True):
+            copies = []  # of operands and of repeated outputs, since every result of cond has its own buffer
+            for place, v in zip(memory.outs, eqn.outs, strict=True):
                 if place < len(dying) or place in seen:
                     copies.append(LiveBuffer(v.aval, prim.name, line))
                 seen.add(place)
-            peaks.append(_add_buffers(inside.peak, copies))
+            peaks.append(_add_buffers(memory.peak, copies))
         largest = max(peaks, key=lambda p: p.extra_bytes)
-        gone = frozenset([i + 1 for i in largest.freed_inputs])
+        freed = frozenset([i + 1 for i in largest.freed_inputs])
         return EquationMemory(
-            RelativePeak(largest.extra_bytes, largest.buffers, gone, largest.at), _fresh_buffers(eqn.outs)
+            RelativePeak(largest.extra_bytes, largest.buffers, freed, largest.at), _fresh_buffers(eqn.outs)
         )
 
 
@@ -295,85 +309,88 @@ def _fresh_buffers(outs: Sequence[Var]) -> tuple[int, ...]:
 
 
 def _add_buffers(peak: RelativePeak, held: Sequence[LiveBuffer]) -> RelativePeak:
-    """The moment, with more values that are held all along."""
+    """Returns the peak with more buffers that are live throughout."""
     return RelativePeak(
         peak.extra_bytes + sum(h.nbytes for h in held), (*peak.buffers, *held), peak.freed_inputs, peak.at
     )
 
 
 def _add_step_inputs(peak: RelativePeak, fresh: Mapping[int, LiveBuffer]) -> RelativePeak:
-    """The moment of a step, for which inputs were made that are no operands: those not yet gone are held."""
+    """Returns the peak of a loop body with inputs that are new buffers; those that are not freed by then are live."""
     more = peak.extra_bytes + sum(h.nbytes for h in fresh.values())
-    still = [h for i, h in fresh.items() if i not in peak.freed_inputs]
-    return RelativePeak(more, (*peak.buffers, *still), peak.freed_inputs - fresh.keys(), peak.at)
+    live = [h for i, h in fresh.items() if i not in peak.freed_inputs]
+    return RelativePeak(more, (*peak.buffers, *live), peak.freed_inputs - fresh.keys(), peak.at)
 
 
-# ------------------------------------------------------------------ one program, from its first equation to its last
+# ------------------------------------------------------------------ one jaxpr, equation by equation
 
 
 @final
 class _Execution:
-    """Places, with their sizes and how many variables that are still read are in them."""
+    """Simulates the buffers of a jaxpr: their sizes and how many variables that are still read use each."""
 
     def __init__(self, memory: PeakMemoryAnalysis, jaxpr: Jaxpr, dying: tuple[bool, ...]) -> None:
         assert not jaxpr.constvars
         self.memory = memory
         self.jaxpr = jaxpr
         self.dying = dying
-        self.place = [-1] * jaxpr.var_count
+        self.buffer_of = [-1] * jaxpr.var_count
         self.sizes: list[int] = []
         self.use_counts: list[int] = []
         self.producers: list[tuple[Eqn, ShapedArray] | None] = []
-        """Of what the program makes; its inputs are their callers'."""
+        """The equation and type of each buffer; None for inputs, which the caller made."""
         self.live = 0
-        """Beside the inputs; what is gone of these is taken off."""
+        """The live bytes beyond the inputs; freed inputs are subtracted."""
         self.peak = 0
         self.peak_index: int | None = None
-        for v, let_go in zip(jaxpr.invars, dying, strict=True):
-            self.place[v.index] = len(self.sizes)
+        for v, may_free in zip(jaxpr.invars, dying, strict=True):
+            self.buffer_of[v.index] = len(self.sizes)
             self.sizes.append(v.aval.nbytes)
-            self.use_counts.append(1 if let_go else 2)  # the second reader is whoever called
+            self.use_counts.append(1 if may_free else 2)  # the second use is the caller's
             self.producers.append(None)
 
     def run_all(self) -> tuple[int, ...]:
-        """Run all of it; the places of the outputs."""
+        """Runs all equations and returns the buffers of the outputs."""
         uses = self.jaxpr.last_uses
         for k, eqn in enumerate(self.jaxpr.eqns):
             self.step(k, eqn, uses[k])
         return self.outs()
 
     def outs(self) -> tuple[int, ...]:
+        """Returns the buffers of the outputs; literals get new ones."""
         free = len(self.sizes)
-        return tuple([self.place[x.index] if type(x) is Var else free + i for i, x in enumerate(self.jaxpr.outs)])
+        return tuple([self.buffer_of[x.index] if type(x) is Var else free + i for i, x in enumerate(self.jaxpr.outs)])
 
     def peak_at(self, highest: int, peak: int) -> RelativePeak:
-        """Run up to an equation, and say what is held while it runs."""
+        """Runs the jaxpr up to the equation at its peak and returns what is live while that one runs."""
         jaxpr = self.jaxpr
         for k in range(highest):
             self.step(k, jaxpr.eqns[k], jaxpr.last_uses[k])
         eqn = jaxpr.eqns[highest]
-        gone = {i for i in range(len(jaxpr.invars)) if not self.use_counts[i]}
+        freed = {i for i in range(len(jaxpr.invars)) if not self.use_counts[i]}
         inner: Iterable[LiveBuffer] = ()
         at: tuple[str, SourceLocation | None] = eqn.prim.name, user_location(eqn.source)
-        hidden: set[int] = set()
+        freed_operands: set[int] = set()
         if self.memory.kind(eqn.prim) == "carries":
-            moment = self.memory.equation_memory(eqn, self.last(eqn, jaxpr.last_uses[highest])).peak
-            inner, at = moment.buffers, moment.at or at
-            hidden = {
-                self.place[x.index] for i, x in enumerate(eqn.inputs) if i in moment.freed_inputs and type(x) is Var
+            inner_peak = self.memory.equation_memory(eqn, self.last(eqn, jaxpr.last_uses[highest])).peak
+            inner, at = inner_peak.buffers, inner_peak.at or at
+            freed_operands = {
+                self.buffer_of[x.index]
+                for i, x in enumerate(eqn.inputs)
+                if i in inner_peak.freed_inputs and type(x) is Var
             }
-            gone |= {p for p in hidden if p < len(jaxpr.invars)}
+            freed |= {p for p in freed_operands if p < len(jaxpr.invars)}
         else:
             self.step(highest, eqn, ())
         held = [
             LiveBuffer(maker[1], maker[0].prim.name, user_location(maker[0].source))
             for p, maker in enumerate(self.producers)
-            if maker is not None and self.use_counts[p] and p not in hidden
+            if maker is not None and self.use_counts[p] and p not in freed_operands
         ]
-        return RelativePeak(peak, (*held, *inner), frozenset(gone), at)
+        return RelativePeak(peak, (*held, *inner), frozenset(freed), at)
 
     def step(self, k: int, eqn: Eqn, unused: Sequence[int]) -> None:
-        """Run one equation, and let go of what is not used after it."""
+        """Runs one equation and frees the buffers that are not used later."""
         kind = self.memory.kind(eqn.prim)
         if kind == "carries":
             self.step_bodies(k, eqn, unused)
@@ -383,15 +400,15 @@ class _Execution:
                     self.allocate(eqn, v)
             elif kind != "in place":
                 for v, x in zip(eqn.outs, eqn.inputs, strict=True):
-                    self.alias(eqn, v, self.place[x.index] if type(x) is Var else None)
+                    self.alias(eqn, v, self.buffer_of[x.index] if type(x) is Var else None)
             else:
                 x = eqn.inputs[0]
                 self.alias(
-                    eqn, eqn.outs[0], self.place[x.index] if type(x) is Var and self.last(eqn, unused)[0] else None
+                    eqn, eqn.outs[0], self.buffer_of[x.index] if type(x) is Var and self.last(eqn, unused)[0] else None
                 )
             self.update_peak(k, self.live)
         for index in unused:
-            place = self.place[index]
+            place = self.buffer_of[index]
             self.use_counts[place] -= 1
             if not self.use_counts[place]:
                 self.live -= self.sizes[place]
@@ -402,18 +419,18 @@ class _Execution:
         return type(x) is Var and is_bitcast(eqn.prim, x.aval, eqn.outs[0].aval)
 
     def step_bodies(self, k: int, eqn: Eqn, unused: Sequence[int]) -> None:
-        """Run an equation that carries programs; what is made and let go inside is in its own peak."""
+        """Runs an equation with sub-jaxprs, whose own peak includes the buffers made and freed inside."""
         effect = self.memory.equation_memory(eqn, self.last(eqn, unused))
         self.update_peak(k, self.live + effect.peak.extra_bytes)
         own: dict[int, int] = {}
         for v, out in zip(eqn.outs, effect.outs, strict=True):
             x = eqn.inputs[out] if out >= 0 else None
-            self.alias(eqn, v, self.place[x.index] if type(x) is Var else own.get(out))
-            own[out] = self.place[v.index]
+            self.alias(eqn, v, self.buffer_of[x.index] if type(x) is Var else own.get(out))
+            own[out] = self.buffer_of[v.index]
 
     def last(self, eqn: Eqn, unused: Sequence[int]) -> tuple[bool, ...]:
-        """For every operand whether its place is nobody's after the equation."""
-        places = [self.place[x.index] if type(x) is Var else -1 for x in eqn.inputs]
+        """Returns for each operand whether its buffer is free after the equation."""
+        places = [self.buffer_of[x.index] if type(x) is Var else -1 for x in eqn.inputs]
         return tuple(
             [
                 type(x) is Var and x.index in unused and self.use_counts[p] == 1 and places.count(p) == 1
@@ -426,18 +443,18 @@ class _Execution:
             self.peak, self.peak_index = live, k
 
     def allocate(self, eqn: Eqn, v: Var) -> None:
-        """A place for a new value."""
+        """Makes a new buffer for a value."""
         size = v.aval.nbytes
-        self.place[v.index] = len(self.sizes)
+        self.buffer_of[v.index] = len(self.sizes)
         self.sizes.append(size)
         self.use_counts.append(1)
         self.producers.append((eqn, v.aval))
         self.live += size
 
     def alias(self, eqn: Eqn, v: Var, place: int | None) -> None:
-        """A value in a place that is there, or in a new one."""
+        """Puts a value into an existing buffer, or into a new one."""
         if place is None:
             self.allocate(eqn, v)
         else:
-            self.place[v.index] = place
+            self.buffer_of[v.index] = place
             self.use_counts[place] += 1

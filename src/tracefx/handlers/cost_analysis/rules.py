@@ -1,4 +1,4 @@
-"""What one application of an operation costs: a table of rules by class, the nearest base of an operation deciding."""
+"""`COST_RULES`, the cost of one execution of each primitive; the nearest base class with a rule decides."""
 
 from __future__ import annotations
 
@@ -58,10 +58,14 @@ Avals: TypeAlias = Sequence[ShapedArray]
 @final
 @frozen
 class OperationCost:
-    """What one application of an operation costs.
+    """The cost of one execution of a primitive.
 
-    An operation on floats or complex numbers is a flop, one on integers and booleans alone an integer operation. Bytes
-    that are not given are those of all operands and of all results.
+    Attributes:
+        flops: operations on floats or complex numbers.
+        transcendentals: transcendental functions.
+        integer_ops: operations on integers and booleans only.
+        bytes_read: bytes of operands read; with None, those of all operands.
+        bytes_written: bytes of results written; with None, those of all results.
 
     >>> OperationCost(flops=3)
     OperationCost(flops=3, transcendentals=0, integer_ops=0, bytes_read=None, bytes_written=None)
@@ -75,47 +79,58 @@ class OperationCost:
 
 
 class Costed:
-    """A capability: the operation says what it costs."""
+    """A capability of primitives: they define their own cost."""
 
     __slots__ = ()
 
     @abstractmethod
     def cost(self, in_avals: Avals, out_avals: Avals) -> OperationCost:
-        """The cost of one application to operands of these types."""
+        """Returns the cost of one execution for operands and results of these shapes and dtypes."""
         raise missing_rule_error(self, "cost", "define cost(self, in_avals, out_avals)")
 
 
 CostRule: TypeAlias = Callable[[Primitive, Avals, Avals], OperationCost]
+"""Called with a primitive and the shapes and dtypes of its operands and results."""
 
 
 @final
 @frozen(eq=False, repr=False)
 class CostRules:
-    """An immutable table of what operations cost, by their classes and the classes these inherit from.
+    """An immutable table of cost rules by primitive class.
 
-    Of the classes an operation inherits from, the nearest that has a rule decides; a class that is `Costed` has one.
+    A class without a rule inherits that of its nearest base class with one; being `Costed` counts as having a rule.
     """
 
     _rules: Mapping[type[Primitive], CostRule] = field(default=MappingProxyType({}))
 
     def adding(self, kind: Callable[..., Q], rule: Callable[[Q, Avals, Avals], OperationCost]) -> CostRules:
-        """The table with a rule for a class of operations, in place of the one it may have.
+        """Returns the table with a rule for a primitive class, replacing the class's own rule if there is one.
 
+        Args:
+            kind: the primitive class.
+            rule: called with the primitive and the shapes and dtypes of its operands and results; returns an
+                `OperationCost`.
+
+        Returns:
+            A new table.
+
+        Raises:
+            TypeError: if `kind` is not a subclass of `Primitive`.
         >>> from tracefx.ops.elementwise.elementwise import Add
         >>> free = COST_RULES.adding(Add, lambda add, in_avals, out_avals: OperationCost())
         >>> free.rule_for(Add) is COST_RULES.rule_for(Add)
         False
         """
         if not (isinstance(kind, type) and issubclass(kind, Primitive)):
-            raise TypeError(f"a rule is for a class of operations, which {kind!r} is not")
+            raise TypeError(f"a cost rule needs a subclass of Primitive, got {kind!r}")
         return CostRules(MappingProxyType({**self._rules, kind: cast(CostRule, rule)}))
 
     def rule_for(self, kind: type[Primitive]) -> CostRule | None:
-        """The rule for operations of this class, if there is one."""
+        """Returns the rule for a primitive class, or None."""
         for base in kind.__mro__:
-            found = self._rules.get(base)
-            if found is not None:
-                return found
+            rule = self._rules.get(base)
+            if rule is not None:
+                return rule
             if "cost" in vars(base) and issubclass(base, Costed) and base is not Costed:
                 return _own_cost
         return None
@@ -129,53 +144,53 @@ def _own_cost(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
     assert isinstance(prim, Costed)
     cost = prim.cost(ins, outs)
     if not isinstance(cost, OperationCost):
-        raise TypeError(f"{type(prim).__name__}.cost must give an OperationCost, got {cost!r}")
+        raise TypeError(f"{type(prim).__name__}.cost must return an OperationCost, got {cost!r}")
     return cost
 
 
-# ------------------------------------------------------------------ how much work a number is
+# ------------------------------------------------------------------ operations per number
 
 DATA_MOVEMENT_COST: Final = OperationCost()
-"""Operands are read and results written, and nothing is computed."""
+"""The cost of reading all operands and writing all results without computing anything."""
 ZERO_COST: Final = OperationCost(bytes_read=0, bytes_written=0)
-"""The result is the operand, seen in another way."""
+"""The cost of a view: the result shares the operand's memory."""
 
 
 def real_components(dtype: DType) -> int:
-    """How many real numbers a number is: an operation on each is counted."""
+    """Returns the number of real components of a number: 2 if complex, else 1."""
     return 2 if dtypes.is_complex(dtype) else 1
 
 
 def product_flops(dtype: DType) -> int:
-    """Real operations in the product of two numbers."""
+    """Returns the real operations in the product of two numbers."""
     return 6 if dtypes.is_complex(dtype) else 1
 
 
 def quotient_flops(dtype: DType) -> int:
-    """Real operations in `a / b`: `a` times the conjugate of `b`, divided by the square of its size."""
+    """Returns the real operations in `a / b`: `a` times the conjugate of `b`, divided by `|b|**2`."""
     return 11 if dtypes.is_complex(dtype) else 1
 
 
 def arithmetic_cost(count: int, *avals: ShapedArray) -> OperationCost:
-    """So many operations, which are flops if any of the types is one of floats or complex numbers."""
+    """Returns the cost of `count` operations: flops if any of the types is inexact, else integer operations."""
     if any(dtypes.is_inexact(a.dtype) for a in avals):
         return OperationCost(flops=count)
     return OperationCost(integer_ops=count)
 
 
 def complex_or_first_dtype(avals: Avals) -> DType:
-    """The dtype of the operands, complex if that of any is."""
+    """Returns the dtype of the first complex operand, or of the first operand if none is complex."""
     return next((a.dtype for a in avals if dtypes.is_complex(a.dtype)), avals[0].dtype)
 
 
 def is_bitcast(prim: Primitive, x: ShapedArray, out: ShapedArray) -> bool:
-    """Whether a conversion or a broadcast changes no number and no place: it forgets a weak type or adds an axis."""
+    """Returns whether a conversion or broadcast keeps the data: it only drops a weak type or adds axes of size 1."""
     return (type(prim) is BroadcastInDim and out.size == x.size) or (
         type(prim) is ConvertElementType and out.dtype == x.dtype
     )
 
 
-# ------------------------------------------------------------------ the rules of the families
+# ------------------------------------------------------------------ rules of families
 
 
 def _data_movement(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
@@ -195,7 +210,7 @@ def _transcendental(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
 
 
 def _exp2(prim: Exp2, ins: Avals, outs: Avals) -> OperationCost:
-    """The exponential of a multiple of the operand."""
+    """The exponential of a multiple of the operand: one product, one exponential."""
     n = outs[0].size * real_components(outs[0].dtype)
     return OperationCost(flops=n, transcendentals=n)
 
@@ -217,16 +232,16 @@ def _div(prim: Div, ins: Avals, outs: Avals) -> OperationCost:
 
 
 def _integer_pow(prim: IntegerPow, ins: Avals, outs: Avals) -> OperationCost:
-    """The products of repeated squaring, and a division for a negative power."""
+    """Repeated squaring, and one division for a negative exponent."""
     (out,) = outs
     y = abs(prim.y)
-    products = y.bit_length() - 1 + y.bit_count() - 1 if y else 0  # the squares, and what joins them
+    products = y.bit_length() - 1 + y.bit_count() - 1 if y else 0  # squarings, then products of the needed squares
     each = products * product_flops(out.dtype) + (quotient_flops(out.dtype) if prim.y < 0 else 0)
     return arithmetic_cost(out.size * each, out)
 
 
 def _equal(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
-    """Complex numbers are compared part by part, and the two answers joined."""
+    """Complex numbers are compared by component, and the two results combined."""
     return arithmetic_cost(outs[0].size * (3 if dtypes.is_complex(ins[0].dtype) else 1), *ins)
 
 
@@ -257,22 +272,22 @@ def _broadcast(prim: BroadcastInDim, ins: Avals, outs: Avals) -> OperationCost:
 
 
 def _select(prim: SelectN, ins: Avals, outs: Avals) -> OperationCost:
-    """One selection for each case but the first, which an index among more than two is compared for."""
-    which, *cases = ins
-    selected = arithmetic_cost((len(cases) - 1) * outs[0].size * real_components(outs[0].dtype), *outs)
-    compared = (len(cases) - 1) * which.size if len(cases) > 2 else 0
-    return OperationCost(selected.flops, 0, selected.integer_ops + compared)
+    """One selection per case but the first; with more than two cases also as many comparisons of the index."""
+    index, *cases = ins
+    selections = arithmetic_cost((len(cases) - 1) * outs[0].size * real_components(outs[0].dtype), *outs)
+    comparisons = (len(cases) - 1) * index.size if len(cases) > 2 else 0
+    return OperationCost(selections.flops, 0, selections.integer_ops + comparisons)
 
 
 def _reduction(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
-    """One step for each element folded into another."""
+    """One operation for each element that is folded into another."""
     dtype = ins[0].dtype
     each = product_flops(dtype) if isinstance(prim, ReduceProd) else real_components(dtype)
     return arithmetic_cost(max(ins[0].size - outs[0].size, 0) * each, *ins)
 
 
 def _cumulative(prim: Cumulative, ins: Avals, outs: Avals) -> OperationCost:
-    """One step for each element after the first of its row."""
+    """One operation for each element after the first along the axis."""
     (x,) = ins
     steps = x.size - x.size // x.shape[prim.axis] if x.size else 0
     if isinstance(prim, CumLogSumExp):
@@ -283,22 +298,22 @@ def _cumulative(prim: Cumulative, ins: Avals, outs: Avals) -> OperationCost:
 
 
 def _reduce_window(prim: WindowReduction, ins: Avals, outs: Avals) -> OperationCost:
-    """One step for each element of a window after its first."""
+    """One operation for each element of a window after its first."""
     return arithmetic_cost(outs[0].size * (prim.windows.size - 1) * real_components(outs[0].dtype), *outs)
 
 
 def _select_and_gather_add(prim: SelectAndGatherAdd, ins: Avals, outs: Avals) -> OperationCost:
-    """For each element of a window after its first one comparison, and two selections."""
+    """One comparison and two selections for each element of a window after its first."""
     return arithmetic_cost(3 * outs[0].size * (prim.windows.size - 1), *ins)
 
 
 def _select_and_scatter_add(prim: SelectAndScatterAdd, ins: Avals, outs: Avals) -> OperationCost:
-    """For each element of a window after its first one comparison, and one sum for the window."""
+    """One comparison for each element of a window after its first, and one addition per window."""
     return arithmetic_cost(ins[0].size * prim.windows.size, *ins)
 
 
 def _dot(prim: DotGeneral, ins: Avals, outs: Avals) -> OperationCost:
-    """A product and a sum for each element of the result and each that is contracted."""
+    """One product and one sum for each element of the result and each contracted index."""
     (lhs, _), (out,) = ins, outs
     (contracted, _), _ = prim.dimension_numbers
     count = out.size
@@ -308,7 +323,7 @@ def _dot(prim: DotGeneral, ins: Avals, outs: Avals) -> OperationCost:
 
 
 def _sort(prim: Sort, ins: Avals, outs: Avals) -> OperationCost:
-    """Each line by merging: every element is compared once for each time the line can be halved, by all keys."""
+    """Merge sort along the dimension: each element is compared once per halving, by all keys."""
     keys = ins[: prim.num_keys]
     x = ins[0]
     halvings = max(x.shape[prim.dimension] - 1, 0).bit_length()
@@ -316,21 +331,23 @@ def _sort(prim: Sort, ins: Avals, outs: Avals) -> OperationCost:
 
 
 def _top_k(prim: TopKOperation, ins: Avals, outs: Avals) -> OperationCost:
-    """Every element is compared with those found so far, by halving."""
+    """Each element is compared with the current top k by binary search."""
     (x,), axis = ins, prim.resolve_axis(ins[0].ndim)
     return arithmetic_cost(x.size * outs[0].shape[axis].bit_length(), x)
 
 
 def _convolution(prim: ConvGeneralDilated, ins: Avals, outs: Avals) -> OperationCost:
-    """A product and a sum for each element of the result and each of its window that is no padding."""
+    """One product and one sum for each element of the result and each element of its window outside of the padding."""
     (lhs, rhs), (out,) = ins, outs
-    (_, _, *spatial), (_, features, *window), (_, _, *places) = prim.dimension_numbers
+    (_, _, *spatial), (_, features, *window), (_, _, *out_spatial) = prim.dimension_numbers
     count = out.size * rhs.shape[features]
-    for i, (x, y, z) in enumerate(zip(spatial, window, places, strict=True)):
+    for i, (x, y, z) in enumerate(zip(spatial, window, out_spatial, strict=True)):
         starts = np.arange(out.shape[z]) * prim.window_strides[i] - prim.padding[i][0]
-        at, left = np.divmod(starts[:, None] + np.arange(rhs.shape[y]) * prim.rhs_dilation[i], prim.lhs_dilation[i])
-        inside = int(np.count_nonzero((left == 0) & (at >= 0) & (at < lhs.shape[x])))
-        count = count // out.shape[z] * inside if out.shape[z] else 0
+        position, remainder = np.divmod(
+            starts[:, None] + np.arange(rhs.shape[y]) * prim.rhs_dilation[i], prim.lhs_dilation[i]
+        )
+        valid = int(np.count_nonzero((remainder == 0) & (position >= 0) & (position < lhs.shape[x])))
+        count = count // out.shape[z] * valid if out.shape[z] else 0
     return arithmetic_cost(count * (product_flops(out.dtype) + real_components(out.dtype)), *ins, out)
 
 
@@ -338,36 +355,40 @@ def _linalg(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
     return OperationCost(flops=linalg_flops(prim, ins))
 
 
-# ------------------------------------------------------------------ the rules of what reads or writes a part
+# ------------------------------------------------------------------ rules of operations that access part of an operand
 
 
 def _slice(prim: Primitive, ins: Avals, outs: Avals) -> OperationCost:
-    """What is cut out is read, with the numbers that say where."""
+    """Reads the slice and the start indices."""
     size = sum(o.nbytes for o in outs)
     return OperationCost(bytes_read=size + sum(a.nbytes for a in ins[1:]), bytes_written=size)
 
 
 def _update(prim: DynamicUpdateSlice, ins: Avals, outs: Avals) -> OperationCost:
-    """In place."""
+    """Updates in place: reads and writes only the update."""
     return OperationCost(bytes_read=sum(a.nbytes for a in ins[1:]), bytes_written=ins[1].nbytes)
 
 
 def _gather(prim: Gather, ins: Avals, outs: Avals) -> OperationCost:
-    """Filling asks of every number whether it lies between its bounds, and selects."""
+    """The mode `fill` compares each index with its bounds and selects between the element and the fill value."""
     moved = _slice(prim, ins, outs)
     if prim.mode is not GatherScatterMode.FILL_OR_DROP:
         return moved
     indices = ins[1]
     windows = indices.size // indices.shape[-1] if indices.size else 0
-    asked = 3 * indices.size + max(indices.size - windows, 0)
-    selected = arithmetic_cost(outs[0].size * real_components(outs[0].dtype), *outs)
+    comparisons = 3 * indices.size + max(indices.size - windows, 0)
+    selections = arithmetic_cost(outs[0].size * real_components(outs[0].dtype), *outs)
     return OperationCost(
-        selected.flops, 0, selected.integer_ops + asked, bytes_read=moved.bytes_read, bytes_written=moved.bytes_written
+        selections.flops,
+        0,
+        selections.integer_ops + comparisons,
+        bytes_read=moved.bytes_read,
+        bytes_written=moved.bytes_written,
     )
 
 
 def _fft(prim: Fft, ins: Avals, outs: Avals) -> OperationCost:
-    """As usual, five operations a number and bit of the length; half of that where the numbers of a side are real."""
+    """`5 n log2(n)` operations per transform, as is usual; half of that if one side is real."""
     count = math.prod(prim.fft_lengths)
     if not count or not ins[0].size:
         return DATA_MOVEMENT_COST
@@ -377,7 +398,7 @@ def _fft(prim: Fft, ins: Avals, outs: Avals) -> OperationCost:
 
 
 def _scatter(prim: ScatterOperation, ins: Avals, outs: Avals) -> OperationCost:
-    """In place, with one step for each number that is merged with the one that is there."""
+    """Updates in place: one operation for each update that is combined with an element."""
     _, indices, updates = ins
     merges = not isinstance(prim, Scatter)
     each = product_flops(updates.dtype) if isinstance(prim, ScatterMul) else real_components(updates.dtype)
@@ -393,7 +414,7 @@ def _scatter(prim: ScatterOperation, ins: Avals, outs: Avals) -> OperationCost:
 
 
 def _threefry(prim: Threefry2x32, ins: Avals, outs: Avals) -> OperationCost:
-    """Twenty rounds of five operations; the key is extended, and added six times, but for the first with a number."""
+    """Twenty rounds of five operations, the key schedule, and six additions of key words, five with a counter."""
     return OperationCost(integer_ops=outs[0].size * (20 * 5 + 6 * 2 + 5 + 2))
 
 
@@ -446,4 +467,4 @@ def _rules() -> CostRules:
 
 
 COST_RULES: Final = _rules()
-"""The rules for tracefx's own operations. One without a rule moves its operands to its results."""
+"""The cost rules of tracefx's primitives. One without a rule costs reading its operands and writing its results."""

@@ -1,4 +1,4 @@
-"""`bounds`, for users."""
+"""`bounds` and `around`: interval arithmetic for users."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ from tracefx.transforms.arguments import flatten_values, fun_name, require_calla
 
 
 def around(x: ArrayLike, radius: ArrayLike) -> Interval:
-    """The interval from `x - radius` to `x + radius`.
+    """Returns the interval from `x - radius` to `x + radius`.
+
+    Args:
+        x: the center, an array of floats.
+        radius: the distance to both ends; it broadcasts with `x`.
+
+    Returns:
+        The interval.
 
     >>> around(1.0, 0.25)
     Interval(lo=Array(0.75, dtype=float32, weak_type=True), hi=Array(1.25, dtype=float32, weak_type=True))
@@ -28,15 +35,22 @@ def around(x: ArrayLike, radius: ArrayLike) -> Interval:
 
 
 def bounds(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """`fun` on intervals: its results contain those of `fun` for all arguments within the given ones.
+    """Returns `fun` for interval arguments: its results contain those of `fun` for all values in the intervals.
 
-    Anywhere in the arguments an `Interval` may stand for an array. A result that depends on one is an `Interval`, any
-    other what it is. Bounds hold for the exact value of the program, and for the one that is computed: all arithmetic
-    is rounded away from what is inside. They say nothing of arguments for which the function is not defined, such as
-    the logarithm of negative numbers. They may be wider than need be where a value is used twice.
+    An `Interval` may replace an array anywhere in the pytrees of the arguments. A result that depends on an interval is
+    an `Interval`; any other is an ordinary array. Bounds hold for the exact mathematical result and for the computed
+    one, because all arithmetic is rounded outward. They do not cover arguments outside of the domain of `fun`, e.g. the
+    logarithm of negative numbers, and may be wider than necessary where a value is used more than once.
 
-    Raises TypeError for an interval of complex numbers, of arrays that differ in type, or where the number of steps of
-    a `while_loop` would depend on one.
+    Args:
+        fun: a function of real arrays.
+
+    Returns:
+        A function like `fun` that accepts and returns intervals.
+
+    Raises:
+        TypeError: if `fun` is not callable, an interval is complex or its ends differ in shape or dtype, or the number
+            of iterations of a `while_loop` depends on an interval.
 
     >>> bounds(lambda x: x * x - 1.0)(Interval(-1.0, 2.0)).lo < -0.99
     Array(True, dtype=bool)
@@ -66,7 +80,7 @@ def _checked_interval(x: Interval, name: str) -> Interval:
     values, _ = flatten_values(tuple(x), f"bounds of {name}: the ends of an interval")
     lo, hi = map(as_array, values)
     if lo.aval.shape != hi.aval.shape or lo.aval.dtype != hi.aval.dtype:
-        raise TypeError(f"bounds of {name}: the ends of an interval have one type, got {lo.aval} and {hi.aval}")
+        raise TypeError(f"bounds of {name}: the ends of an interval must have one type, got {lo.aval} and {hi.aval}")
     if dtypes.is_complex(lo.aval.dtype):
-        raise TypeError(f"bounds of {name}: complex numbers have no order, but an interval of {lo.aval} was given")
+        raise TypeError(f"bounds of {name}: complex numbers have no order, got an interval of {lo.aval}")
     return Interval(lo, hi)

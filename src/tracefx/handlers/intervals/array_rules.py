@@ -1,4 +1,4 @@
-"""Bounds of operations on whole arrays: sums, products, choices, branches."""
+"""Bounds of operations on whole arrays: indexing, sums, products, sorting, selection and branches."""
 
 from __future__ import annotations
 
@@ -47,58 +47,58 @@ IntervalInterpreter: TypeAlias = Interpreter[Interval | ComparisonInterval]
 
 
 def gather_interval(
-    handler: object, op: Primitive, operand: IntervalOrValue, *places: IntervalOrValue
+    handler: object, op: Primitive, operand: IntervalOrValue, *indices: IntervalOrValue
 ) -> list[IntervalOrValue]:
-    """Operations that take elements from places: the places must be known."""
-    x, known = as_interval(operand), _concrete_indices(op, places)
-    return [Interval(bind1(op, x.lo, *known), bind1(op, x.hi, *known))]
+    """Bounds of indexing operations, whose indices must be concrete or at least not intervals."""
+    x, concrete = as_interval(operand), _concrete_indices(op, indices)
+    return [Interval(bind1(op, x.lo, *concrete), bind1(op, x.hi, *concrete))]
 
 
 def dynamic_update_slice_interval(
-    handler: object, op: Primitive, operand: IntervalOrValue, update: IntervalOrValue, *places: IntervalOrValue
+    handler: object, op: Primitive, operand: IntervalOrValue, update: IntervalOrValue, *indices: IntervalOrValue
 ) -> list[IntervalOrValue]:
-    x, y, known = as_interval(operand), as_interval(update), _concrete_indices(op, places)
-    return [Interval(bind1(op, x.lo, y.lo, *known), bind1(op, x.hi, y.hi, *known))]
+    x, y, concrete = as_interval(operand), as_interval(update), _concrete_indices(op, indices)
+    return [Interval(bind1(op, x.lo, y.lo, *concrete), bind1(op, x.hi, y.hi, *concrete))]
 
 
 def scatter_interval(
-    handler: object, op: Primitive, operand: IntervalOrValue, places: IntervalOrValue, update: IntervalOrValue
+    handler: object, op: Primitive, operand: IntervalOrValue, indices: IntervalOrValue, update: IntervalOrValue
 ) -> list[IntervalOrValue]:
-    x, y, known = as_interval(operand), as_interval(update), _concrete_indices(op, [places])
-    return [Interval(bind1(op, x.lo, *known, y.lo), bind1(op, x.hi, *known, y.hi))]
+    x, y, concrete = as_interval(operand), as_interval(update), _concrete_indices(op, [indices])
+    return [Interval(bind1(op, x.lo, *concrete, y.lo), bind1(op, x.hi, *concrete, y.hi))]
 
 
 def scatter_add_interval(
-    handler: object, op: ScatterAdd, operand: IntervalOrValue, places: IntervalOrValue, update: IntervalOrValue
+    handler: object, op: ScatterAdd, operand: IntervalOrValue, indices: IntervalOrValue, update: IntervalOrValue
 ) -> list[IntervalOrValue]:
-    x, y, known = as_interval(operand), as_interval(update), _concrete_indices(op, [places])
+    x, y, concrete = as_interval(operand), as_interval(update), _concrete_indices(op, [indices])
 
     def sums(a: Array, b: Array) -> Array:
-        return bind1(op, a, *known, b)
+        return bind1(op, a, *concrete, b)
 
     return [_round_sum_outward(sums(x.lo, y.lo), sums(x.hi, y.hi), sums(x.magnitude, y.magnitude), y.lo.size + 1)]
 
 
 def scatter_sub_interval(
-    handler: object, op: ScatterSub, operand: IntervalOrValue, places: IntervalOrValue, update: IntervalOrValue
+    handler: object, op: ScatterSub, operand: IntervalOrValue, indices: IntervalOrValue, update: IntervalOrValue
 ) -> list[IntervalOrValue]:
     y = as_interval(update)
-    adding = ScatterAdd(op.dimension_numbers, op.indices_are_sorted, op.unique_indices, op.mode)
-    return scatter_add_interval(handler, adding, operand, places, Interval(-y.hi, -y.lo))
+    scatter_add = ScatterAdd(op.dimension_numbers, op.indices_are_sorted, op.unique_indices, op.mode)
+    return scatter_add_interval(handler, scatter_add, operand, indices, Interval(-y.hi, -y.lo))
 
 
-def _concrete_indices(op: Primitive, places: Sequence[IntervalOrValue]) -> list[Array]:
-    for place in places:
-        if not isinstance(place, (Array, Literal)):
+def _concrete_indices(op: Primitive, indices: Sequence[IntervalOrValue]) -> list[Array]:
+    for index in indices:
+        if not isinstance(index, (Array, Literal)):
             raise TypeError(
-                f"bounds: {op.name} takes elements from places that lie in an interval, so nothing would be known of "
-                "them; compute the indices from arguments that are no intervals"
+                f"bounds: the indices of {op.name} are in an interval, so nothing is known of the elements; compute "
+                "them from arguments that are not intervals"
             )
-    return [as_array(p) for p in places if isinstance(p, (Array, Literal))]
+    return [as_array(i) for i in indices if isinstance(i, (Array, Literal))]
 
 
 def multi_result_interval(handler: object, op: Primitive, *operands: IntervalOrValue) -> Sequence[IntervalOrValue]:
-    """Operations with several outputs that round nothing."""
+    """Bounds of monotone operations with several results and without rounding."""
     xs = list(map(as_interval, operands))
     lows, highs = bind(op, *[x.lo for x in xs]), bind(op, *[x.hi for x in xs])
     return [Interval(as_array(lo), as_array(hi)) for lo, hi in zip(lows, highs, strict=True)]
@@ -108,7 +108,7 @@ def multi_result_interval(handler: object, op: Primitive, *operands: IntervalOrV
 
 
 def _round_sum_outward(lo: Array, hi: Array, size: Array, terms: int) -> Interval:
-    """Sums of so many terms, in any order; `size` is that of the absolute values."""
+    """Widens sums of `terms` terms, added in any order; `size` is the sum of their absolute values."""
     if not dtypes.is_inexact(lo.aval.dtype):
         return Interval(lo, hi)
     eps = float(dtypes.finfo(lo.aval.dtype).eps)
@@ -133,12 +133,12 @@ def sum_interval(
 
 
 def reduce_prod_interval(handler: object, op: ReduceProd, operand: IntervalOrValue) -> list[IntervalOrValue]:
-    """By halves: the first half of the elements times the second."""
+    """Multiplies the two halves of the elements, repeatedly."""
     x = as_interval(operand)
-    kept = [a for a in range(x.lo.ndim) if a not in op.axes]
+    remaining = [a for a in range(x.lo.ndim) if a not in op.axes]
     n = int(np.prod([x.lo.shape[a] for a in op.axes]))
-    order = Transpose((*op.axes, *kept))
-    flat = Reshape((n, *[x.lo.shape[a] for a in kept]))
+    order = Transpose((*op.axes, *remaining))
+    flat = Reshape((n, *[x.lo.shape[a] for a in remaining]))
     out = Interval(*[bind1(flat, bind1(order, part)) for part in x])
     while n > 1:
         half = n // 2
@@ -156,16 +156,16 @@ def reduce_prod_interval(handler: object, op: ReduceProd, operand: IntervalOrVal
 def contraction_interval(
     handler: object, op: DotGeneral | ConvGeneralDilated, left: IntervalOrValue, right: IntervalOrValue
 ) -> list[IntervalOrValue]:
-    """By middle and radius: as fast as three ordinary products.
+    """Computes with midpoints and radii, at the cost of three ordinary contractions.
 
-    Rump, Fast and parallel interval arithmetic (1999). The rounding of the middle is bounded by that of a sum of
-    products in any order.
+    Source: Rump, Fast and parallel interval arithmetic (1999). The rounding error of the midpoints is bounded by that
+    of a sum of products in any order.
     """
     op = evolve(op, precision=(Precision.HIGHEST, Precision.HIGHEST))
     x, y = as_interval(left), as_interval(right)
     terms = _num_terms(op, x.lo.shape, y.lo.shape)
     if not (is_float_interval(x) and is_float_interval(y)):
-        raise TypeError(f"bounds: {op.name} of integers that lie in intervals; convert them to floats first")
+        raise TypeError(f"bounds: {op.name} of integers in intervals is not supported; convert them to floats first")
     (a, r), (b, s) = _midpoint_and_radius(x), _midpoint_and_radius(y)
     middle, size = bind1(op, a, b), bind1(op, abs(a), abs(b))
     radius = bind1(op, abs(a), s) + bind1(op, r, abs(b) + s)
@@ -176,7 +176,7 @@ def contraction_interval(
 
 
 def _num_terms(op: DotGeneral | ConvGeneralDilated, left: Shape, right: Shape) -> int:
-    """How many products a number of the result is the sum of."""
+    """Returns the number of products that are summed for each element of the result."""
     if isinstance(op, DotGeneral):
         (contracting, _), _ = op.dimension_numbers
         return int(np.prod([left[a] for a in contracting]))
@@ -185,15 +185,15 @@ def _num_terms(op: DotGeneral | ConvGeneralDilated, left: Shape, right: Shape) -
 
 
 def _midpoint_and_radius(x: Interval) -> tuple[Array, Array]:
-    """The middle, and the distance to the farther end."""
+    """Returns the midpoint and the distance to the farther end, rounded up."""
     middle = x.lo * 0.5 + x.hi * 0.5
     return middle, round_outward(middle, fnp.maximum(x.hi - middle, middle - x.lo), 4.0).hi
 
 
-def found(handler: object, op: Primitive, operand: IntervalOrValue) -> list[IntervalOrValue]:
-    """Where an extreme is: anywhere along the axis."""
+def argextremum_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> list[IntervalOrValue]:
+    """The index of an extremum may be anywhere along the axis."""
     out = bind1(op, as_interval(operand).lo)
-    axis: int = op.axes[0]  # type: ignore[attr-defined]  # what finds places has one
+    axis: int = op.axes[0]  # type: ignore[attr-defined]  # both primitives with this rule have one axis
     last = as_interval(operand).lo.shape[axis] - 1
     return [Interval(fnp.zeros_like(out), fnp.full_like(out, last))]
 
@@ -202,7 +202,7 @@ def found(handler: object, op: Primitive, operand: IntervalOrValue) -> list[Inte
 
 
 def sort_interval(handler: object, op: Sort, *operands: IntervalOrValue) -> Sequence[IntervalOrValue]:
-    """What comes first, second and so on of a key has bounds; which of the others goes with it is anyone's guess."""
+    """The sorted first key has bounds; of the other operands only the range along the axis is known."""
     if len(operands) == 1 or all(isinstance(x, (Array, Literal)) for x in operands[: op.num_keys]):
         return multi_result_interval(handler, op, *operands)
     first, *others = operands
@@ -217,31 +217,34 @@ def sort_interval(handler: object, op: Sort, *operands: IntervalOrValue) -> Sequ
 
 
 def top_k_interval(handler: object, op: TopKOperation, operand: IntervalOrValue) -> Sequence[IntervalOrValue]:
-    """They are found anywhere along the axis."""
+    """The largest elements have bounds; their indices may be anywhere along the axis."""
     x = as_interval(operand)
-    (lo, places), (hi, _) = bind(op, x.lo), bind(op, x.hi)
+    (lo, positions), (hi, _) = bind(op, x.lo), bind(op, x.hi)
     last = x.lo.shape[op.resolve_axis(x.lo.ndim)] - 1
-    found = as_array(places)
-    return [Interval(as_array(lo), as_array(hi)), Interval(fnp.zeros_like(found), fnp.full_like(found, last))]
+    positions_array = as_array(positions)
+    return [
+        Interval(as_array(lo), as_array(hi)),
+        Interval(fnp.zeros_like(positions_array), fnp.full_like(positions_array, last)),
+    ]
 
 
-# ------------------------------------------------------------------ choices
+# ------------------------------------------------------------------ selection
 
 
 def select_n_interval(
-    handler: object, op: SelectN, which: IntervalOrValue, *cases: IntervalOrValue
+    handler: object, op: SelectN, index: IntervalOrValue, *cases: IntervalOrValue
 ) -> list[IntervalOrValue]:
     xs = list(map(as_interval, cases))
-    if isinstance(which, (Array, Literal)):
-        return [Interval(bind1(op, which, *[x.lo for x in xs]), bind1(op, which, *[x.hi for x in xs]))]
-    if isinstance(which, ComparisonInterval):
-        return [_hull_of_cases(Interval(which.lo, which.hi), _refine_by_comparison(which, *xs))]
-    return [_hull_of_cases(which, xs)]
+    if isinstance(index, (Array, Literal)):
+        return [Interval(bind1(op, index, *[x.lo for x in xs]), bind1(op, index, *[x.hi for x in xs]))]
+    if isinstance(index, ComparisonInterval):
+        return [_hull_of_cases(Interval(index.lo, index.hi), _refine_by_comparison(index, *xs))]
+    return [_hull_of_cases(index, xs)]
 
 
-def _refine_by_comparison(which: ComparisonInterval, otherwise: Interval, then: Interval) -> list[Interval]:
-    """The cases, as far as the comparison bounds one of them where it is chosen: `where(x > 0, x, 0)` is positive."""
-    small, large = which.small, which.large
+def _refine_by_comparison(comparison: ComparisonInterval, otherwise: Interval, then: Interval) -> list[Interval]:
+    """Narrows the cases by the comparison that selects them: `where(x > 0, x, 0)` is not negative."""
+    small, large = comparison.small, comparison.large
     if then is large:
         then = Interval(fnp.maximum(then.lo, small.lo), fnp.maximum(then.hi, small.lo))
     elif then is small:
@@ -253,16 +256,16 @@ def _refine_by_comparison(which: ComparisonInterval, otherwise: Interval, then: 
     return [otherwise, then]
 
 
-def _hull_of_cases(which: Interval, cases: Sequence[Interval]) -> Interval:
-    """Around those of the cases that an index may choose."""
-    places = Interval(*[fnp.clip(fnp.asarray(w, "int32"), 0, len(cases) - 1) for w in which])
+def _hull_of_cases(index: Interval, cases: Sequence[Interval]) -> Interval:
+    """Returns the hull of the cases that the index may select."""
+    selected = Interval(*[fnp.clip(fnp.asarray(w, "int32"), 0, len(cases) - 1) for w in index])
     out: Interval | None = None
     for i, case in enumerate(cases):
-        possible = places.contains(i)
+        possible = selected.contains(i)
         out = (
             case
             if out is None
-            else select_interval(possible, select_interval(places.lo < i, hull(out, case), case), out)
+            else select_interval(possible, select_interval(selected.lo < i, hull(out, case), case), out)
         )
     assert out is not None
     return out
@@ -271,7 +274,7 @@ def _hull_of_cases(which: Interval, cases: Sequence[Interval]) -> Interval:
 def cond_interval(
     handler: IntervalInterpreter, op: Cond, index: IntervalOrValue, *operands: IntervalOrValue
 ) -> Sequence[IntervalOrValue]:
-    """Where the condition is undecided all branches are taken, and what they give is what any may."""
+    """Runs all branches where the index is uncertain and returns the hulls of their results."""
     wrapped = [handler.wrap(x) for x in operands]
     if isinstance(index, (Array, Literal)):
         return [handler.unwrap(x) for x in op.transform_bodies(handler, [index, *wrapped])]
@@ -280,7 +283,7 @@ def cond_interval(
 
 
 def sow_interval(handler: object, op: Sow, *operands: IntervalOrValue) -> Sequence[IntervalOrValue]:
-    """What is sown is the interval."""
+    """Sows the interval as a pytree."""
     leaves = [as_interval(x) if isinstance(x, (Interval, ComparisonInterval)) else as_array(x) for x in operands]
     arrays, tree = trees.flatten(leaves[0] if op.tree is None else op.tree.unflatten(leaves))
     return bind(evolve(op, tree=tree), *[as_value(cast(Array, a)) for a in arrays])

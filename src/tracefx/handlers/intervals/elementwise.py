@@ -1,7 +1,7 @@
-"""Bounds of operations element by element.
+"""Bounds of elementwise operations.
 
-Sources of error beside rounding: XLA's and NumPy's functions are a few units in the last place from the exact ones;
-`FUNCTION_ULPS` is more than either was ever found to be (`tracefx.testing.tolerances`).
+Besides rounding, XLA's and NumPy's functions have errors of a few units in the last place; `FUNCTION_ULPS` is larger
+than any that was measured (`tracefx.testing.tolerances`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from tracefx.ops.elementwise.arithmetic import Div, Mul
 from tracefx.ops.elementwise.powers import IntegerPow, Pow
 
 ARITHMETIC_ULPS: Final = 1.5
-"""Units in the last place of what IEEE rounds right: enough, though the widening itself is rounded."""
+"""The error bound of correctly rounded operations in ulp, with a margin because the widening itself is rounded."""
 FUNCTION_ULPS: Final = 64.0
+"""The error bound of elementary functions in ulp."""
 IntervalRule: TypeAlias = Callable[..., Sequence[IntervalOrValue]]
 
 
@@ -43,13 +44,13 @@ def is_float_interval(x: Interval) -> bool:
 
 
 def exact_monotone_interval(handler: object, op: Primitive, *operands: IntervalOrValue) -> list[IntervalOrValue]:
-    """Operations that grow in all their operands and round nothing: moving, choosing, extremes, roundings."""
+    """Bounds of operations that are increasing in all operands and exact: data movement, extrema, rounding."""
     xs = list(map(as_interval, operands))
     return [Interval(bind1(op, *[x.lo for x in xs]), bind1(op, *[x.hi for x in xs]))]
 
 
 def increasing(least: float = -np.inf, most: float = np.inf) -> IntervalRule:
-    """The rule of a growing function defined from `least` to `most`."""
+    """Returns the rule of an increasing function with the domain from `least` to `most`."""
 
     def rule(handler: object, op: Primitive, operand: IntervalOrValue) -> list[IntervalOrValue]:
         x = clip_to_domain(as_interval(operand), least, most)
@@ -59,7 +60,7 @@ def increasing(least: float = -np.inf, most: float = np.inf) -> IntervalRule:
 
 
 def decreasing(least: float = -np.inf, most: float = np.inf) -> IntervalRule:
-    """The rule of a falling function."""
+    """Returns the rule of a decreasing function with the domain from `least` to `most`."""
 
     def rule(handler: object, op: Primitive, operand: IntervalOrValue) -> list[IntervalOrValue]:
         x = clip_to_domain(as_interval(operand), least, most)
@@ -69,11 +70,11 @@ def decreasing(least: float = -np.inf, most: float = np.inf) -> IntervalRule:
 
 
 def clip_to_domain(x: Interval, least: float, most: float) -> Interval:
-    """The part of it for which a function is defined."""
+    """Returns the part of the interval in a function's domain."""
     if least == -np.inf and most == np.inf:
         return x
     lo, hi = [fnp.clip(end, least, most) for end in x]
-    return Interval(fnp.where(lo == 0, 0.0, lo), fnp.where(hi == 0, 0.0, hi))  # no function is asked at -0.0
+    return Interval(fnp.where(lo == 0, 0.0, lo), fnp.where(hi == 0, 0.0, hi))  # functions are never evaluated at -0.0
 
 
 def neg_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> list[IntervalOrValue]:
@@ -126,7 +127,7 @@ def _round_or_overflow(
     low: tuple[Array, Array],
     high: tuple[Array, Array],
 ) -> Interval:
-    """Results of arithmetic: rounded, or all integers if one of them may have wrapped around."""
+    """Returns the rounded bounds of a sum or difference; of integers all values if one may have wrapped around."""
     if dtypes.is_inexact(lo.aval.dtype):
         return round_outward(lo, hi, ARITHMETIC_ULPS)
     info = dtypes.iinfo(lo.aval.dtype)
@@ -136,17 +137,17 @@ def _round_or_overflow(
 
 
 def interval_product(x: Interval, y: Interval) -> Interval:
-    """All products; zero times infinity is zero, since no number is infinite."""
+    """Bounds of a product; zero times infinity is zero, because infinite ends only bound finite numbers."""
     mul = Mul()
     if not is_float_interval(x):
         corners = [bind1(mul, a, b) for a in x for b in y]
         rough = [fnp.asarray(a, "float32") * fnp.asarray(b, "float32") for a in x for b in y]
         info = dtypes.iinfo(x.lo.aval.dtype)
-        most = rough[0]
-        least = rough[0]
+        highest = rough[0]
+        lowest = rough[0]
         for r in rough[1:]:
-            least, most = fnp.minimum(least, r), fnp.maximum(most, r)
-        fits = (least >= float(info.min) * 0.999) & (most <= float(info.max) * 0.999)
+            lowest, highest = fnp.minimum(lowest, r), fnp.maximum(highest, r)
+        fits = (lowest >= float(info.min) * 0.999) & (highest <= float(info.max) * 0.999)
         return select_interval(fits, _hull_of_arrays(corners), full_range(corners[0].aval))
     corners = [bind1(mul, a, b) for a in x for b in y]
     out = _hull_of_arrays([fnp.where(fnp.isnan(c), 0.0, c) for c in corners])
@@ -170,7 +171,7 @@ def div_interval(handler: object, op: Div, left: IntervalOrValue, right: Interva
     x, y = as_interval(left), as_interval(right)
     if not is_float_interval(x):
         corners = _hull_of_arrays([bind1(op, a, b) for a in x for b in y])
-        near = Interval(-x.magnitude, x.magnitude)  # whatever the divisor, if it is no zero
+        near = Interval(-x.magnitude, x.magnitude)  # for any nonzero divisor
         return [
             select_interval(
                 (y.lo > 0) | (y.hi < 0), corners, select_interval(y.contains(0), full_range(x.lo.aval), near)
@@ -179,7 +180,7 @@ def div_interval(handler: object, op: Div, left: IntervalOrValue, right: Interva
     lo, hi = (
         fnp.where(y.lo == 0, 0.0, y.lo),
         fnp.where(y.hi == 0, -0.0, y.hi),
-    )  # a bound of zero is approached from inside
+    )  # a zero end is approached from inside the interval
     corners = _hull_of_arrays([bind1(op, a, b) for a in x for b in (lo, hi)])
     good = round_outward(corners.lo, corners.hi, ARITHMETIC_ULPS)
     return [select_interval((y.lo < 0) & (y.hi > 0), full_range(good.lo.aval), good)]
@@ -188,7 +189,7 @@ def div_interval(handler: object, op: Div, left: IntervalOrValue, right: Interva
 def rem_interval(
     handler: object, op: Primitive, left: IntervalOrValue, right: IntervalOrValue
 ) -> list[IntervalOrValue]:
-    """It has the sign of the first, and no more than the absolute value of either."""
+    """The remainder has the sign of the dividend, and at most the absolute value of either operand."""
     x, y = as_interval(left), as_interval(right)
     size = fnp.minimum(x.magnitude, y.magnitude)
     zero = fnp.zeros_like(size)
@@ -199,7 +200,7 @@ def rem_interval(
 
 
 def even_function(x: Interval, f: Callable[[Array], Array], ulps: float, least: float = 0.0) -> Interval:
-    """An even function that grows from zero on, where it is `least`."""
+    """Bounds of an even function that increases for positive arguments, with the minimum `least` at zero."""
     a, b = f(x.lo), f(x.hi)
     lo = fnp.where(x.contains(0), least, fnp.minimum(a, b))
     hi = fnp.maximum(a, b)
@@ -207,7 +208,7 @@ def even_function(x: Interval, f: Callable[[Array], Array], ulps: float, least: 
 
 
 def round_outward_clipped(lo: Array, hi: Array, ulps: float, least: float, most: float = np.inf) -> Interval:
-    """`rounded`, for a function that has no value below `least`, nor above `most`."""
+    """`round_outward` for a function with values between `least` and `most`."""
     out = round_outward(lo, hi, ulps)
     return Interval(fnp.maximum(out.lo, least), fnp.minimum(out.hi, most))
 
@@ -248,7 +249,7 @@ def integer_pow_interval(handler: object, op: IntegerPow, operand: IntervalOrVal
 
 
 def pow_interval(handler: object, op: Pow, left: IntervalOrValue, right: IntervalOrValue) -> list[IntervalOrValue]:
-    """The bounds are at the corners where the base is positive; elsewhere all numbers may be powers."""
+    """For positive bases the extrema are at the corners; otherwise the result is unbounded."""
     x, y = as_interval(left), as_interval(right)
     base = fnp.where(x.lo < 0, 0.0, x.lo), fnp.where(x.hi < 0, 0.0, x.hi)
     corners = _hull_of_arrays([bind1(op, a, b) for a in base for b in y])
@@ -257,13 +258,13 @@ def pow_interval(handler: object, op: Pow, left: IntervalOrValue, right: Interva
     return [select_interval(good, out, full_range(out.lo.aval))]
 
 
-# ------------------------------------------------------------------ waves
+# ------------------------------------------------------------------ periodic functions
 
 _TWO_PI: Final = 2 * np.pi
 
 
 def _may_contain_multiple(x: Interval, first: float, period: float) -> Array:
-    """Whether one of the numbers `first`, `first + period`, ... may be inside."""
+    """Returns whether the interval may contain a number `first + k * period` with an integer `k`."""
     eps = float(dtypes.finfo(x.lo.aval.dtype).eps)
     a, b = (x.lo - first) / period, (x.hi - first) / period
     slack = (fnp.maximum(abs(a), abs(b)) + 1.0) * (8 * eps)
@@ -272,7 +273,7 @@ def _may_contain_multiple(x: Interval, first: float, period: float) -> Array:
 
 
 def sinusoid(top: float) -> IntervalRule:
-    """The rule of a function between -1 and 1 with its maxima at `top` and a turn from there."""
+    """Returns the rule of a sine wave with values from -1 to 1, period 2 pi and a maximum at `top`."""
 
     def rule(handler: object, op: Primitive, operand: IntervalOrValue) -> list[IntervalOrValue]:
         x = as_interval(operand)
@@ -293,7 +294,7 @@ def tan_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> li
 def atan2_interval(
     handler: object, op: Primitive, left: IntervalOrValue, right: IntervalOrValue
 ) -> list[IntervalOrValue]:
-    """The angle of a point: at the corners of what lies right of the origin, any elsewhere."""
+    """The angle has its extrema at the corners if the interval is right of the origin; otherwise it may be any."""
     y, x = as_interval(left), as_interval(right)
     corners = _hull_of_arrays([bind1(op, a, b) for a in y for b in x])
     pi = float(np.nextafter(np.float32(np.pi), np.float32(4.0)))
@@ -302,11 +303,11 @@ def atan2_interval(
 
 
 _NEAR_ROOTS: Final = 2.0**-17
-"""Near their roots these functions are computed as differences, right to a few units of numbers about 1."""
+"""The absolute error near the roots of these functions, which are computed as differences of numbers near 1."""
 
 
 def lgamma_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> list[IntervalOrValue]:
-    """It falls to its minimum, -0.12148629 at 1.4616321, and grows from there; left of zero it is anything."""
+    """Decreasing up to its minimum, -0.12148629 at 1.4616321, then increasing; unbounded for negative arguments."""
     x = as_interval(operand)
     ends = _hull_of_arrays([bind1(op, x.lo), bind1(op, x.hi)])
     lo = fnp.where(x.contains(1.4616321), -0.1214863, ends.lo)
@@ -315,17 +316,17 @@ def lgamma_interval(handler: object, op: Primitive, operand: IntervalOrValue) ->
 
 
 def digamma_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> list[IntervalOrValue]:
-    """It grows right of zero; left of it, it is anything."""
+    """Increasing for positive arguments; unbounded for negative ones."""
     x = as_interval(operand)
     good = round_outward(bind1(op, x.lo), bind1(op, x.hi), FUNCTION_ULPS, _NEAR_ROOTS)
     return [select_interval(x.lo > 0, good, full_range(good.lo.aval))]
 
 
-# ------------------------------------------------------------------ truth
+# ------------------------------------------------------------------ comparisons and logic
 
 
 def lt_interval(handler: object, op: Primitive, left: IntervalOrValue, right: IntervalOrValue) -> list[IntervalOrValue]:
-    """`<` and `<=` hold for sure if they do for what speaks most against it."""
+    """`lo` is whether the comparison holds for all values, `hi` whether it holds for some."""
     x, y = as_interval(left), as_interval(right)
     return [ComparisonInterval(bind1(op, x.hi, y.lo), bind1(op, x.lo, y.hi), x, y)]
 
@@ -348,14 +349,14 @@ def ne_interval(handler: object, op: Primitive, left: IntervalOrValue, right: In
 
 
 def is_finite_interval(handler: object, op: Primitive, operand: IntervalOrValue) -> list[IntervalOrValue]:
-    """Numbers are finite; what a program makes of numbers too large may not be."""
+    """True for all values if both ends are finite; otherwise it may be true or false."""
     x = as_interval(operand)
     sure = bind1(op, x.lo) & bind1(op, x.hi)
     return [Interval(sure, fnp.ones_like(sure))]
 
 
 def and_or_interval(handler: object, op: Primitive, *operands: IntervalOrValue) -> list[IntervalOrValue]:
-    """`and` and `or` of truth values grow in both; of integers nothing is known of them."""
+    """`and` and `or` of booleans are increasing in both operands; of integers the result may be anything."""
     if dtypes.is_bool(as_interval(operands[0]).lo.aval.dtype):
         return exact_monotone_interval(handler, op, *operands)
     return [full_range(as_interval(operands[0]).lo.aval)]

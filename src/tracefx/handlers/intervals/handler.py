@@ -1,4 +1,4 @@
-"""The handler whose values are intervals, and its table of rules."""
+"""`Intervals`, the handler whose values are intervals, and its table of rules."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tracefx.core import dtypes
 from tracefx.core.avals import ShapedArray
 from tracefx.core.primitive import Primitive, missing_rule_error
 from tracefx.core.values import Value
-from tracefx.handlers.intervals import array_rules as all_of
+from tracefx.handlers.intervals import array_rules
 from tracefx.handlers.intervals import elementwise as each
 from tracefx.handlers.intervals.interval import ComparisonInterval, Interval, IntervalOrValue, as_interval
 from tracefx.interpreters.rules import Rules
@@ -46,23 +46,23 @@ from tracefx.ops.shape import shape, slicing
 
 
 class BoundsRule:
-    """A capability: the operation knows bounds of its results.
+    """A capability of primitives: they compute bounds of their results.
 
-    Without it, and without a rule in the table, only an operation that is `Expandable` has bounds: those of its parts.
+    A primitive without it and without a rule in the table must be `Expandable`; its expansion is bounded then.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def interval(self, *operands: Interval) -> Sequence[Interval]:
-        """Intervals that contain the results for all operands within the given ones, rounding errors included."""
+        """Returns intervals that contain the results for all operands in `operands`, including rounding errors."""
         raise missing_rule_error(self, "interval", "define interval(self, *operands)")
 
 
 @final
 @frozen(eq=False)
-class Intervals(all_of.IntervalInterpreter):
-    """Values are intervals that contain what the program computes, for all arguments in those it is given."""
+class Intervals(array_rules.IntervalInterpreter):
+    """Values are intervals that contain the program's values for all arguments in the argument intervals."""
 
     title: ClassVar[str] = "bounds"
     cache_key: ClassVar[Hashable] = ()
@@ -79,20 +79,20 @@ class Intervals(all_of.IntervalInterpreter):
     @override
     def lift(self, x: Value) -> Interval:
         if dtypes.is_complex(x.aval.dtype):
-            raise TypeError(f"bounds: complex numbers have no order, but {x.aval} is to be an interval")
+            raise TypeError(f"bounds: complex numbers have no order, got {x.aval} where an interval is needed")
         return as_interval(x)
 
     @override
     def unify(self, x: Interval | ComparisonInterval, y: Interval | ComparisonInterval) -> tuple[Interval, Interval]:
-        """What was compared is forgotten where branches and loops bring comparisons together with others."""
+        """Returns plain intervals: where branches or loop carries meet, the operands of a comparison are dropped."""
         return as_interval(x), as_interval(y)
 
     @override
     def strip(self, value: Interval | ComparisonInterval) -> Value:
         raise TypeError(
-            "bounds: the program goes a way that depends on a number of which only bounds are known. lax.cond and "
-            "where take all ways that are possible; for a while_loop use fori_loop or scan, with a number of steps "
-            "that is none of the intervals"
+            "bounds: the control flow depends on a value of which only bounds are known. lax.cond and where combine "
+            "all possible cases; instead of a while_loop use fori_loop or scan, with a number of steps that does not "
+            "depend on an interval"
         )
 
     @override
@@ -175,21 +175,21 @@ _PRIMITIVES_BY_RULE: Final[dict[each.IntervalRule, tuple[type[Primitive], ...]]]
     each.is_finite_interval: (complex.IsFinite,),
     each.and_or_interval: (bitwise.And, bitwise.Or),
     each.xor_interval: (bitwise.Xor,),
-    all_of.gather_interval: (gather_scatter_add.Gather, dynamic_slicing.DynamicSlice),
-    all_of.dynamic_update_slice_interval: (dynamic_slicing.DynamicUpdateSlice,),
-    all_of.scatter_interval: (scatter.Scatter, scatter.ScatterMin, scatter.ScatterMax),
-    all_of.scatter_add_interval: (gather_scatter_add.ScatterAdd,),
-    all_of.scatter_sub_interval: (scatter.ScatterSub,),
-    all_of.multi_result_interval: (shape.Split, along_axis.Unstack, optimization_barrier.OptimizationBarrier),
-    all_of.sum_interval: (structural.ReduceSum, cumulative.CumSum, window_reduction.ReduceWindowSum),
-    all_of.reduce_prod_interval: (reduction.ReduceProd,),
-    all_of.contraction_interval: (contraction.DotGeneral, convolution.ConvGeneralDilated),
-    all_of.found: (reduction.ArgMax, reduction.ArgMin),
-    all_of.sort_interval: (sorting.Sort,),
-    all_of.top_k_interval: (TopK, ApproxTopK),
-    all_of.select_n_interval: (selection.SelectN,),
-    all_of.cond_interval: (Cond,),
-    all_of.sow_interval: (Sow,),
+    array_rules.gather_interval: (gather_scatter_add.Gather, dynamic_slicing.DynamicSlice),
+    array_rules.dynamic_update_slice_interval: (dynamic_slicing.DynamicUpdateSlice,),
+    array_rules.scatter_interval: (scatter.Scatter, scatter.ScatterMin, scatter.ScatterMax),
+    array_rules.scatter_add_interval: (gather_scatter_add.ScatterAdd,),
+    array_rules.scatter_sub_interval: (scatter.ScatterSub,),
+    array_rules.multi_result_interval: (shape.Split, along_axis.Unstack, optimization_barrier.OptimizationBarrier),
+    array_rules.sum_interval: (structural.ReduceSum, cumulative.CumSum, window_reduction.ReduceWindowSum),
+    array_rules.reduce_prod_interval: (reduction.ReduceProd,),
+    array_rules.contraction_interval: (contraction.DotGeneral, convolution.ConvGeneralDilated),
+    array_rules.argextremum_interval: (reduction.ArgMax, reduction.ArgMin),
+    array_rules.sort_interval: (sorting.Sort,),
+    array_rules.top_k_interval: (TopK, ApproxTopK),
+    array_rules.select_n_interval: (selection.SelectN,),
+    array_rules.cond_interval: (Cond,),
+    array_rules.sow_interval: (Sow,),
 }
 
 

@@ -1,4 +1,4 @@
-"""Intervals of arrays, and rounding away from what is inside of them."""
+"""`Interval` and its arithmetic: hulls, selections and outward rounding."""
 
 from __future__ import annotations
 
@@ -14,34 +14,41 @@ from tracefx.ops.structural import constant_like_aval
 
 
 class Interval(NamedTuple):
-    """Arrays of one type, `f32[...]` say, between which each element lies: `lo <= x <= hi`."""
+    """The set of arrays `x` with `lo <= x <= hi`, elementwise; both ends have the same shape and real dtype.
+
+    Attributes:
+        lo: the lower end.
+        hi: the upper end.
+    """
 
     lo: Array
     hi: Array
 
     @property
     def width(self) -> Array:
-        """`hi - lo`."""
+        """The difference `hi - lo`."""
         return self.hi - self.lo
 
     @property
     def mid(self) -> Array:
-        """The middle."""
+        """The midpoint."""
         return self.lo + (self.hi - self.lo) * 0.5
 
     @property
     def magnitude(self) -> Array:
-        """The largest absolute value."""
+        """The largest absolute value in the interval."""
         return fnp.maximum(abs(self.lo), abs(self.hi))
 
     def contains(self, x: Value | float) -> Array:
-        """Whether each element of `x` is in it."""
+        """Returns for each element of `x` whether it is in the interval."""
         return (self.lo <= x) & (x <= self.hi)
 
 
 class ComparisonInterval(NamedTuple):
-    """Truth values that say whether `small` is less than `large`, or no more: where they hold, bounds of one are bounds
-    of the other."""
+    """The result of a comparison, with its operands: where it is true, `small <= large`.
+
+    The truth values are between the booleans `lo` and `hi`. `select_n` uses the operands to narrow its cases.
+    """
 
     lo: Array
     hi: Array
@@ -53,7 +60,7 @@ IntervalOrValue: TypeAlias = Interval | ComparisonInterval | Value
 
 
 def as_interval(x: IntervalOrValue) -> Interval:
-    """A number as the interval that it is alone in."""
+    """Returns the interval of a value; a plain array is an interval of width zero."""
     if isinstance(x, Interval):
         return x
     if isinstance(x, ComparisonInterval):
@@ -63,32 +70,32 @@ def as_interval(x: IntervalOrValue) -> Interval:
 
 
 def full_range(aval: ShapedArray) -> Interval:
-    """All numbers of a type."""
-    least: float
+    """Returns the interval of all values of a dtype."""
+    lowest: float
     if dtypes.is_inexact(aval.dtype):
-        least, most = -fnp.inf, fnp.inf
+        lowest, highest = -fnp.inf, fnp.inf
     elif dtypes.is_bool(aval.dtype):
-        least, most = False, True
+        lowest, highest = False, True
     else:
-        least, most = int(dtypes.iinfo(aval.dtype).min), int(dtypes.iinfo(aval.dtype).max)
-    return Interval(as_array(constant_like_aval(aval, least)), as_array(constant_like_aval(aval, most)))
+        lowest, highest = int(dtypes.iinfo(aval.dtype).min), int(dtypes.iinfo(aval.dtype).max)
+    return Interval(as_array(constant_like_aval(aval, lowest)), as_array(constant_like_aval(aval, highest)))
 
 
 def hull(x: Interval, y: Interval) -> Interval:
-    """The smallest interval around both. Where they end alike, its derivative is that of the second."""
+    """Returns the smallest interval that contains both. Where their ends are equal, its derivative is that of `y`."""
     return Interval(fnp.where(y.lo <= x.lo, y.lo, x.lo), fnp.where(y.hi >= x.hi, y.hi, x.hi))
 
 
 def select_interval(which: Array, x: Interval, y: Interval) -> Interval:
-    """`x` where `which` holds, else `y`."""
+    """Returns `x` where `which` is true, otherwise `y`."""
     return Interval(fnp.where(which, x.lo, y.lo), fnp.where(which, x.hi, y.hi))
 
 
 def round_outward(lo: Array, hi: Array, ulps: float, off: Array | float = 0.0) -> Interval:
-    """The interval around numbers of which `lo` and `hi` are computed, `ulps` units in the last place, and `off`
-    besides, from the exact ones.
+    """Returns the interval from `lo` to `hi`, widened by rounding errors.
 
-    A result that overflowed stands for any number beyond the largest, and NaN for every number.
+    The computed `lo` and `hi` may be off by `ulps` units in the last place and by `off` in addition. An overflowed
+    result becomes an end at the largest finite number, NaN an unbounded end.
     """
     info = dtypes.finfo(lo.aval.dtype)
     eps, tiny, most = float(info.eps), float(info.tiny), float(info.max)

@@ -1,4 +1,4 @@
-"""`laplacian`, `value_and_laplacian` and `forward_laplacian`: for users."""
+"""`laplacian`, `value_and_laplacian` and `forward_laplacian`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,13 @@ R = TypeVar("R")
 
 
 class Derivatives(NamedTuple, Generic[R]):
-    """What `forward_laplacian` gives: the value, its derivatives as `jacfwd` has them, and its Laplacian."""
+    """The result of `forward_laplacian`.
+
+    Attributes:
+        value: the result of the function.
+        jacobian: its derivatives, structured like the result of `jacfwd`.
+        laplacian: its Laplacian.
+    """
 
     value: R
     jacobian: Any
@@ -42,7 +48,7 @@ class Derivatives(NamedTuple, Generic[R]):
 
 @unique
 class LaplacianOutputs(Enum):
-    """What is asked for."""
+    """The outputs of each of the three functions."""
 
     LAPLACIAN = "laplacian"
     WITH_VALUE = "value_and_laplacian"
@@ -50,14 +56,21 @@ class LaplacianOutputs(Enum):
 
 
 def laplacian(fun: Callable[P, R], argnums: int | Sequence[int] = 0) -> WrappedFunction[P, R]:
-    """The function that gives the Laplacian of `fun`: the sum of its second derivatives by each element of an argument.
+    """Returns a function that computes the Laplacian of `fun`: the sum of its second derivatives by each input.
 
-    That is the trace of the Hessian, for each element of the outputs, in one pass forwards and without Hessians: with
-    each value of the program go its derivatives by the `n` inputs and its Laplacian. `argnums` says which arguments,
-    trees of arrays of floats, the derivatives are by; the others are constants. The result is like `fun`'s.
+    This is the trace of the Hessian for each element of the outputs. It is computed in one forward pass without forming
+    Hessians: every intermediate value is accompanied by its derivatives by the `n` inputs and by its Laplacian.
 
-    Raises TypeError for arguments or outputs that are not floats (outputs may be complex), ValueError for `argnums`
-    that name no argument.
+    Args:
+        fun: a function of pytrees of real floating-point arrays. Its outputs may be complex.
+        argnums: the index or indices of the arguments to differentiate by; the others are constants.
+
+    Returns:
+        A function with the parameters of `fun` and results like its results.
+
+    Raises:
+        TypeError: if `fun` is not callable, or differentiated arguments or outputs are not floats.
+        ValueError: if `argnums` names an argument that is not passed.
 
     >>> import tracefx.numpy as jnp
     >>> float(laplacian(lambda x: (x**3).sum())(jnp.array([1.0, 2.0])))
@@ -67,7 +80,14 @@ def laplacian(fun: Callable[P, R], argnums: int | Sequence[int] = 0) -> WrappedF
 
 
 def value_and_laplacian(fun: Callable[P, R], argnums: int | Sequence[int] = 0) -> WrappedFunction[P, tuple[R, R]]:
-    """The function that gives both, `fun(x)` and its Laplacian, by one pass; `laplacian` says more.
+    """Returns a function that computes the value and the Laplacian of `fun` in one pass.
+
+    Args:
+        fun: as for `laplacian`.
+        argnums: as for `laplacian`.
+
+    Returns:
+        A function that returns the pair of both, each like the result of `fun`.
 
     >>> import tracefx.numpy as jnp
     >>> y, curvature = value_and_laplacian(lambda x: (x * x).sum())(jnp.arange(3.0))
@@ -78,10 +98,15 @@ def value_and_laplacian(fun: Callable[P, R], argnums: int | Sequence[int] = 0) -
 
 
 def forward_laplacian(fun: Callable[P, R], argnums: int | Sequence[int] = 0) -> WrappedFunction[P, Derivatives[R]]:
-    """The function that gives `fun(x)`, its Jacobian and its Laplacian, by one pass; `laplacian` says more.
+    """Returns a function that computes the value, the Jacobian and the Laplacian of `fun` in one pass.
 
-    An output `f32[m]` of an argument `f32[n]` gives a Jacobian `f32[m, n]`; trees give the tree of outputs, with the
-    tree of arguments at each leaf.
+    Args:
+        fun: as for `laplacian`.
+        argnums: as for `laplacian`.
+
+    Returns:
+        A function that returns `Derivatives`. For an argument `f32[n]` and an output `f32[m]` the Jacobian is
+        `f32[m, n]`; for pytrees it is a pytree like the output with pytrees like the argument as leaves.
 
     >>> import tracefx.numpy as jnp
     >>> value, gradient, curvature = forward_laplacian(lambda x: (x * x).sum())(jnp.arange(3.0))
@@ -94,6 +119,8 @@ def forward_laplacian(fun: Callable[P, R], argnums: int | Sequence[int] = 0) -> 
 @final
 @frozen(eq=False, repr=False)
 class _LaplacianTransform(Transform):
+    """The transformation behind the three functions; `outputs` selects one of them."""
+
     title: ClassVar[str] = "laplacian"
     outputs: LaplacianOutputs
     argnums: int | tuple[int, ...] = field(default=0, converter=to_argnums, validator=validate_argnums)
@@ -105,9 +132,11 @@ class _LaplacianTransform(Transform):
 
         @wrap_transformed(self, fun)
         def derived(*args: Any, **kwargs: Any) -> Any:
-            places = normalize_argnums(argnums, len(args), title, fun)
-            given = args[places[0]] if isinstance(argnums, int) else tuple([args[i] for i in places])
-            values, in_tree = flatten_values(given, f"{title} of {fun_name(fun)}: the differentiated arguments")
+            indices = normalize_argnums(argnums, len(args), title, fun)
+            differentiated = args[indices[0]] if isinstance(argnums, int) else tuple([args[i] for i in indices])
+            values, in_tree = flatten_values(
+                differentiated, f"{title} of {fun_name(fun)}: the differentiated arguments"
+            )
             for x in values:
                 if not dtypes.is_float(x.aval.dtype):
                     raise TypeError(
@@ -118,35 +147,35 @@ class _LaplacianTransform(Transform):
             handler = ForwardLaplacian(current(), size)
             inputs = in_tree.unflatten(to_arrays([handler.wrap(x) for x in _seed_inputs(values, size)]))
             full_args = list(args)
-            for i, x in zip(places, [inputs] if isinstance(argnums, int) else inputs, strict=True):
+            for i, x in zip(indices, [inputs] if isinstance(argnums, int) else inputs, strict=True):
                 full_args[i] = x
             with handling(handler):
                 outs, out_tree = flatten_values(fun(*full_args, **kwargs), f"the output of {fun_name(fun)}")
-            found = [_checked_output(title, fun, handler.unwrap(out), size) for out in outs]
-            return self._result(found, out_tree, [x.aval for x in values], in_tree)
+            results = [_checked_output(title, fun, handler.unwrap(out), size) for out in outs]
+            return self._result(results, out_tree, [x.aval for x in values], in_tree)
 
         return derived
 
     def _result(
-        self, found: Sequence[LaplacianArray], out_tree: TreeDef, avals: Sequence[ShapedArray], in_tree: TreeDef
+        self, results: Sequence[LaplacianArray], out_tree: TreeDef, avals: Sequence[ShapedArray], in_tree: TreeDef
     ) -> object:
-        laplacians = out_tree.unflatten(to_arrays([_laplacian_or_zeros(x) for x in found]))
+        laplacians = out_tree.unflatten(to_arrays([_laplacian_or_zeros(x) for x in results]))
         if self.outputs is LaplacianOutputs.LAPLACIAN:
             return laplacians
-        values = out_tree.unflatten(to_arrays([x.value for x in found]))
+        values = out_tree.unflatten(to_arrays([x.value for x in results]))
         if self.outputs is LaplacianOutputs.WITH_VALUE:
             return values, laplacians
-        jacobians = [in_tree.unflatten(to_arrays(_split_jacobian(to_dense(x), avals))) for x in found]
+        jacobians = [in_tree.unflatten(to_arrays(_split_jacobian(to_dense(x), avals))) for x in results]
         return Derivatives(values, out_tree.unflatten(jacobians), laplacians)
 
 
 def _seed_inputs(values: Sequence[Value], size: int) -> list[LaplacianOrValue]:
-    found: list[LaplacianOrValue] = []
+    seeded: list[LaplacianOrValue] = []
     start = 0
     for x in values:
-        found.append(seed_laplacian_array(x, start, size))
+        seeded.append(seed_laplacian_array(x, start, size))
         start += x.aval.size
-    return found
+    return seeded
 
 
 def _checked_output(title: str, fun: Callable[..., object], out: LaplacianOrValue, size: int) -> LaplacianArray:
@@ -162,7 +191,7 @@ def _laplacian_or_zeros(x: LaplacianArray) -> Value:
 
 
 def _split_jacobian(x: LaplacianArray, avals: Sequence[ShapedArray]) -> list[Value]:
-    """The derivatives by each of the arguments."""
+    """Returns the derivatives by each argument."""
     parts: list[Value] = []
     start = 0
     for a in avals:

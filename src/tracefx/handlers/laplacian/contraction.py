@@ -1,7 +1,7 @@
-"""Contractions of what varies: the inputs are one more free axis, and of two operands that vary one to contract.
+"""Contractions: the inputs are one more free axis of an operand, and for the cross term one more contracted axis.
 
-Rows that depend on their own inputs each stay so as long as they are free axes; contracted, each row gives the
-derivatives by its inputs.
+A block diagonal Jacobian keeps its layout if the axis of its rows is free; if that axis is contracted, each row
+contributes the derivatives by its own inputs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def dot_general_laplacian(
     other = prim.swapped()
     batches, (first, second) = len(prim.dimension_numbers[1][0]), _num_free_axes(prim, x, y)
     slopes, bend, form = _contract_derivatives(other, y, primal_of(x))
-    if form != DENSE_LAYOUT and first:  # the rows come behind the free axes of the other operand
+    if form != DENSE_LAYOUT and first:  # the rows follow the free axes of the other operand
         slopes, form = expand_block_diagonal(slopes, 1), DENSE_LAYOUT
     slopes = _swap_axis_groups(slopes, 1 + batches, second, first)
     bend = None if bend is None else _swap_axis_groups(bend, batches, second, first)
@@ -59,7 +59,7 @@ def dot_general_laplacian(
 def _contract_derivatives(
     prim: DotGeneral, x: LaplacianArray, y: Value
 ) -> tuple[Value, Value | None, tuple[int | None, bool]]:
-    """The derivatives and the Laplacian of the first operand, contracted with the second, and the form of these."""
+    """Contracts the Jacobian and Laplacian of the first operand with the second; returns them and their layout."""
     (lc, rc), (lb, rb) = prim.dimension_numbers
     lap = None if x.laplacian is None else bind1(prim, x.laplacian, y)
     if x.diagonal_offset is not None and len(lc) == len(x.shape):
@@ -75,29 +75,29 @@ def _contract_derivatives(
 
 
 def _contract_blocks(prim: DotGeneral, x: LaplacianArray, y: Value) -> Value:
-    """Where rows are contracted, each has derivatives by its own inputs alone: what it is multiplied by."""
+    """Contracts over the rows of a block diagonal Jacobian: each row gives the derivatives by its own inputs."""
     (lc, rc), _ = prim.dimension_numbers
-    place = lc.index(0)
-    others = tuple([d + 1 for d in lc if d]), tuple([d for i, d in enumerate(rc) if i != place])
-    found = bind1(
-        _with_dimension_numbers(prim, others, ((1,), (rc[place],))), x.jacobian, y
-    )  # [rows, inputs of each, ...]
-    return reshape(found, (x.size, *found.aval.shape[2:]))
+    row_axis = lc.index(0)
+    others = tuple([d + 1 for d in lc if d]), tuple([d for i, d in enumerate(rc) if i != row_axis])
+    out = bind1(
+        _with_dimension_numbers(prim, others, ((1,), (rc[row_axis],))), x.jacobian, y
+    )  # [rows, inputs per row, ...]
+    return reshape(out, (x.size, *out.aval.shape[2:]))
 
 
 def _cross_term(prim: DotGeneral, x: LaplacianArray, y: LaplacianArray) -> Value:
-    """The sum over inputs of the products of derivatives: inputs are one more axis to contract."""
+    """Returns the sum over inputs of the products of derivatives: the inputs are one more contracted axis."""
     (lc, rc), (lb, rb) = prim.dimension_numbers
     rows = [None if lb else to_block_diagonal(a) for a in (x, y)]
-    apart = 0 not in lc and 0 not in rc and x.shape[:1] != y.shape[:1]  # rows of one depend on other blocks of inputs
-    if rows[0] is not None and rows[1] is not None and not apart:
+    different_blocks = 0 not in lc and 0 not in rc and x.shape[:1] != y.shape[:1]  # the blocks of inputs differ
+    if rows[0] is not None and rows[1] is not None and not different_blocks:
         return _cross_term_of_blocks(prim, rows[0], rows[1])
     if rows[1] is not None and 0 in rc:
         return _cross_term_with_blocks(prim, to_dense(x), rows[1])
     if rows[0] is not None and 0 in lc:
-        found = _cross_term_with_blocks(prim.swapped(), to_dense(y), rows[0])
+        transposed = _cross_term_with_blocks(prim.swapped(), to_dense(y), rows[0])
         first, second = _num_free_axes(prim, x, y)
-        return _swap_axis_groups(found, 0, second, first)
+        return _swap_axis_groups(transposed, 0, second, first)
     both = _with_dimension_numbers(
         prim, ((0, *_shift_axes(lc)), (0, *_shift_axes(rc))), (_shift_axes(lb), _shift_axes(rb))
     )
@@ -105,10 +105,10 @@ def _cross_term(prim: DotGeneral, x: LaplacianArray, y: LaplacianArray) -> Value
 
 
 def _cross_term_of_blocks(prim: DotGeneral, x: LaplacianArray, y: LaplacianArray) -> Value:
-    """Rows of both: only those that depend on the same inputs meet."""
+    """The cross term of two block diagonal Jacobians: only rows with the same inputs contribute."""
     (lc, rc), _ = prim.dimension_numbers
     left, right = 0 in lc, 0 in rc
-    if left and right and lc.index(0) == rc.index(0):  # a sum over rows, each with itself
+    if left and right and lc.index(0) == rc.index(0):  # a sum over rows, each times itself
         return bind1(
             _with_dimension_numbers(prim, ((0, *_shift_axes(lc)), (0, *_shift_axes(rc))), ((), ())),
             x.jacobian,
@@ -129,21 +129,21 @@ def _cross_term_of_blocks(prim: DotGeneral, x: LaplacianArray, y: LaplacianArray
 
 
 def _cross_term_with_blocks(prim: DotGeneral, x: LaplacianArray, y: LaplacianArray) -> Value:
-    """Rows of the second operand, contracted: of the first's derivatives those by the inputs of just that row."""
+    """The cross term with contracted rows of `y`: only derivatives of `x` by the inputs of the same row contribute."""
     (lc, rc), _ = prim.dimension_numbers
     n = y.shape[0]
     axis = lc[rc.index(0)]
     blocks = reshape(x.jacobian, (n, x.size // n, *x.shape))
-    met = embed_diagonal_blocks(blocks, axis + 2, among=True)
-    # Now its axes are [rows, inputs of each, those of x but the contracted rows].
-    kept = [d for d in range(len(x.shape)) if d != axis]
-    places = {d: i + 2 for i, d in enumerate(kept)}
-    pairs = [(places[a], b + 1) for a, b in zip(lc, rc, strict=True) if b]
+    own_blocks = embed_diagonal_blocks(blocks, axis + 2, among=True)
+    # The axes are now [rows, inputs per row, axes of x except the contracted rows].
+    remaining = [d for d in range(len(x.shape)) if d != axis]
+    new_axis = {d: i + 2 for i, d in enumerate(remaining)}
+    pairs = [(new_axis[a], b + 1) for a, b in zip(lc, rc, strict=True) if b]
     numbers = (0, 1, *[a for a, _ in pairs]), (1, 0, *[b for _, b in pairs])
-    return bind1(_with_dimension_numbers(prim, numbers, ((), ())), met, y.jacobian)
+    return bind1(_with_dimension_numbers(prim, numbers, ((), ())), own_blocks, y.jacobian)
 
 
-# ------------------------------------------------------------------ contractions alike
+# ------------------------------------------------------------------ helpers
 
 
 def _with_dimension_numbers(
@@ -155,17 +155,18 @@ def _with_dimension_numbers(
 
 
 def _shift_axes(axes: ContractionAxes) -> ContractionAxes:
-    """Axes of a value as axes of its Jacobian."""
+    """Returns the axes of a Jacobian that correspond to axes of the value."""
     return tuple([d + 1 for d in axes])
 
 
 def _num_free_axes(prim: DotGeneral, x: LaplacianOrValue, y: LaplacianOrValue) -> tuple[int, int]:
+    """Returns the numbers of free axes of both operands."""
     (lc, rc), (lb, rb) = prim.dimension_numbers
     return primal_of(x).aval.ndim - len(lc) - len(lb), primal_of(y).aval.ndim - len(rc) - len(rb)
 
 
 def _swap_axis_groups(x: Value, front: int, first: int, second: int) -> Value:
-    """`first` axes behind the ones in front, and the `second` that follow them, with places changed."""
+    """Swaps two groups of `first` and `second` adjacent axes after the leading `front` axes."""
     if not first or not second:
         return x
     middle = front + first
@@ -173,7 +174,7 @@ def _swap_axis_groups(x: Value, front: int, first: int, second: int) -> Value:
 
 
 def _contract_diagonal(prim: DotGeneral, x: LaplacianArray, y: Value) -> Value:
-    """Where all elements of an operand are contracted that depend on one input each: what they are multiplied by."""
+    """Contracts all axes of an operand with a diagonal Jacobian: the derivatives are the factors of its elements."""
     assert x.diagonal_offset is not None
     (lc, rc), _ = prim.dimension_numbers
     free = [d for d in range(y.aval.ndim) if d not in rc]

@@ -1,4 +1,4 @@
-"""The handler whose values carry their derivatives by all inputs, and their Laplacian."""
+"""`ForwardLaplacian`, the handler whose values are accompanied by their Jacobian and Laplacian."""
 
 from __future__ import annotations
 
@@ -67,18 +67,18 @@ from tracefx.ops.structural import ConvertElementType, ReduceSum, Reshape, const
 
 
 class LaplacianRule:
-    """A capability: the operation knows what becomes of derivatives and Laplacians.
+    """A capability of primitives: they compute the Jacobian and Laplacian of their results.
 
-    Without it an operation's derivative is differentiated again, in the direction of each input at once.
+    Without it a primitive's derivative is differentiated once more, in the directions of all inputs at once.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def laplacian(self, *operands: LaplacianArray | Value) -> Sequence[LaplacianArray | Value]:
-        """The results: plain values, or as `LaplacianArray` those that vary. At least one operand varies.
+        """Returns the results: plain values for constants, `LaplacianArray`s for those that depend on the inputs.
 
-        Jacobians have the inputs behind the axes of the value.
+        At least one operand is a `LaplacianArray`. Jacobians are dense, `f32[size, *s]`.
         """
         raise missing_rule_error(self, "laplacian", "define laplacian(self, *operands)")
 
@@ -86,11 +86,11 @@ class LaplacianRule:
 @final
 @frozen(eq=False)
 class ForwardLaplacian(Interpreter[LaplacianArray]):
-    """Values carry their derivatives by `size` inputs, and the sum of their second derivatives."""
+    """Values are accompanied by their derivatives by `size` inputs and the sum of their second derivatives."""
 
     size: int
     in_scan: bool = False
-    """Whether programs are entered that slice their inputs."""
+    """Whether the handler interprets a scan, which slices its inputs."""
 
     @property
     @override
@@ -127,13 +127,13 @@ class ForwardLaplacian(Interpreter[LaplacianArray]):
 
     @override
     def unify(self, x: LaplacianArray, y: LaplacianArray) -> tuple[LaplacianArray, LaplacianArray]:
-        """All derivatives are written out, and the Laplacian too where one has one."""
+        """Returns both with one layout, and both with a Laplacian if one has it."""
         if x.has_inputs_last != y.has_inputs_last:
             x, y = inputs_last(x), inputs_last(y)
         elif x.layout != y.layout:
             x, y = to_dense(x), to_dense(y)
-        bent = x.laplacian is not None or y.laplacian is not None
-        return _instantiate_laplacian(x, bent), _instantiate_laplacian(y, bent)
+        needs_laplacian = x.laplacian is not None or y.laplacian is not None
+        return _instantiate_laplacian(x, needs_laplacian), _instantiate_laplacian(y, needs_laplacian)
 
     @override
     def strip(self, value: LaplacianArray) -> Value:
@@ -153,7 +153,7 @@ def own_rule_laplacian(
 
 
 def scan_laplacian(handler: ForwardLaplacian, prim: Scan, *operands: LaplacianOrValue) -> Sequence[LaplacianOrValue]:
-    """A step takes slices along the first axis, which the derivatives must have, too."""
+    """Interprets a scan with Jacobians that have the inputs last, because it slices along the first axis."""
     entry = evolve(handler, in_scan=True)
     return [entry.unwrap(out) for out in prim.transform_bodies(entry, [entry.wrap(x) for x in operands])]
 

@@ -1,4 +1,4 @@
-"""A value with its derivatives by all inputs and its Laplacian, and the arithmetic that rules are made of."""
+"""`LaplacianArray`, a value with its Jacobian and Laplacian, and the arithmetic that the rules use."""
 
 from __future__ import annotations
 
@@ -33,13 +33,25 @@ from tracefx.pytrees import trees
 @final
 @frozen(eq=False)
 class LaplacianArray:
-    """A value `f32[*s]`, its derivatives by `size` inputs, `f32[size, *s]`, and the sum of its second derivatives.
+    """A value `f32[*s]`, its derivatives by `size` inputs and its Laplacian, the sum of its second derivatives.
 
-    A Laplacian known to be zero is `None`. With a `start` each element depends on one input alone: element `i`,
-    counted through the array, on input `start + i`; then `jacobian` is only that derivative, `f32[*s]`. With `rows`
-    each row along the first axis depends on its own `b` inputs alone, as many for each, and `jacobian` is by these,
-    `f32[b, *s]`. At the border of a loop, which slices values along their first axis, the inputs come last
-    (`behind`): `f32[*s, size]`.
+    The Jacobian has one of three layouts:
+
+    - dense: `f32[size, *s]`;
+    - diagonal: element `i` of the flattened array depends on input `diagonal_offset + i` only, and `jacobian` is that
+      one derivative, `f32[*s]`;
+    - block diagonal: each row along the first axis depends on its own `b` inputs only, the same number for each row,
+      and `jacobian` has the derivatives by these, `f32[b, *s]`.
+
+    Attributes:
+        value: the value.
+        jacobian: its derivatives.
+        laplacian: its Laplacian; None if it is known to be zero.
+        size: the number of inputs.
+        diagonal_offset: the first input of a diagonal Jacobian; None for the other layouts.
+        is_block_diagonal: whether the Jacobian is block diagonal.
+        has_inputs_last: whether a dense Jacobian has the inputs as its last axis, `f32[*s, size]`, as in loops, which
+            slice values along the first axis.
     """
 
     value: Value
@@ -52,11 +64,12 @@ class LaplacianArray:
 
     @property
     def shape(self) -> Shape:
+        """The shape of the value."""
         return self.value.aval.shape
 
     @property
     def layout(self) -> tuple[int | None, bool]:
-        """How the Jacobian is written."""
+        """The layout of the Jacobian, except for `has_inputs_last`."""
         return self.diagonal_offset, self.is_block_diagonal
 
 
@@ -67,10 +80,10 @@ def _flatten(x: LaplacianArray) -> tuple[tuple[Value, Value, Value | None], Lapl
     return (x.value, x.jacobian, x.laplacian), (x.size, x.diagonal_offset, x.is_block_diagonal, x.has_inputs_last)
 
 
-def _unflatten(static: LaplacianArrayAux, children: tuple[Value, Value, Value | None]) -> LaplacianArray:
-    size, start, rows, behind = static
+def _unflatten(aux: LaplacianArrayAux, children: tuple[Value, Value, Value | None]) -> LaplacianArray:
+    size, offset, is_block, inputs_last = aux
     value, jac, lap = children
-    return LaplacianArray(value, jac, lap, size, start, rows, behind)
+    return LaplacianArray(value, jac, lap, size, offset, is_block, inputs_last)
 
 
 trees.register_pytree_node(LaplacianArray, _flatten, _unflatten)
@@ -84,7 +97,7 @@ DENSE_LAYOUT: Final = (None, False)
 def laplacian_array(
     value: Value, jacobian: Value, laplacian: Value | None, size: int, form: tuple[int | None, bool] = DENSE_LAYOUT
 ) -> LaplacianArray:
-    """The derivatives get the dtype of the value."""
+    """Returns a `LaplacianArray` with derivatives in the dtype of the value."""
     dtype = value.aval.dtype
     lap = None if laplacian is None else convert_to(laplacian, dtype)
     return LaplacianArray(value, convert_to(jacobian, dtype), lap, size, *form)
@@ -99,48 +112,48 @@ def primal_of(x: LaplacianOrValue) -> Value:
 
 
 def constant_laplacian_array(x: Value, size: int) -> LaplacianArray:
-    """A value that doesn't vary."""
+    """Returns a value that does not depend on the inputs."""
     return LaplacianArray(x, constant_like_aval(ShapedArray((size, *x.aval.shape), x.aval.dtype), 0), None, size)
 
 
 def seed_laplacian_array(x: Value, start: int, size: int) -> LaplacianArray:
-    """Inputs: each element its own, from number `start` on."""
+    """Returns an input array, whose elements are the inputs from number `start` on."""
     return LaplacianArray(x, constant_like_aval(x.aval.tangent(), 1), None, size, start)
 
 
-# ------------------------------------------------------------------ forms
+# ------------------------------------------------------------------ layouts
 
 
 def to_dense(x: LaplacianArray) -> LaplacianArray:
-    """The same with all derivatives written out."""
+    """Returns the same array with a dense Jacobian."""
     if x.is_block_diagonal:
         return evolve(x, jacobian=expand_block_diagonal(x.jacobian, 1), is_block_diagonal=False)
     if x.diagonal_offset is None:
         return x
     shape = (x.size, *x.shape)
-    places = reshape(broadcasted_iota(dtypes.int32, (x.value.aval.size,), 0), x.shape)
-    own = eq(broadcast_to(add(places, x.diagonal_offset), shape), broadcasted_iota(dtypes.int32, shape, 0))
+    indices = reshape(broadcasted_iota(dtypes.int32, (x.value.aval.size,), 0), x.shape)
+    own = eq(broadcast_to(add(indices, x.diagonal_offset), shape), broadcasted_iota(dtypes.int32, shape, 0))
     return evolve(x, jacobian=_mask_jacobian(own, broadcast_to(x.jacobian, shape)), diagonal_offset=None)
 
 
 def to_block_diagonal(x: LaplacianArray) -> LaplacianArray | None:
-    """The same as rows that depend on their own inputs each, if they do."""
+    """Returns the same array with a block diagonal Jacobian, or None if it has no such form."""
     if x.is_block_diagonal:
         return x
     shape = x.shape
     if x.diagonal_offset != 0 or len(shape) < 2 or x.value.aval.size != x.size or not x.size:
         return None
     count = x.size // shape[0]
-    places = reshape(broadcasted_iota(dtypes.int32, (count,), 0), shape[1:])
+    indices = reshape(broadcasted_iota(dtypes.int32, (count,), 0), shape[1:])
     full = (count, *shape)
-    own = eq(broadcast_to(places, full), broadcasted_iota(dtypes.int32, full, 0))
+    own = eq(broadcast_to(indices, full), broadcasted_iota(dtypes.int32, full, 0))
     return evolve(
         x, jacobian=_mask_jacobian(own, broadcast_to(x.jacobian, full)), diagonal_offset=None, is_block_diagonal=True
     )
 
 
 def expand_block_diagonal(jac: Value, axis: int) -> Value:
-    """Derivatives `f32[b, ..., n, ...]` of rows along `axis` by their own inputs, among zeros: `f32[n * b, ...]`."""
+    """Converts block diagonal derivatives `f32[b, ..., n, ...]` (rows on `axis`) to dense ones, `f32[n * b, ...]`."""
     shape = jac.aval.shape
     n = shape[axis]
     full = (n, *shape)
@@ -149,9 +162,9 @@ def expand_block_diagonal(jac: Value, axis: int) -> Value:
 
 
 def embed_diagonal_blocks(x: Value, axis: int, among: bool = False) -> Value:
-    """Rows `[n, ...]`, among zeros along one more axis: `x[i]` at `[i, ..., i, ...]`, the second at place `axis`.
+    """Adds an axis to `x` at `axis` and puts row `x[i]` at `[i, ..., i, ...]`, with zeros elsewhere.
 
-    Or the other way, where both axes are there: only those with `i` at both.
+    With `among`, does the inverse: extracts the elements with equal indices on axes 0 and `axis`.
     """
     if among:
         shape = x.aval.shape
@@ -172,7 +185,7 @@ def inputs_first(x: LaplacianArray) -> LaplacianArray:
 
 
 def inputs_last(x: LaplacianArray) -> LaplacianArray:
-    """The form that goes through loops."""
+    """Returns the form that goes through loops: dense, with the inputs as the last axis."""
     if x.has_inputs_last:
         return x
     x = to_dense(x)
@@ -180,7 +193,7 @@ def inputs_last(x: LaplacianArray) -> LaplacianArray:
 
 
 def broadcast_scalar(x: LaplacianOrValue, shape: Shape) -> LaplacianOrValue:
-    """A value without axes repeated to a shape, as operations element by element take it."""
+    """Broadcasts a scalar operand of an elementwise operation to a shape."""
     if not isinstance(x, LaplacianArray) or x.shape == shape:
         return x
     full = to_dense(x)
@@ -190,32 +203,32 @@ def broadcast_scalar(x: LaplacianOrValue, shape: Shape) -> LaplacianOrValue:
 
 
 def to_common_layout(x: LaplacianArray, y: LaplacianArray) -> tuple[LaplacianArray, LaplacianArray]:
-    """Both with derivatives in one form."""
+    """Returns both with Jacobians in one layout."""
     x, y = all_to_common_layout([x, y])
     return x, y
 
 
 def all_to_common_layout(xs: Sequence[LaplacianArray]) -> list[LaplacianArray]:
-    """All with derivatives in one form."""
+    """Returns all with Jacobians in one layout: block diagonal if possible, otherwise dense."""
     if len({(x.layout, x.shape) for x in xs}) == 1:
         return list(xs)
     rows = [to_block_diagonal(x) for x in xs]
-    found = [x for x in rows if x is not None]
-    return found if len(found) == len(xs) and len({x.shape for x in xs}) == 1 else [to_dense(x) for x in xs]
+    available = [x for x in rows if x is not None]
+    return available if len(available) == len(xs) and len({x.shape for x in xs}) == 1 else [to_dense(x) for x in xs]
 
 
 def pad_inputs(x: Value, start: int, size: int) -> Value:
-    """Derivatives by the inputs from number `start` on, `f32[n, *s]`, among zeros: `f32[size, *s]`."""
+    """Returns derivatives `f32[n, *s]` by the inputs from `start` on as `f32[size, *s]`, padded with zeros."""
     shape = x.aval.shape
-    behind = size - start - shape[0]
-    return pad(x, 0, [(start, behind, 0), *[(0, 0, 0)] * (len(shape) - 1)]) if start or behind else x
+    after = size - start - shape[0]
+    return pad(x, 0, [(start, after, 0), *[(0, 0, 0)] * (len(shape) - 1)]) if start or after else x
 
 
 # ------------------------------------------------------------------ arithmetic
 
 
 def broadcast_factor(x: Value, y: LaplacianArray) -> Value:
-    """A factor, one an element or one for all, for derivatives as those of `y` are."""
+    """Broadcasts a factor (a scalar or one number per element) to the Jacobian of `y`."""
     return (
         x
         if y.diagonal_offset is not None or not x.aval.shape
@@ -224,12 +237,12 @@ def broadcast_factor(x: Value, y: LaplacianArray) -> Value:
 
 
 def scale_jacobian(factor: Value, x: LaplacianArray) -> Value:
-    """A factor, one an element or one for all, times the derivatives of `x`, in their form."""
+    """Returns a factor (a scalar or one number per element) times the Jacobian of `x`, in its layout."""
     return mul(broadcast_factor(factor, x), x.jacobian)
 
 
 def jacobian_inner_product(x: LaplacianArray, y: LaplacianArray) -> Value:
-    """The sum over inputs of the products of derivatives; both have one form."""
+    """Returns the sum over inputs of the products of derivatives; both Jacobians must have one layout."""
     products = mul(x.jacobian, y.jacobian)
     return products if x.diagonal_offset is not None else reduce_sum(products, (0,))
 

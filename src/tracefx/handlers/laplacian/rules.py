@@ -1,4 +1,4 @@
-"""What becomes of derivatives and Laplacians, operation by operation."""
+"""Laplacian rules for families of primitives."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ from tracefx.ops.structural import (
 
 
 def zero_derivative_laplacian(handler: object, prim: Primitive, *args: LaplacianOrValue) -> Sequence[LaplacianOrValue]:
-    """Results that don't vary, or whose derivative is zero wherever there is one."""
+    """Results that do not depend on the inputs, or whose derivative is zero almost everywhere."""
     return bind(prim, *[primal_of(a) for a in args])
 
 
-# ------------------------------------------------------------------ operations within rows
+# ------------------------------------------------------------------ block diagonal Jacobians
 
 RowPreserving: TypeAlias = (
     Neg | ConvertElementType | ReduceSum | ReduceExtremum | BroadcastInDim | Reshape | Transpose | Elementwise | SelectN
@@ -63,7 +63,7 @@ RowPreserving: TypeAlias = (
 
 
 def preserves_rows(prim: RowPreserving, shape: Shape) -> bool:
-    """Whether row `i` of the result is made of row `i` of the operand, of shape `shape`, alone."""
+    """Returns whether row `i` of the result depends only on row `i` of an operand of shape `shape`."""
     match prim:
         case ReduceSum() | ReduceExtremum():
             return 0 not in prim.axes
@@ -77,11 +77,11 @@ def preserves_rows(prim: RowPreserving, shape: Shape) -> bool:
             return True
 
 
-# ------------------------------------------------------------------ operations with a derivative alone
+# ------------------------------------------------------------------ operations that have a JVP rule only
 
 
 def locally_linear_laplacian(handler: object, prim: object, *args: LaplacianOrValue) -> Sequence[LaplacianOrValue]:
-    """Without second derivatives: by the derivative, of all inputs at once, and of the Laplacians."""
+    """For operations without second derivatives: applies the JVP to all inputs' directions and to the Laplacians."""
     assert isinstance(prim, Differentiable)
     size = _num_inputs(args)
     full = _all_to_block_diagonal(prim, args)
@@ -98,25 +98,25 @@ def locally_linear_laplacian(handler: object, prim: object, *args: LaplacianOrVa
 
 
 def _all_to_block_diagonal(prim: Differentiable, args: Sequence[LaplacianOrValue]) -> list[LaplacianOrValue] | None:
-    """The operands as rows, if all are, and stay what they are: the operation does something within each row."""
+    """Returns the operands with block diagonal Jacobians, if all have this form and the operation preserves rows."""
     if not isinstance(prim, RowPreserving):
         return None
-    found: list[LaplacianOrValue] = []
+    converted: list[LaplacianOrValue] = []
     shape: Shape = ()
     for a in args:
         if isinstance(a, LaplacianArray):
             rows = to_block_diagonal(a)
             if rows is None:
                 return None
-            found.append(rows)
+            converted.append(rows)
             shape = rows.shape
         else:
-            found.append(a)
-    return found if preserves_rows(prim, shape) else None
+            converted.append(a)
+    return converted if preserves_rows(prim, shape) else None
 
 
 def second_derivative_laplacian(handler: object, prim: object, *args: LaplacianOrValue) -> Sequence[LaplacianOrValue]:
-    """By the derivative's derivative in the direction of each input: it goes for everything that has a derivative."""
+    """For any differentiable operation: differentiates its JVP once more in the direction of each input."""
     assert isinstance(prim, Differentiable)
     full = [to_dense(a) if isinstance(a, LaplacianArray) else a for a in args]
     size = _num_inputs(full)
@@ -125,16 +125,18 @@ def second_derivative_laplacian(handler: object, prim: object, *args: LaplacianO
     along = JVP(batch)
     with handling(along):
         directions = _directions(batch, full)
-        found, slopes = prim.jvp([along.wrap(x, t) for x, t in zip(values, directions, strict=True)], directions)
-    outs, jacobians, bends = list[Value](), list[Value | None](), list[Value | None]()
-    for out, slope in zip(found, slopes, strict=True):
+        duals, slopes = prim.jvp([along.wrap(x, t) for x, t in zip(values, directions, strict=True)], directions)
+    outs, jacobians, curvatures = list[Value](), list[Value | None](), list[Value | None]()
+    for out, slope in zip(duals, slopes, strict=True):
         outs.append(batch.unwrap(along.unwrap(out)[0])[0])
         first, second = (slope, slope) if isinstance(slope, Zero) else along.unwrap(slope)
         jacobians.append(_unbatch_tangent(batch, first))
-        bend = _unbatch_tangent(batch, second)
-        bends.append(None if bend is None else reduce_sum(bend, (0,)))
+        second_sum = _unbatch_tangent(batch, second)
+        curvatures.append(None if second_sum is None else reduce_sum(second_sum, (0,)))
     laplacians = _push_laplacians(prim, values, full, len(outs))
-    return _make_results(size, outs, jacobians, [add_or_zero(x, y) for x, y in zip(laplacians, bends, strict=True)])
+    return _make_results(
+        size, outs, jacobians, [add_or_zero(x, y) for x, y in zip(laplacians, curvatures, strict=True)]
+    )
 
 
 def _num_inputs(args: Sequence[LaplacianOrValue]) -> int:
@@ -146,7 +148,7 @@ def _directions(batch: Batch, args: Sequence[LaplacianOrValue]) -> list[Tangent]
 
 
 def _unbatch_tangent(batch: Batch, t: Tangent) -> Value | None:
-    """What came of a batch of directions, these first."""
+    """Returns a tangent from a batch of directions, with the batch axis first."""
     if isinstance(t, Zero):
         return None
     x, dim = batch.unwrap(t)
@@ -156,14 +158,14 @@ def _unbatch_tangent(batch: Batch, t: Tangent) -> Value | None:
 def _push_laplacians(
     prim: Differentiable, values: Sequence[Value], args: Sequence[LaplacianOrValue], count: int
 ) -> list[Value | None]:
-    """The derivative in the direction of the operands' Laplacians."""
+    """Returns the JVP in the direction of the operands' Laplacians."""
     if all(not isinstance(a, LaplacianArray) or a.laplacian is None for a in args):
         return [None] * count
-    given: list[Tangent] = [
+    directions: list[Tangent] = [
         Zero(x.aval.tangent()) if not isinstance(a, LaplacianArray) or a.laplacian is None else a.laplacian
         for a, x in zip(args, values, strict=True)
     ]
-    return [tangent_or_none(t) for t in prim.jvp(values, given)[1]]
+    return [tangent_or_none(t) for t in prim.jvp(values, directions)[1]]
 
 
 def _make_results(
@@ -179,59 +181,59 @@ def _make_results(
     ]
 
 
-# ------------------------------------------------------------------ element by element
+# ------------------------------------------------------------------ elementwise operations
 
 
 def elementwise_laplacian(handler: object, prim: Smooth, *args: LaplacianOrValue) -> Sequence[LaplacianOrValue]:
-    """`g(x, y, ...)`: by the first and second partial derivatives of `g`, each an array like the result.
+    """For a function `g(x, y, ...)`: uses the first and second partial derivatives of `g`, each shaped like the result.
 
-    A function of complex numbers with real results has no such derivatives by its operands as they are.
+    A function with complex operands and real results has no such derivatives and takes the general rule.
     """
     values = [primal_of(a) for a in args]
     aval = prim.out_aval(*[x.aval for x in values])
     if not dtypes.is_complex(aval.dtype) and any(dtypes.is_complex(x.aval.dtype) for x in values):
         return second_derivative_laplacian(handler, prim, *args)
     full = [broadcast_scalar(a, aval.shape) for a in args]
-    moving = [i for i, a in enumerate(full) if isinstance(a, LaplacianArray)]
+    varying = [i for i, a in enumerate(full) if isinstance(a, LaplacianArray)]
     values = [primal_of(a) for a in full]
-    first, second = _partial_derivatives(prim, values, moving)
+    first, second = _partial_derivatives(prim, values, varying)
     slopes = {i: t for i, t in first.items() if t is not None}
     if not slopes:
         return bind(prim, *values)
-    operands = dict(zip(moving, all_to_common_layout([a for a in full if isinstance(a, LaplacianArray)]), strict=True))
+    operands = dict(zip(varying, all_to_common_layout([a for a in full if isinstance(a, LaplacianArray)]), strict=True))
     jac: Value | None = None
     lap: Value | None = None
     for i, slope in slopes.items():
         jac = add_or_zero(jac, scale_jacobian(slope, operands[i]))
         lap = add_or_zero(lap, mul_or_zero(slope, operands[i].laplacian))
-    for (i, j), bend in second.items():
-        if bend is not None:
-            factor = bend if i == j else mul(bend, 2.0)
+    for (i, j), second_derivative in second.items():
+        if second_derivative is not None:
+            factor = second_derivative if i == j else mul(second_derivative, 2.0)
             lap = add_or_zero(lap, mul(factor, jacobian_inner_product(operands[i], operands[j])))
     assert jac is not None
-    some = operands[moving[0]]
+    some = operands[varying[0]]
     return [laplacian_array(bind1(prim, *values), jac, lap, some.size, some.layout)]
 
 
 def _partial_derivatives(
-    prim: Smooth, values: Sequence[Value], moving: Sequence[int]
+    prim: Smooth, values: Sequence[Value], varying: Sequence[int]
 ) -> tuple[dict[int, Value | None], dict[tuple[int, int], Value | None]]:
-    """The partial derivatives by the operands that vary, and those of each of these by the operands from it on."""
+    """Returns the first partial derivatives by the varying operands, and the second ones by pairs `i <= j`."""
     first: dict[int, Value | None] = {}
     second: dict[tuple[int, int], Value | None] = {}
     ones = [constant_like_aval(x.aval.tangent(), 1) for x in values]
     zeros = [Zero(x.aval.tangent()) for x in values]
-    for j in moving:
+    for j in varying:
         along = JVP(current())
         duals = [along.wrap(x, ones[k]) if k == j else x for k, x in enumerate(values)]
-        for i in moving:
+        for i in varying:
             if i > j:
                 break
             with handling(along):
                 _, (slope,) = prim.jvp(duals, [ones[k] if k == i else zeros[k] for k in range(len(values))])
-            t, bend = (slope, slope) if isinstance(slope, Zero) else along.unwrap(slope)
+            t, second_derivative = (slope, slope) if isinstance(slope, Zero) else along.unwrap(slope)
             first[i] = tangent_or_none(t)
-            second[i, j] = tangent_or_none(bend)
+            second[i, j] = tangent_or_none(second_derivative)
     return first, second
 
 
@@ -282,7 +284,7 @@ def mul_laplacian(handler: object, prim: Mul, x: LaplacianOrValue, y: LaplacianO
 
 
 def div_laplacian(handler: object, prim: Div, x: LaplacianOrValue, y: LaplacianOrValue) -> Sequence[LaplacianOrValue]:
-    """The quotient `q` is what gives `x` when multiplied by `y`, and so are its derivatives: one sum over inputs."""
+    """From `q * y = x`: `q' = (x' - q y') / y` and `lap q = (lap x - q lap y - 2 q' . y') / y`, one sum over inputs."""
     out = bind1(prim, primal_of(x), primal_of(y))
     x, y = broadcast_scalar(x, out.aval.shape), broadcast_scalar(y, out.aval.shape)
     if not isinstance(y, LaplacianArray):
@@ -291,22 +293,22 @@ def div_laplacian(handler: object, prim: Div, x: LaplacianOrValue, y: LaplacianO
         return [laplacian_array(out, bind1(prim, x.jacobian, broadcast_factor(y, x)), lap, x.size, x.layout)]
     if isinstance(x, LaplacianArray):
         x, y = to_common_layout(x, y)
-        rise, left = sub(x.jacobian, scale_jacobian(out, y)), x.laplacian
+        numerator, x_laplacian = sub(x.jacobian, scale_jacobian(out, y)), x.laplacian
     else:
-        rise, left = neg(scale_jacobian(out, y)), None
-    jac = bind1(prim, rise, broadcast_factor(y.value, y))
+        numerator, x_laplacian = neg(scale_jacobian(out, y)), None
+    jac = bind1(prim, numerator, broadcast_factor(y.value, y))
     cross = mul(jacobian_inner_product(evolve(y, jacobian=jac), y), 2.0)
-    taken = add_or_zero(mul_or_zero(out, y.laplacian), cross)
-    assert taken is not None
-    lap = neg(taken) if left is None else sub(left, taken)
+    subtracted = add_or_zero(mul_or_zero(out, y.laplacian), cross)
+    assert subtracted is not None
+    lap = neg(subtracted) if x_laplacian is None else sub(x_laplacian, subtracted)
     return [laplacian_array(out, jac, bind1(prim, lap, y.value), y.size, y.layout)]
 
 
-# ------------------------------------------------------------------ where elements stay what they are
+# ------------------------------------------------------------------ operations that keep the layout
 
 
 def order_preserving_laplacian(handler: object, prim: Primitive, x: LaplacianOrValue) -> Sequence[LaplacianOrValue]:
-    """Linear, and each element of the result comes of the one at its place: so does what it depends on."""
+    """For linear operations that keep the order of the elements: a diagonal Jacobian stays diagonal."""
     assert isinstance(x, LaplacianArray)
     if x.diagonal_offset is None and (not x.is_block_diagonal or isinstance(prim, Reshape)):
         return locally_linear_laplacian(handler, prim, x)
@@ -317,10 +319,10 @@ def order_preserving_laplacian(handler: object, prim: Primitive, x: LaplacianOrV
 def linear_elementwise_laplacian(
     handler: object, prim: Primitive, *args: LaplacianOrValue
 ) -> Sequence[LaplacianOrValue]:
-    """Element by element, without second derivatives: what depends on one input each does so afterwards."""
-    moving = [a for a in args if isinstance(a, LaplacianArray)]
-    first = moving[0]
-    if first.diagonal_offset is None or any((a.layout, a.shape) != (first.layout, first.shape) for a in moving):
+    """For elementwise operations without second derivatives: a diagonal Jacobian stays diagonal."""
+    varying = [a for a in args if isinstance(a, LaplacianArray)]
+    first = varying[0]
+    if first.diagonal_offset is None or any((a.layout, a.shape) != (first.layout, first.shape) for a in varying):
         return locally_linear_laplacian(handler, prim, *args)
     assert isinstance(prim, Differentiable)
     values = [primal_of(a) for a in args]
@@ -341,7 +343,7 @@ def convert_element_type_laplacian(
 
 
 def reduce_sum_laplacian(handler: object, prim: ReduceSum, x: LaplacianOrValue) -> Sequence[LaplacianOrValue]:
-    """Of elements that depend on one input each, all summed, the derivatives are these, side by side."""
+    """Sums all elements of an array with a diagonal Jacobian: the derivatives are its diagonal."""
     assert isinstance(x, LaplacianArray)
     if x.diagonal_offset is None or len(prim.axes) < len(x.shape):
         return locally_linear_laplacian(handler, prim, x)

@@ -1,4 +1,4 @@
-"""`autocast`: programs of `float32` whose contractions are done in fewer bits."""
+"""`autocast`: computes the contractions of a `float32` program in a narrower dtype."""
 
 from __future__ import annotations
 
@@ -40,36 +40,38 @@ WIDE_DTYPE: Final = dtypes.float32
 
 @unique
 class PrecisionRole(Enum):
-    """What an array is to operations that are done either way."""
+    """How a `NarrowArray` affects operations that may be computed in either dtype."""
 
     VALUE = 0
-    """It came of operations in the narrow dtype."""
+    """The result of an operation in the narrow dtype."""
     PRODUCT = 1
-    """It is a contraction, with what was added to it: another array that is spread over it is part of it, a bias."""
+    """A contraction plus what was added to it; an array that is broadcast over it counts as part of it, as a bias."""
     CONSTANT = 2
-    """It is full of a number, which the narrow dtype has, and so is as wide or narrow as what it meets."""
+    """An array filled with a number that the narrow dtype represents exactly; it adopts the dtype of its partner."""
     BROADCAST = 3
-    """It is wide, and smaller than it looks."""
+    """A wide array that was broadcast from a smaller one."""
 
 
 @final
 @frozen(eq=False)
 class NarrowArray:
-    """An array of `float32`, as the program has it, that is held in fewer bits, or may be."""
+    """An array that is `float32` in the program and is, or may be, stored in the narrow dtype."""
 
     array: Value
     role: PrecisionRole = PrecisionRole.VALUE
 
     @property
     def aval(self) -> ShapedArray:
+        """The abstract value in the program, a `float32` array."""
         return self.array.aval.update(dtype=WIDE_DTYPE)
 
     @property
     def is_narrow(self) -> bool:
-        """Whether numbers have been narrowed in it."""
+        """Whether the array went through an operation in the narrow dtype."""
         return self.role is PrecisionRole.VALUE or self.role is PrecisionRole.PRODUCT
 
     def widen(self) -> Array:
+        """Returns the array in `float32`."""
         return convert(self.array, WIDE_DTYPE, self.array.aval.weak_type)
 
 
@@ -87,8 +89,11 @@ trees.register_pytree_node(NarrowArray, _flatten, _unflatten)
 @final
 @frozen(eq=False)
 class Autocast(Interpreter[NarrowArray]):
-    """Its own values are those that are narrow. What a loop carries, and what branches give, is so only if all of it
-    is: a sum that begins wide stays wide."""
+    """Values are arrays in the narrow dtype.
+
+    A loop carry or the result of `cond` is narrow only if it is in all iterations or branches: a sum that starts in
+    `float32` stays in it.
+    """
 
     handles_all = True
     policy: Policy = field(kw_only=True)
@@ -122,11 +127,11 @@ class Autocast(Interpreter[NarrowArray]):
 
     @override
     def spec(self, x: Value) -> ValueSpec:
-        given = self.unwrap(x)
-        if not isinstance(given, NarrowArray):
+        value = self.unwrap(x)
+        if not isinstance(value, NarrowArray):
             return array_spec(x.aval)
         return (
-            super().spec(self.wrap(evolve(given, role=PrecisionRole.VALUE))) if given.is_narrow else array_spec(x.aval)
+            super().spec(self.wrap(evolve(value, role=PrecisionRole.VALUE))) if value.is_narrow else array_spec(x.aval)
         )
 
     @override
@@ -139,12 +144,12 @@ class Autocast(Interpreter[NarrowArray]):
             return super().join(x, y, what)
         return super().join(self._widen_spec(x), self._widen_spec(y), what)
 
-    def _widen_spec(self, form: ValueSpec) -> ValueSpec:
-        return form if form.tree is None else array_spec(form.avals[0].update(dtype=WIDE_DTYPE))
+    def _widen_spec(self, spec: ValueSpec) -> ValueSpec:
+        return spec if spec.tree is None else array_spec(spec.avals[0].update(dtype=WIDE_DTYPE))
 
     @override
     def bind(self, prim: Primitive, args: Sequence[Value]) -> Sequence[Value]:
-        """Functions with rules of the user's own get what these are for, so that the rules stay in force."""
+        """Passes wide operands to calls with user-defined rules, so that the rules still apply."""
         if isinstance(prim, HasCallables):
             return self._bind_with_callables(prim, self._widen_all(args))
         return super().bind(prim, self._widen_all(args) if isinstance(prim, CustomRuleProgram) else args)
@@ -152,33 +157,37 @@ class Autocast(Interpreter[NarrowArray]):
     def _widen_all(self, args: Sequence[Value]) -> list[Value]:
         return [self._call_inner(self.strip_to_plain, x, "an operand") for x in args]
 
-    # -------------------------------------------------------------- what rules ask
+    # -------------------------------------------------------------- helpers of the rules
 
     def to_compute_dtype(self, x: NarrowArray | Value) -> Value:
-        held = x.array if isinstance(x, NarrowArray) else x
-        return convert_value(held, self.policy.compute, held.aval.weak_type) if held.aval.dtype == WIDE_DTYPE else held
+        """Returns a `float32` value in the narrow dtype; values of other dtypes are unchanged."""
+        array = x.array if isinstance(x, NarrowArray) else x
+        return (
+            convert_value(array, self.policy.compute, array.aval.weak_type) if array.aval.dtype == WIDE_DTYPE else array
+        )
 
     def may_be_narrow(self, op: Primitive, operands: Sequence[NarrowArray | Value]) -> bool:
-        """Whether an operation that is done either way is done in fewer bits."""
+        """Returns whether an operation that may be computed in either dtype is computed in the narrow one."""
         wide = [x for x in operands if x.aval.dtype == WIDE_DTYPE and not isinstance(x, NarrowArray)]
         numbers = [x for x in wide if isinstance(x, Literal)]
-        ours = [x for x in operands if isinstance(x, NarrowArray)]
+        narrow = [x for x in operands if isinstance(x, NarrowArray)]
         if not all(map(self.is_representable, numbers)):
             return False
-        spread = [x for x in ours if x.role is PrecisionRole.BROADCAST]
-        if len(numbers) < len(wide) or spread:
+        broadcast = [x for x in narrow if x.role is PrecisionRole.BROADCAST]
+        if len(numbers) < len(wide) or broadcast:
             if self.policy.promote == "narrowest":
-                return any(x.is_narrow for x in ours)
-            biased = type(op) is Add and any(x.role is PrecisionRole.PRODUCT for x in ours)
-            return biased and len(spread) + len(numbers) == 1
-        return bool(ours)
+                return any(x.is_narrow for x in narrow)
+            biased = type(op) is Add and any(x.role is PrecisionRole.PRODUCT for x in narrow)
+            return biased and len(broadcast) + len(numbers) == 1
+        return bool(narrow)
 
     def is_representable(self, x: Literal) -> bool:
-        """Whether a number is within the range of the narrow dtype."""
+        """Returns whether a number is within the range of the narrow dtype."""
         wide, narrow = x.numpy(), convert_host(x.numpy(), self.policy.compute)
         return bool((np.isfinite(wide) == np.isfinite(narrow)) and ((wide == 0) == (narrow == 0)))
 
     def is_exactly_representable(self, x: Literal) -> bool:
+        """Returns whether the narrow dtype represents a number exactly."""
         return bool(convert_host(convert_host(x.numpy(), self.policy.compute), WIDE_DTYPE) == x.numpy())
 
 
@@ -186,13 +195,14 @@ class Autocast(Interpreter[NarrowArray]):
 
 
 def _narrow_rule(handler: Autocast, op: Primitive, *operands: NarrowArray | Value) -> Sequence[NarrowArray | Value]:
-    """In the narrow dtype, and what is `float32` in the program narrow."""
+    """Computes in the narrow dtype; results that are `float32` in the program are narrow."""
     return _bind_narrow(PrecisionRole.VALUE, handler, op, *operands)
 
 
 def _contraction_rule(
     handler: Autocast, op: DotGeneral | ConvGeneralDilated, *operands: NarrowArray | Value
 ) -> Sequence[NarrowArray | Value]:
+    """Computes a contraction of `float32` operands in the narrow dtype."""
     if any(x.aval.dtype != WIDE_DTYPE for x in operands) or op.preferred_element_type not in (None, WIDE_DTYPE):
         return _wide_rule(handler, op, *operands)
     return _bind_narrow(PrecisionRole.PRODUCT, handler, evolve(op, preferred_element_type=None), *operands)
@@ -201,6 +211,7 @@ def _contraction_rule(
 def _bind_narrow(
     role: PrecisionRole, handler: Autocast, op: Primitive, *operands: NarrowArray | Value
 ) -> Sequence[NarrowArray | Value]:
+    """Binds an operation with narrow operands; results that are `float32` in the program get the role `role`."""
     avals = op.abstract_eval(*[x.aval for x in operands])
     compute = handler.policy.compute
     outs: list[NarrowArray | Value] = []
@@ -212,22 +223,25 @@ def _bind_narrow(
 
 
 def _either_rule(handler: Autocast, op: Primitive, *operands: NarrowArray | Value) -> Sequence[NarrowArray | Value]:
+    """Computes in the dtype of the operands; see `Policy`."""
     if not handler.may_be_narrow(op, operands):
         return _wide_rule(handler, op, *operands)
-    ours = [x.role for x in operands if isinstance(x, NarrowArray)]
-    if all(role is PrecisionRole.CONSTANT for role in ours) and type(op) in DATA_MOVEMENT:
+    roles = [x.role for x in operands if isinstance(x, NarrowArray)]
+    if all(role is PrecisionRole.CONSTANT for role in roles) and type(op) in DATA_MOVEMENT:
         return _bind_narrow(PrecisionRole.CONSTANT, handler, op, *operands)
-    is_part = PrecisionRole.PRODUCT in ours and (type(op) is Add or type(op) in DATA_MOVEMENT)
+    is_part = PrecisionRole.PRODUCT in roles and (type(op) is Add or type(op) in DATA_MOVEMENT)
     return _bind_narrow(PrecisionRole.PRODUCT if is_part else PrecisionRole.VALUE, handler, op, *operands)
 
 
 def _wide_rule(handler: Autocast, op: Primitive, *operands: NarrowArray | Value) -> Sequence[Value]:
+    """Computes in `float32`."""
     return bind(op, *[x.widen() if isinstance(x, NarrowArray) else x for x in operands])
 
 
 def _broadcast_in_dim_rule(
     handler: Autocast, op: BroadcastInDim, x: NarrowArray | Value
 ) -> Sequence[NarrowArray | Value]:
+    """Broadcasts a value; a wide one is marked, since it may be a bias or a constant."""
     if isinstance(x, NarrowArray) or x.aval.dtype != WIDE_DTYPE:
         return _either_rule(handler, op, x)
     if isinstance(x, Literal) and handler.is_exactly_representable(x):
@@ -238,6 +252,7 @@ def _broadcast_in_dim_rule(
 def _convert_element_type_rule(
     handler: Autocast, op: ConvertElementType, x: NarrowArray | Value
 ) -> Sequence[NarrowArray | Value]:
+    """Converts a narrow array directly to the requested dtype."""
     if not isinstance(x, NarrowArray) or x.role is PrecisionRole.BROADCAST:
         return _wide_rule(handler, op, x)
     if op.new_dtype == handler.policy.compute:
@@ -249,6 +264,7 @@ def _convert_element_type_rule(
 
 @functools.lru_cache(maxsize=64)
 def autocast_rules(policy: Policy) -> Rules[Autocast, NarrowArray | Value]:
+    """Returns the table of rules for a policy."""
     rules = Rules[Autocast, NarrowArray | Value]()
     if policy.compute == WIDE_DTYPE:
         return rules
@@ -266,17 +282,26 @@ def autocast_rules(policy: Policy) -> Rules[Autocast, NarrowArray | Value]:
     return rules.on(ConvertElementType, _convert_element_type_rule)
 
 
-# ------------------------------------------------------------------ the function
+# ------------------------------------------------------------------ the public function
 
 
 def autocast(fun: Callable[P, R], policy: Policy = bfloat16) -> Callable[P, R]:
-    """`fun`, its contractions of `float32` done in the dtype `policy.compute`, and what `policy` says along with them.
+    """Returns `fun` with its `float32` contractions, and other operations by `policy`, in the dtype `policy.compute`.
 
-    The function takes and gives what `fun` does, of the same types: an array is narrow only on the way from one
-    operation to the next, in loops and branches too. Parameters and their gradients stay `float32`. What is in other
-    dtypes is done as it is. `float16` has a narrow range, so that gradients want a loss scale: see `DynamicLossScale`.
+    Arguments and results keep their dtypes: arrays are narrow only between operations, in loops and branches too.
+    Parameters and their gradients remain `float32`; operations on other dtypes are unchanged. The narrow range of
+    `float16` usually needs a loss scale for the gradients: see `DynamicLossScale`.
 
-    `TypeError` if `fun` is no function or `policy` no `Policy`.
+    Args:
+        fun: the function.
+        policy: the narrow dtype and the operations that use it; by default `bfloat16` for contractions, convolutions
+            and cheap operations on their results.
+
+    Returns:
+        A function like `fun`.
+
+    Raises:
+        TypeError: if `fun` is not callable or `policy` is not a `Policy`.
 
     >>> import tracefx as fx
     >>> import tracefx.numpy as fnp

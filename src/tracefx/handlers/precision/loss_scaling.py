@@ -1,4 +1,4 @@
-"""Loss scales: gradients of `float16` kept within its range."""
+"""Loss scales, which keep `float16` gradients within the range of the dtype."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _COUNT_AVAL: Final = ShapedArray((), dtypes.int32)
 
 
 def _as_dtype_of(x: ArrayLike, aval: ShapedArray) -> Array:
-    """A number of a loss scale, of a type that stays what it is from step to step."""
+    """Converts a number of a loss scale to a strong dtype, so that its type is the same in every step."""
     return convert(as_value(x), aval.dtype)
 
 
 def _scale_floats(tree: T, scale: ArrayLike, what: str) -> T:
-    """Floats multiplied by a number, in their own dtype; gradients of other dtypes are left as they are."""
+    """Multiplies the inexact leaves of a pytree by a number, in their own dtypes; other leaves are unchanged."""
 
     def one(leaf: object) -> object:
         if not is_arraylike(leaf):
@@ -51,8 +51,10 @@ def _scale_floats(tree: T, scale: ArrayLike, what: str) -> T:
 @final
 @frozen(eq=False)
 class StaticLossScale:
-    """A loss scale that stays what it is. A tree, as `DynamicLossScale` is, and with its methods.
+    """A constant loss scale: a pytree with the methods of `DynamicLossScale`.
 
+    Attributes:
+        value: the scale.
     >>> StaticLossScale(1024.0).unscale({"w": 2048.0})
     {'w': Array(2., dtype=float32)}
     """
@@ -60,27 +62,36 @@ class StaticLossScale:
     value: ArrayLike
 
     def scale(self, loss: T) -> T:
-        """The loss, or a tree of them, times the scale."""
+        """Returns a loss, or a pytree of losses, times the scale."""
         return _scale_floats(loss, self.value, "StaticLossScale: the loss")
 
     def unscale(self, grads: T) -> T:
-        """Gradients of a scaled loss, divided by the scale."""
+        """Returns the gradients of a scaled loss divided by the scale."""
         return _scale_floats(grads, div(1.0, _as_dtype_of(self.value, _SCALE_AVAL)), "StaticLossScale: gradients")
 
     def adjust(self, finite: ArrayLike) -> StaticLossScale:
+        """Returns the same scale."""
         return self
 
 
 @final
 @frozen(eq=False)
 class DynamicLossScale:
-    """A loss scale that becomes smaller where gradients are not finite, and larger again where they long were.
+    """A loss scale that shrinks after non-finite gradients and grows after a long run of finite ones.
 
-    After a step whose gradients are not all finite it is divided by `factor`, though never below `minimum`; after
-    `period` steps in a row whose gradients are, it is multiplied by it. A tree of two arrays, `value` (`f32[]`) and
-    `steps` (`i32[]`), which programs and loops take and give.
+    After a step with non-finite gradients it is divided by `factor`, but not below `minimum`; after `period`
+    consecutive steps with finite gradients it is multiplied by `factor`. It is a pytree of two arrays, `value` and
+    `steps`, that compiled functions and loops can take and return.
 
-    Raises ValueError for a `period` below 1, or a `factor` of at most 1.
+    Attributes:
+        value: the scale, `f32[]`.
+        steps: the number of consecutive steps with finite gradients, `i32[]`.
+        period: the number of finite steps before the scale grows.
+        factor: the factor of every change.
+        minimum: the smallest scale.
+
+    Raises:
+        ValueError: if `period` is below 1 or `factor` is not greater than 1.
 
     >>> scale = DynamicLossScale(2.0**15, period=2)
     >>> scale.adjust(False).value, scale.adjust(True).adjust(True).value
@@ -89,7 +100,6 @@ class DynamicLossScale:
 
     value: ArrayLike = 2.0**15
     steps: ArrayLike = 0
-    """How many steps in a row have been finite."""
     period: int = field(default=2000, kw_only=True)
     factor: float = field(default=2.0, kw_only=True)
     minimum: float = field(default=1.0, kw_only=True)
@@ -101,25 +111,29 @@ class DynamicLossScale:
             raise ValueError(f"DynamicLossScale: factor must be greater than 1, got {self.factor!r}")
 
     def scale(self, loss: T) -> T:
-        """The loss, or a tree of them, times the scale."""
+        """Returns a loss, or a pytree of losses, times the scale."""
         return _scale_floats(loss, self.value, "DynamicLossScale: the loss")
 
     def unscale(self, grads: T) -> T:
-        """Gradients of a scaled loss, divided by the scale."""
+        """Returns the gradients of a scaled loss divided by the scale."""
         return _scale_floats(grads, div(1.0, _as_dtype_of(self.value, _SCALE_AVAL)), "DynamicLossScale: gradients")
 
     def adjust(self, finite: ArrayLike) -> DynamicLossScale:
-        """The scale for the next step, after one whose gradients were all finite, or not."""
-        good = _boolean_scalar(finite, "DynamicLossScale.adjust: finite")
+        """Returns the scale for the next step.
+
+        Args:
+            finite: whether all gradients of this step were finite, a `bool[]`.
+        """
+        is_finite_step = _boolean_scalar(finite, "DynamicLossScale.adjust: finite")
         value, steps = _as_dtype_of(self.value, _SCALE_AVAL), add(_as_dtype_of(self.steps, _COUNT_AVAL), 1)
         due = ge(steps, self.period)
         larger = mul(value, self.factor)
         grown = select_with_aval(bitwise_and(due, is_finite(larger)), larger, value, _SCALE_AVAL)
         smaller = max(div(value, self.factor), self.minimum)
-        counted = select_with_aval(
-            bitwise_and(good, select_with_aval(due, False, True, due.aval)), steps, 0, _COUNT_AVAL
+        new_steps = select_with_aval(
+            bitwise_and(is_finite_step, select_with_aval(due, False, True, due.aval)), steps, 0, _COUNT_AVAL
         )
-        return evolve(self, value=select_with_aval(good, grown, smaller, _SCALE_AVAL), steps=counted)
+        return evolve(self, value=select_with_aval(is_finite_step, grown, smaller, _SCALE_AVAL), steps=new_steps)
 
 
 trees.register_pytree_node(StaticLossScale, lambda s: ((s.value,), None), lambda _, xs: StaticLossScale(*xs))
@@ -138,32 +152,52 @@ def _boolean_scalar(x: ArrayLike, what: str) -> Value:
 
 
 def all_finite(tree: PyTree) -> Array:
-    """Whether all numbers of a tree are finite: `bool[]`.
+    """Returns whether all numbers in a pytree of real arrays are finite.
+
+    Args:
+        tree: a pytree of arrays. Integers and booleans count as finite.
+
+    Returns:
+        A `bool[]`.
+
+    Raises:
+        TypeError: if a leaf is complex or not an array.
 
     >>> bool(all_finite({"w": [1.0, 2.0], "b": float("nan")}))
     False
     """
-    found: list[Value] = []
+    conditions: list[Value] = []
     for leaf in trees.leaves(tree):
         if not is_arraylike(leaf):
             raise TypeError(f"all_finite takes a tree of arrays, got {leaf!r} in it")
         x = as_value(leaf)
         if dtypes.is_float(x.aval.dtype):
-            found.append(reduce_and(is_finite(x), range(x.aval.ndim)))
+            conditions.append(reduce_and(is_finite(x), range(x.aval.ndim)))
         elif dtypes.is_complex(x.aval.dtype):
-            raise TypeError(f"all_finite takes numbers that are not complex, got {x.aval}; take abs of them")
-    return as_array(functools.reduce(bitwise_and, found, constant_like_aval(ShapedArray((), dtypes.bool_), True)))
+            raise TypeError(f"all_finite takes numbers that are not complex, got {x.aval}; take their abs")
+    return as_array(functools.reduce(bitwise_and, conditions, constant_like_aval(ShapedArray((), dtypes.bool_), True)))
 
 
 def select_tree(pred: ArrayLike, on_true: T, on_false: T) -> T:
-    """`on_true` if `pred`, of type `bool[]`, else `on_false`: two trees of arrays of the same types.
+    """Returns `on_true` if `pred` is true, otherwise `on_false`, without branching.
 
-    What a step that went wrong made is left out by `select_tree(finite, new, old)`.
+    `select_tree(finite, new, old)` undoes a training step with non-finite gradients.
+
+    Args:
+        pred: a `bool[]`.
+        on_true: a pytree of arrays.
+        on_false: a pytree of arrays of the same shapes and dtypes.
+
+    Returns:
+        A pytree like both.
+
+    Raises:
+        TypeError: if `pred` is not a boolean scalar, or leaves differ in shape or dtype.
 
     >>> select_tree(True, {"w": 1.0}, {"w": 2.0})
     {'w': Array(1., dtype=float32, weak_type=True)}
     """
-    chosen = _boolean_scalar(pred, "select_tree: pred")
+    condition = _boolean_scalar(pred, "select_tree: pred")
 
     def one(x: ArrayLike, y: ArrayLike) -> Array:
         a, b = as_value(x), as_value(y)
@@ -171,7 +205,7 @@ def select_tree(pred: ArrayLike, on_true: T, on_false: T) -> T:
             raise TypeError(f"select_tree: on_true has {a.aval} where on_false has {b.aval}")
         weak = a.aval.weak_type and b.aval.weak_type
         aval = ShapedArray(a.aval.shape, a.aval.dtype, weak)
-        return select_with_aval(chosen, convert(a, aval.dtype, weak), convert(b, aval.dtype, weak), aval)
+        return select_with_aval(condition, convert(a, aval.dtype, weak), convert(b, aval.dtype, weak), aval)
 
     out: T = trees.map(one, on_true, on_false)
     return out

@@ -1,4 +1,4 @@
-"""Which operations are done in a narrow dtype."""
+"""`Policy`: which operations `autocast` computes in a narrow dtype."""
 
 from __future__ import annotations
 
@@ -36,58 +36,69 @@ from tracefx.ops.structural import BroadcastInDim, Reshape, Transpose
 PrimitiveClasses: TypeAlias = tuple[type[Primitive], ...]
 
 CONTRACTIONS: Final[PrimitiveClasses] = (DotGeneral, ConvGeneralDilated)
+"""Operations that sum many products."""
 DATA_MOVEMENT: Final[PrimitiveClasses] = (
     *(Reshape, Transpose, BroadcastInDim, Squeeze, Concatenate, Stack, Split, Unstack, Tile, Slice, Pad, Rev),
     *(DynamicSlice, DynamicUpdateSlice, Gather, Scatter, CheckpointName, StopGradient, OptimizationBarrier),
 )
+"""Operations that only move, copy or replace elements."""
 EITHER: Final[PrimitiveClasses] = (
     *DATA_MOVEMENT,
-    # selecting and comparing them
+    # selections and comparisons
     *(SelectN, Clamp, Max, Min, ReduceMax, ReduceMin, ArgMax, ArgMin, Eq, Ne, Lt, Le, Gt, Ge, IsFinite),
     *(Sort, TopK, ApproxTopK, ReduceWindowMax, ReduceWindowMin),
-    # arithmetic without cancellation over many terms, and functions with bounds
+    # arithmetic without cancellation over many terms, and bounded functions
     *(Add, Sub, Mul, Div, Neg, Abs, Sign, Tanh, Logistic),
 )
+"""The operations that are computed in the dtype of their operands, by default."""
 
 
-def _as_policy_dtype(given: DTypeLike) -> DType:
-    return dtypes.as_dtype(given, "the dtype of a policy")
+def _as_policy_dtype(dtype: DTypeLike) -> DType:
+    return dtypes.as_dtype(dtype, "the dtype of a policy")
 
 
-def _operations(given: Iterable[type[Primitive]]) -> PrimitiveClasses:
-    return tuple(given)
+def _operations(operations: Iterable[type[Primitive]]) -> PrimitiveClasses:
+    return tuple(operations)
 
 
-def _require_float(policy: Policy, option: Attribute[DType], given: DType) -> None:
-    if not dtypes.is_float(given) or dtypes.itemsize_bits(given) > 32:
-        raise TypeError(f"Policy: {option.name} must be a float dtype of at most 32 bits, got {given}")
+def _require_float(policy: Policy, option: Attribute[DType], dtype: DType) -> None:
+    if not dtypes.is_float(dtype) or dtypes.itemsize_bits(dtype) > 32:
+        raise TypeError(f"Policy: {option.name} must be a float dtype of at most 32 bits, got {dtype}")
 
 
-def _require_operations(policy: Policy, option: Attribute[PrimitiveClasses], given: PrimitiveClasses) -> None:
-    classes: tuple[object, ...] = given
+def _require_operations(policy: Policy, option: Attribute[PrimitiveClasses], operations: PrimitiveClasses) -> None:
+    classes: tuple[object, ...] = operations
     for cls in classes:
         if not isinstance(cls, type) or not issubclass(cls, Primitive):
             raise TypeError(f"Policy: {option.name} must be classes of operations, got {cls!r}")
 
 
-def _require_promotion(policy: Policy, option: Attribute[str], given: str) -> None:
-    if given not in ("widest", "narrowest"):
-        raise ValueError(f"Policy: promote must be 'widest' or 'narrowest', got {given!r}")
+def _require_promotion(policy: Policy, option: Attribute[str], promote: str) -> None:
+    if promote not in ("widest", "narrowest"):
+        raise ValueError(f"Policy: promote must be 'widest' or 'narrowest', got {promote!r}")
 
 
 @final
 @frozen
 class Policy:
-    """How `autocast` does a program of `float32`.
+    """The rules by which `autocast` computes a `float32` program.
 
-    `narrow` operations are done in the dtype `compute`. Those in `either` are done in it if all their operands of
-    `float32` come from such operations or are numbers; where they meet others, the widest of the dtypes counts, or with
-    `promote="narrowest"` `compute`. A bias, added to a contraction it is broadcast over, is part of it. All other
-    operations are done in `float32`.
+    Operations in `narrow` are computed in the dtype `compute`. Those in `either` are computed in it if all their
+    `float32` operands are results of narrow operations or Python numbers; with mixed operands they are computed in the
+    wider dtype, or with `promote="narrowest"` in `compute`. A bias that is added to a contraction and broadcast over it
+    counts as part of the contraction. All other operations are computed in `float32`.
 
-    Raises TypeError for a `compute` that is no float of at most 32 bits and for what is no operation, ValueError for
-    another `promote`.
+    Attributes:
+        compute: the narrow dtype, a float of at most 32 bits.
+        narrow: the primitive classes that are always computed in `compute`; by default contractions and convolutions.
+        either: the primitive classes that follow their operands; by default data movement, comparisons, selections,
+            basic arithmetic and bounded functions.
+        promote: what to do with mixed operands, `"widest"` or `"narrowest"`.
 
+    Raises:
+        TypeError: if `compute` is no float of at most 32 bits, or `narrow` or `either` has something else than
+            primitive classes.
+        ValueError: if `promote` is neither of the two.
     >>> Policy("float16").compute
     dtype('float16')
     """
@@ -101,4 +112,6 @@ class Policy:
 
 
 bfloat16: Final = Policy(dtypes.bfloat16)
+"""The default policy for `bfloat16`."""
 float16: Final = Policy(dtypes.float16)
+"""The default policy for `float16`; its narrow range usually needs a loss scale."""

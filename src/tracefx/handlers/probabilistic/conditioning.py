@@ -1,4 +1,4 @@
-"""`condition`, `substitute` and `replay`: values of a probabilistic program that are given from outside."""
+"""`condition`, `substitute` and `replay`: give values to the sites of a probabilistic program."""
 
 from __future__ import annotations
 
@@ -30,13 +30,20 @@ R = TypeVar("R")
 
 
 def condition(fun: Callable[P, R], values: Mapping[str, ArrayLike]) -> Callable[P, R]:
-    """`fun` where sites have these values, and count as observed.
+    """Returns `fun` with given values for some sites, which count as observed.
 
-    Values have the form in which `trace` gives them: that of a site in a scan is stacked, `[length, ...]`. Where a
-    value is given more than once, the outermost counts.
+    If several handlers give a value to one site, the outermost one wins.
 
-    Raises ValueError for a name that no site has, TypeError for a value of another shape or kind than the draws.
+    Args:
+        fun: a probabilistic program, which calls `sample`.
+        values: the values by name, in the form that `trace` returns: stacked, `[length, ...]`, for a site in a scan.
 
+    Returns:
+        A function like `fun`.
+
+    Raises:
+        ValueError: if a name belongs to no site.
+        TypeError: if a value differs from the draws in shape or kind of dtype.
     >>> from tracefx.handlers import Normal, sample, seed
     >>> def model():
     ...     return 2 * sample("x", Normal(0.0, 1.0))
@@ -47,8 +54,14 @@ def condition(fun: Callable[P, R], values: Mapping[str, ArrayLike]) -> Callable[
 
 
 def substitute(fun: Callable[P, R], values: Mapping[str, ArrayLike]) -> Callable[P, R]:
-    """As `condition`, but the values count as drawn: the density is that of all, and they may be replaced.
+    """Like `condition`, but the values count as drawn: they remain unobserved and outer handlers may replace them.
 
+    Args:
+        fun: a probabilistic program, which calls `sample`.
+        values: the values by name, as for `condition`.
+
+    Returns:
+        A function like `fun`.
     >>> from tracefx.handlers import Normal, sample, trace
     >>> _, sites = trace(substitute(lambda: sample("x", Normal(0.0, 1.0)), {"x": 3.0}))()
     >>> sites["x"].observed
@@ -58,9 +71,19 @@ def substitute(fun: Callable[P, R], values: Mapping[str, ArrayLike]) -> Callable
 
 
 def replay(fun: Callable[P, R], sites: Mapping[str, Site]) -> Callable[P, R]:
-    """`fun` with the values that were drawn in a trace, for those of its sites that are in it.
+    """Returns `fun` with the values that were drawn in a trace, for the sites that both have.
 
-    What was observed there, or is here, is left as it is; names that `fun` doesn't have are no error.
+    Observed sites, in the trace or in `fun`, keep their values. Names that `fun` does not have are ignored.
+
+    Args:
+        fun: a probabilistic program, which calls `sample`.
+        sites: the sites of a trace, by name.
+
+    Returns:
+        A function like `fun`.
+
+    Raises:
+        TypeError: if `sites` is not a dict of `Site`s.
 
     >>> from tracefx.handlers import Normal, sample, seed, trace
     >>> def guide():
@@ -72,8 +95,8 @@ def replay(fun: Callable[P, R], sites: Mapping[str, Site]) -> Callable[P, R]:
     >>> again["x"].value == sites["x"].value
     Array(True, dtype=bool)
     """
-    given: object = sites
-    if not isinstance(given, Mapping) or not all(isinstance(site, Site) for site in given.values()):
+    mapping: object = sites
+    if not isinstance(mapping, Mapping) or not all(isinstance(site, Site) for site in mapping.values()):
         raise TypeError(f"replay: the sites must be those of a trace, by name, got {sites!r}")
     return _substitute_values(fun, {name: site.value for name, site in sites.items() if not site.observed}, "replay")
 
@@ -86,7 +109,7 @@ def _substitute_values(
         raise TypeError(f"{title}: the values must be a dict by name, got {values!r}")
 
     @functools.wraps(fun)
-    def given(*args: P.args, **kwargs: P.kwargs) -> R:
+    def with_values(*args: P.args, **kwargs: P.kwargs) -> R:
         arrays = {}
         for name, value in values.items():
             (x,), _ = flatten_values((value,), f"{title}: the value of {name!r}, ")
@@ -96,7 +119,7 @@ def _substitute_values(
         handler.require_all_used()
         return out
 
-    return given
+    return with_values
 
 
 _SubstitutionKind = OneOf["condition", "substitute", "replay"]
@@ -110,12 +133,12 @@ class _SubstituteHandler(Interpreter[Never, None]):
     title: _SubstitutionKind
     values: Mapping[str, Value]
     depth: int = 0
-    """How many scans these are the steps of."""
+    """The number of enclosing scans, along whose axes the values have been sliced."""
     used_names: set[str] = field(factory=set)
     other_names: set[str] = field(factory=set)
 
     handles_all: ClassVar[bool] = True
-    has_state: ClassVar[bool] = True  # so that functions with rules come as the programs they are
+    has_state: ClassVar[bool] = True  # so that calls with custom rules arrive with their jaxprs
 
     @property
     @override
@@ -138,7 +161,7 @@ class _SubstituteHandler(Interpreter[Never, None]):
         return op.bind_with_value("observed" if observed else "given", op.parameters(operands), value)
 
     def sample_tangent_rule(self, op: SampleTangent, tangent: Value) -> Sequence[Value]:
-        """What is given depends on nothing inside."""
+        """Replaces the tangent of a given value by zero: the value is a constant inside of the handler."""
         return [constant_like_aval(tangent.aval, 0)] if op.label in self.values else bind(op, tangent)
 
     def sow_rule(self, op: Sow, *operands: Value) -> Sequence[Value]:
@@ -149,7 +172,7 @@ class _SubstituteHandler(Interpreter[Never, None]):
         return bind(op, *operands)
 
     def scan_rule(self, op: Scan, *operands: Value) -> Sequence[Value]:
-        """The steps of a scan take slices of what is given to them."""
+        """Passes each iteration of a scan its slices of the values."""
         names = [name for name in sown_names(op.jaxpr, SITES) if name in self.values]
         if not names:
             return op.transform_bodies(self, operands)
@@ -158,9 +181,8 @@ class _SubstituteHandler(Interpreter[Never, None]):
             if not aval.ndim or aval.shape[0] != op.length:
                 raise TypeError(
                     f"{self.title}: {name!r} is sampled{at_location(current_provenance())} in a scan of {op.length} "
-                    "steps, so its value must "
-                    f"have {op.length} elements along axis {self.depth}, one for each step, but has the shape "
-                    f"{aval.shape}{' in one step of the scan around it' if self.depth else ''}"
+                    f"steps, so its value must have {op.length} elements along axis {self.depth}, one for each step, "
+                    f"but has the shape {aval.shape}{' in one step of the scan around it' if self.depth else ''}"
                 )
         arrays = [self.values[name] for name in names]
         n = len(operands)
@@ -176,7 +198,7 @@ class _SubstituteHandler(Interpreter[Never, None]):
         return bind(inner, *consts, *operands, *arrays)
 
     def custom_rule_program_rule(self, op: CustomRuleProgram, *operands: Value) -> Sequence[Value]:
-        """A function in which a value is given is another one than its rule is for."""
+        """Interprets the body instead of the custom rule if a value in it is given: the rule no longer holds."""
         if sown_names(op.jaxpr, SITES).keys() & self.values.keys():
             return self.run(op.jaxpr, operands)
         return op.transform_bodies(self, operands)

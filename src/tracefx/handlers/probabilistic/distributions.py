@@ -1,4 +1,4 @@
-"""Distributions: frozen values that know how to draw from a key, and how likely a number is."""
+"""`Distribution`, the base class of distributions, and the common ones."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ _HALF_LOG_TAU: Final = 0.5 * float(np.log(2 * np.pi))
 
 
 class Distribution(ABC):
-    """Base of distributions: a frozen class whose fields are arrays, that is a node of trees.
+    """The base class of distributions: a frozen dataclass whose fields are arrays, registered as a pytree.
 
-    Operations on it broadcast its fields against each other. A class whose draws have another shape than that, or
-    another dtype than the fields', says so by `shape` and `dtype`.
-
+    The methods broadcast the fields against each other. A class whose samples have another shape or dtype than the
+    broadcast fields overrides `shape` and `dtype`.
     >>> from attrs import frozen
     >>> from tracefx.tree import register_dataclass
     >>> @register_dataclass
@@ -47,47 +46,47 @@ class Distribution(ABC):
 
     @abstractmethod
     def sample(self, key: Array) -> Array:
-        """A draw, of `shape` and `dtype`. The key is one of `tracefx.random`, `key<...>[]`."""
+        """Returns a sample of shape `shape` and dtype `dtype`, drawn with `key`, a `key<...>[]` of `tracefx.random`."""
         raise NotImplementedError
 
     @abstractmethod
     def log_prob(self, x: Array) -> Array:
-        """The logarithm of the density or probability at `x`, which is of `shape`; `f32[batch...]`."""
+        """Returns the logarithm of the density or probability at `x`, an array of shape `shape`; `f32[batch...]`."""
         raise NotImplementedError
 
     @property
     def shape(self) -> Shape:
-        """The shape of a draw."""
+        """The shape of a sample."""
         return np.broadcast_shapes(*[as_value(x).aval.shape for x in _parameters(self)])
 
     @property
     def dtype(self) -> DType:
-        """The dtype of a draw."""
+        """The dtype of a sample."""
         dtype, _ = promote([(a.dtype, a.weak_type) for a in [as_value(x).aval for x in _parameters(self)]])
         return dtype if dtypes.is_float(dtype) else fnp.result_type(dtype, float)
 
 
 class Reparametrized(Distribution):
-    """A distribution whose draws are a smooth function of its fields and of noise that depends on none of them.
+    """A distribution whose samples are a smooth function of its fields and of noise that does not depend on them.
 
-    So draws have derivatives: the noise stays, the fields change.
+    So samples have derivatives with respect to the fields, at constant noise (the reparametrization trick).
     """
 
     __slots__ = ()
 
     @abstractmethod
     def noise(self, key: Array) -> Array:
-        """What a draw is made of, of `shape` and `dtype`."""
+        """Returns random noise of shape `shape` and dtype `dtype`."""
         raise NotImplementedError
 
     @abstractmethod
     def push(self, noise: Array) -> Array:
-        """The draw that is made of this noise."""
+        """Returns the sample that belongs to this noise."""
         raise NotImplementedError
 
     @abstractmethod
     def pull(self, x: Array) -> Array:
-        """The noise that this draw is made of."""
+        """Returns the noise that belongs to the sample `x`; the inverse of `push`."""
         raise NotImplementedError
 
     @override
@@ -99,15 +98,18 @@ def _parameters(distribution: Distribution) -> list[ArrayLike]:
     return trees.leaves(distribution)
 
 
-# ------------------------------------------------------------------ on real numbers
+# ------------------------------------------------------------------ continuous distributions
 
 
 @final
 @trees.register_dataclass
 @frozen
 class Normal(Reparametrized):
-    """The normal distribution: `loc` and `scale` broadcast, `f32[...]`.
+    """The normal distribution.
 
+    Attributes:
+        loc: the mean, `f32[...]`.
+        scale: the standard deviation, which broadcasts with `loc`.
     >>> Normal(0.0, 1.0).log_prob(fnp.asarray(0.0))
     Array(-0.9189385, dtype=float32, weak_type=True)
     """
@@ -136,8 +138,11 @@ class Normal(Reparametrized):
 @trees.register_dataclass
 @frozen
 class Uniform(Reparametrized):
-    """Numbers from `low` on and below `high`, all equally likely.
+    """The uniform distribution on the interval from `low` (included) to `high` (excluded).
 
+    Attributes:
+        low: the lower end.
+        high: the upper end, which broadcasts with `low`.
     >>> Uniform(0.0, 4.0).log_prob(fnp.array([1.0, 5.0]))
     Array([-1.3862944,       -inf], dtype=float32, weak_type=True)
     """
@@ -167,8 +172,10 @@ class Uniform(Reparametrized):
 @trees.register_dataclass
 @frozen
 class Exponential(Reparametrized):
-    """Waiting times for what happens at a `rate`: the mean is `1 / rate`.
+    """The exponential distribution: times between events of a Poisson process.
 
+    Attributes:
+        rate: the number of events per unit of time; the mean is `1 / rate`.
     >>> Exponential(2.0).log_prob(fnp.array([1.0, -1.0]))
     Array([-1.3068528,       -inf], dtype=float32)
     """
@@ -192,15 +199,17 @@ class Exponential(Reparametrized):
         return fnp.where(x >= 0, fnp.log(self.rate) - x * self.rate, -fnp.inf)
 
 
-# ------------------------------------------------------------------ on integers
+# ------------------------------------------------------------------ discrete distributions
 
 
 @final
 @trees.register_dataclass
 @frozen
 class Bernoulli(Distribution):
-    """1 with the probability `sigmoid(logits)`, else 0: `i32[...]`.
+    """The Bernoulli distribution: 1 with probability `sigmoid(logits)`, otherwise 0.
 
+    Attributes:
+        logits: the log odds, `f32[...]`; samples are `i32[...]`.
     >>> Bernoulli.of(fnp.array([0.25, 0.5])).log_prob(fnp.array([1, 1]))
     Array([-1.3862944, -0.6931472], dtype=float32)
     """
@@ -209,7 +218,7 @@ class Bernoulli(Distribution):
 
     @classmethod
     def of(cls, probability: ArrayLike) -> Bernoulli:
-        """1 with this probability."""
+        """Returns the distribution with this probability of 1."""
         p = as_array(probability)
         return cls(fnp.log(p) - fnp.log1p(-p))
 
@@ -232,8 +241,10 @@ class Bernoulli(Distribution):
 @trees.register_dataclass
 @frozen
 class Categorical(Distribution):
-    """One of `k` places, with probabilities `softmax(logits)`: `f32[..., k]` gives `i32[...]`.
+    """The categorical distribution: an index `0, ..., k - 1` with probabilities `softmax(logits)`.
 
+    Attributes:
+        logits: unnormalized log probabilities, `f32[..., k]`; samples are `i32[...]`.
     >>> Categorical(fnp.zeros(4)).log_prob(fnp.asarray(2))
     Array(-1.3862944, dtype=float32)
     """
@@ -260,5 +271,5 @@ class Categorical(Distribution):
     @override
     def log_prob(self, x: Array) -> Array:
         logs = nn.log_softmax(as_array(self.logits))
-        places = fnp.broadcast_to(fnp.arange(logs.shape[-1]), logs.shape)
-        return fnp.where(places == x[..., None], logs, -fnp.inf).max(axis=-1)
+        indices = fnp.broadcast_to(fnp.arange(logs.shape[-1]), logs.shape)
+        return fnp.where(indices == x[..., None], logs, -fnp.inf).max(axis=-1)

@@ -1,4 +1,4 @@
-"""`trace`: what became of each random value; and `log_density`."""
+"""`trace`, which records the sites of a probabilistic program, and `log_density`."""
 
 from __future__ import annotations
 
@@ -34,17 +34,23 @@ Missing = bool | int | float
 
 
 def trace(fun: Callable[P, R], *, missing: Missing | None = None) -> Callable[P, tuple[R, dict[str, Site]]]:
-    """A function that gives what `fun` gives, and its sites by name: values, densities, distributions.
+    """Returns a function that also returns the sites of `fun` by name: values, log probabilities and distributions.
 
-    Sites in the steps of a scan come stacked. A site that only some branches of a `cond` have is an error; with
-    `missing`, a number, that is its value where the branch has none, and its `log_prob` is 0.
+    Sites in a scan are stacked. The recorded values are those given by the handlers around: `trace(seed(f, key))` and
+    `seed(trace(f), key)` return the same sites. `observed` is set for values that are observed or conditioned inside.
 
-    What is told is what the handlers around make of it: `trace(seed(f, key))` and `seed(trace(f), key)` give the same.
-    `observed` is known of what is observed or conditioned inside.
+    Args:
+        fun: a probabilistic program, which calls `sample`.
+        missing: a number that is recorded as the value of a site which the branch taken of a `cond` does not have, with
+            a `log_prob` of 0. With the default, None, all branches must have the same sites.
 
-    Raises ValueError for two sites of one name, for a site in some branches alone, and in a `while_loop`, of whose
-    number of steps no array can tell.
+    Returns:
+        A function with the parameters of `fun` that returns the pair of its result and a dict of `Site`s.
 
+    Raises:
+        ValueError: if two sites have one name, a site is in some branches only, or a site is in a `while_loop`, whose
+            number of iterations is unknown, so that its values cannot be stacked.
+        TypeError: if `fun` is not callable.
     >>> from tracefx.handlers import Normal, sample, seed
     >>> _, sites = seed(trace(lambda: sample("x", Normal(5.0, 0.1))), 0)()
     >>> sites["x"].value, sites["x"].log_prob
@@ -62,14 +68,21 @@ def trace(fun: Callable[P, R], *, missing: Missing | None = None) -> Callable[P,
 
 
 def log_density(fun: Callable[P, object]) -> Callable[Concatenate[Mapping[str, ArrayLike], P], Array]:
-    """The logarithm of the joint density of a program's values, `f32[]`.
+    """Returns a function that computes the logarithm of the joint density of a program's values.
 
-    The first argument of the function has the values of all that is not observed, by name, in the form in which `trace`
-    gives them. So its gradient is that with respect to them: for Hamiltonian Monte Carlo, or variational inference.
+    Its gradient with respect to the values is what Hamiltonian Monte Carlo and variational inference need.
 
-    Raises UnseededError for a site that has no value, ValueError for values that no site takes, and what `trace`
-    raises; of a site that a branch lacks the density is 1.
+    Args:
+        fun: a probabilistic program, which calls `sample`.
 
+    Returns:
+        A function that takes the values of all sites that are not observed, as a dict by name in the form that `trace`
+        returns, then the arguments of `fun`, and returns an `f32[]`. A site that is missing in a branch contributes 0.
+
+    Raises:
+        UnseededError: if a site has no value.
+        ValueError: if a value belongs to no site, and where `trace` raises it.
+        TypeError: if `fun` is not callable.
     >>> from tracefx import grad
     >>> from tracefx.handlers import Normal, sample
     >>> def model(y):
@@ -93,7 +106,7 @@ def log_density(fun: Callable[P, object]) -> Callable[Concatenate[Mapping[str, A
 @final
 @frozen(repr=False)
 class _SitePart:
-    """What is collected of a site: its value, its density, its distribution, of this structure."""
+    """The key of one collected part of a site: its value, log probability, or distribution with its structure."""
 
     label: str
     part: OneOf["value", "log_prob", "distribution"]
@@ -109,7 +122,7 @@ class _SitePart:
 @final
 @frozen(eq=False)
 class _TraceHandler(Interpreter[Never, None]):
-    """Collects sites."""
+    """Records sites."""
 
     missing: Missing | None
 
@@ -133,7 +146,7 @@ class _TraceHandler(Interpreter[Never, None]):
         source = current_provenance()
         if op.uncollectable is not None:
             why = op.uncollectable.replace("reap(f)", "trace(f)")
-            raise ValueError(f"trace: the site {op.label!r}{at_location(source)} can't be recorded: {why}")
+            raise ValueError(f"trace: cannot record the site {op.label!r}{at_location(source)}: {why}")
         assert op.tree is not None
         sown: SownSite = trees.unflatten(op.tree, [as_array(x) for x in operands])
         log_prob = vmap_leading_axes(_log_prob, sown.value.ndim - sown.rank)(sown.distribution, sown.value)
@@ -147,9 +160,8 @@ class _TraceHandler(Interpreter[Never, None]):
         for body in op.jaxprs():
             for label in sown_names(body, SITES):
                 raise ValueError(
-                    f"trace: the site {label!r} is in a while_loop{at_location(current_provenance())}, of whose "
-                    "number of steps no array can "
-                    "tell: use scan or fori_loop, with a number of steps that is known"
+                    f"trace: the site {label!r} is in a while_loop{at_location(current_provenance())}, whose number of "
+                    "iterations is unknown: use scan or fori_loop with a known number of steps"
                 )
         return op.transform_bodies(self, operands)
 
@@ -163,37 +175,41 @@ class _TraceHandler(Interpreter[Never, None]):
                 and (each.label, each.part) == (name.label, name.part)
             ):
                 raise ValueError(
-                    f"trace: there are two sites of the name {name.label!r}, one{at_location(each.source)} and one"
-                    f"{at_location(name.source)}: give one of them another name"
+                    f"trace: two sites have the name {name.label!r}, one{at_location(each.source)} and one"
+                    f"{at_location(name.source)}: rename one of them"
                 )
         self.store.collected[name] = value
 
     @override
     def default_collected(self, name: Hashable, avals: Sequence[ShapedArray], what: str | None) -> Sequence[Value]:
-        """A branch may have the site, with another distribution."""
+        """Fills a site that a branch does not have, or whose distribution in that branch is another one."""
         assert isinstance(name, _SitePart)
-        ours = {each.label for each in self.store.collected if isinstance(each, _SitePart)}
-        if self.missing is None and what is not None and name.label not in ours:
+        own_labels = {each.label for each in self.store.collected if isinstance(each, _SitePart)}
+        if self.missing is None and what is not None and name.label not in own_labels:
             raise ValueError(
                 f"trace: the site {name.label!r}{at_location(name.source)} is in one branch of cond but not in "
-                f"{what}: sample "
-                "it there too, or say what stands for it with trace(..., missing=0.0)"
+                f"{what}: sample it there too, or give a value for the missing ones: trace(..., missing=0.0)"
             )
         fill = self.missing if name.part == "value" and self.missing is not None else 0
         return [constant_like_aval(aval, fill) for aval in avals]
 
     def sites(self) -> dict[str, Site]:
+        """Returns the recorded sites by name."""
         parts: dict[str, dict[str, list[tuple[_SitePart, object]]]] = {}
         for name, value in self.store.collected.items():
             assert isinstance(name, _SitePart)
             parts.setdefault(name.label, {}).setdefault(name.part, []).append((name, value))
-        found = {}
-        for label, of in parts.items():
-            ((_, value),), ((_, log_prob),), kinds = of["value"], of["log_prob"], of["distribution"]
-            distribution = cast(Distribution, kinds[0][1]) if len(kinds) == 1 else None
-            observed = all(name.observed for name, _ in kinds)
-            found[label] = Site(as_array(cast(Value, value)), as_array(cast(Value, log_prob)), distribution, observed)
-        return found
+        sites = {}
+        for label, by_part in parts.items():
+            ((_, value),), ((_, log_prob),), distributions = (
+                by_part["value"],
+                by_part["log_prob"],
+                by_part["distribution"],
+            )
+            distribution = cast(Distribution, distributions[0][1]) if len(distributions) == 1 else None
+            observed = all(name.observed for name, _ in distributions)
+            sites[label] = Site(as_array(cast(Value, value)), as_array(cast(Value, log_prob)), distribution, observed)
+        return sites
 
 
 def _log_prob(distribution: Distribution, value: Array) -> Array:

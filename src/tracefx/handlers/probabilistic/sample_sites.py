@@ -1,7 +1,7 @@
-"""`sample`: random values under names, as operations that handlers give a meaning to.
+"""`sample`: random values with names, as primitives that handlers interpret.
 
-A site is two operations. `Sample` is the value: seeded, it is drawn, and anybody around may put another in its place.
-What shows the value to those who record is a `Sow` with a tag of its own.
+A site binds two primitives: `Sample` for the value, which handlers draw or replace, and `Sow` with a reserved tag,
+which shows the value to handlers that record it.
 """
 
 from __future__ import annotations
@@ -46,35 +46,39 @@ from tracefx.transforms.vmap import vmap
 
 D = TypeVar("D", bound=Distribution | None)
 SITES: Final = "tracefx.sites"
-"""The tag of what is sown for those who record sites."""
+"""The tag under which sites are sown."""
 
 
 class UnseededError(ValueError):
-    """A value was to be drawn where no random numbers are."""
+    """A random value was needed where no handler provides random numbers or a value."""
 
 
 @final
 @trees.register_dataclass
 @frozen
 class Site:
-    """What became of a random value.
+    """A recorded random value.
 
-    `log_prob` is that of each draw, `f32[batch...]`. A value that was sampled in a scan, or inside of `vmap`, comes
-    stacked, and so do the others. `distribution` is `None` if branches of a `cond` draw from different ones.
+    A site in a scan, or inside `vmap`, has all arrays stacked.
+
+    Attributes:
+        value: the value.
+        log_prob: the log probability of each draw, `f32[batch...]`.
+        distribution: its distribution; None if branches of a `cond` draw from distributions of different classes.
+        observed: whether the value was given, by `obs=` or by a `condition` inside.
     """
 
     value: Array
     log_prob: Array
     distribution: Distribution | None
     observed: bool = field(metadata={"static": True})
-    """Whether the value was given, by `obs=` or by a `condition` inside."""
 
 
 @final
 @trees.register_dataclass
 @frozen
 class SownSite:
-    """What is shown of a site, whose value has `rank` axes without those of batches."""
+    """The sown content of a site; `rank` is the number of axes of the value without batch axes."""
 
     value: Array
     distribution: Distribution
@@ -85,7 +89,7 @@ class SownSite:
 @final
 @frozen
 class SampleEffect(Effect):
-    """The operation draws a random number: neither dropped nor repeated, and elements of a batch draw their own."""
+    """The effect of drawing a random number: not removed or repeated, and batched per element."""
 
     per_batch_element = True
     name: str
@@ -101,9 +105,18 @@ ValueOrigin = OneOf["open", "drawn", "given", "observed"]
 @final
 @frozen(eq=False)
 class Sample(Primitive, Expandable, Differentiable, Batchable, Lowerable):
-    """A value of a distribution, whose fields are the first operands; these are outputs too, after the value.
+    """A value of a distribution.
 
-    All have the axes `batch` first. Unless it is `open`, the value is there, as the last operand.
+    Its operands are the leaves of the distribution, followed by the value unless `origin` is `"open"`; its results are
+    the value and the leaves. All have the axes `batch_shape` first.
+
+    Attributes:
+        label: the name of the site.
+        tree: the structure of the distribution.
+        shape: the shape of a draw.
+        dtype: the dtype of a draw.
+        batch_shape: the batch axes of enclosing `vmap`s.
+        origin: where the value comes from; `"open"` if it is still to be drawn.
     """
 
     name = "sample"
@@ -126,18 +139,20 @@ class Sample(Primitive, Expandable, Differentiable, Batchable, Lowerable):
 
     @property
     def aval(self) -> ShapedArray:
-        """The type of the value."""
+        """The shape and dtype of the value, including batch axes."""
         return ShapedArray(self.batch_shape + self.shape, self.dtype)
 
     def parameters(self, operands: Sequence[Value]) -> Sequence[Value]:
+        """Returns the leaves of the distribution among the operands."""
         return operands if self.origin == "open" else operands[:-1]
 
     def distribution(self, parameters: Sequence[Value]) -> Distribution:
-        found: Distribution = self.tree.unflatten([as_array(x) for x in parameters])
-        return found
+        """Returns the distribution with these leaves."""
+        distribution: Distribution = self.tree.unflatten([as_array(x) for x in parameters])
+        return distribution
 
     def bind_with_value(self, origin: ValueOrigin, parameters: Sequence[Value], value: Value) -> Sequence[Value]:
-        """The outputs with this value, unless somebody further out has another."""
+        """Binds the site with a given value, which outer handlers may still replace."""
         return bind(evolve(self, origin=origin), *parameters, value)
 
     @override
@@ -154,9 +169,9 @@ class Sample(Primitive, Expandable, Differentiable, Batchable, Lowerable):
     def expand(self, *args: Value) -> Sequence[Value]:
         if self.origin == "open":
             raise UnseededError(
-                f"sample of {self.label!r}{at_location(current_provenance())}: it is drawn from values of a handler "
-                "that knows nothing of "
-                "draws. Seed the function inside of that: handler(seed(f, key)), not seed(handler(f), key)"
+                f"sample of {self.label!r}{at_location(current_provenance())}: its operands are values of a handler "
+                "that has no rule for it. Seed the function inside of that handler: handler(seed(f, key)), not "
+                "seed(handler(f), key)"
             )
         return [args[-1], *args[:-1]]
 
@@ -167,10 +182,11 @@ class Sample(Primitive, Expandable, Differentiable, Batchable, Lowerable):
         return [operands[-1], *operands[:-1]]
 
     def unseeded_error(self) -> UnseededError:
+        """Returns the error for a site without a value."""
         return UnseededError(
             f"sample of {self.label!r}{at_location(current_provenance())}: there are no random numbers to draw it "
-            "from. Run the function with "
-            f"a key, seed(f, key), or say what the value is: condition(f, {{{self.label!r}: ...}})"
+            "from. Run the function with a key, seed(f, key), or give the value: "
+            f"condition(f, {{{self.label!r}: ...}})"
         )
 
     # -------------------------------------------------------------- rules
@@ -190,42 +206,41 @@ class Sample(Primitive, Expandable, Differentiable, Batchable, Lowerable):
             tangent, moving = self._pathwise_tangent(outs[0], primals, tangents), list(tangents)
         else:
             *moving, tangent = tangents
-        if not isinstance(tangent, Zero):  # those who put another value here make it zero
+        if not isinstance(tangent, Zero):  # a handler that replaces the value also makes this tangent zero
             (tangent,) = bind(SampleTangent(self.label), tangent)
         return outs, [tangent, *moving]
 
     def _pathwise_tangent(self, value: Value, parameters: Sequence[Value], tangents: Sequence[Tangent]) -> Tangent:
-        """How the value moves with the parameters where the noise it was made of stays."""
+        """Returns the derivative of the value with respect to the parameters at constant noise."""
         if not dtypes.is_inexact(self.dtype):
             return Zero(self.aval.tangent())
-        here_now = self.distribution(parameters)
-        if not isinstance(here_now, Reparametrized):
+        distribution = self.distribution(parameters)
+        if not isinstance(distribution, Reparametrized):
             raise TypeError(
-                f"sample of {self.label!r}{at_location(current_provenance())}: {type(here_now).__name__} does not "
-                "say how its draws depend on "
-                "its fields; inherit from Reparametrized, or seed the function before it is differentiated: "
-                "grad(seed(f, key))"
+                f"sample of {self.label!r}{at_location(current_provenance())}: {type(distribution).__name__} does not "
+                "define how its draws depend on its fields; inherit from Reparametrized, or seed the function before "
+                "it is differentiated: grad(seed(f, key))"
             )
 
         def pushed(*fields: Value) -> Array:
             return self.map_batch(lambda d, z: d.push(z), self.distribution(fields), noise)
 
-        noise = self.map_batch(lambda d, x: d.pull(x), here_now, value)
+        noise = self.map_batch(lambda d, x: d.pull(x), distribution, value)
         return jvp(pushed, tuple(parameters), tuple([instantiate(t) for t in tangents]))[1]
 
     def map_batch(self, f: Callable[..., Array], distribution: Distribution, *xs: Value) -> Array:
+        """Applies `f` to each element of the batch."""
         return vmap_leading_axes(f, len(self.batch_shape))(distribution, *xs)
 
     def draw(self, key: Array, parameters: Sequence[Value]) -> Array:
-        """A value for each element of the batches."""
+        """Returns a random value for each element of the batch."""
         keys = random.split(key, self.batch_shape) if self.batch_shape else key
         value = vmap_leading_axes(_draw_one, len(self.batch_shape))(self.distribution(parameters), keys)
         if value.aval.shape != self.aval.shape or value.aval.dtype != self.aval.dtype:
             name = type(self.distribution(parameters)).__name__
             raise TypeError(
                 f"sample of {self.label!r}{at_location(current_provenance())}: a draw of {name} is {value.aval}, "
-                "but its shape and dtype "
-                f"say {self.aval}: define these properties to say what sample gives"
+                f"but its shape and dtype say {self.aval}: define these properties to match the draws"
             )
         return value
 
@@ -235,7 +250,7 @@ def _draw_one(distribution: Distribution, key: Array) -> Array:
 
 
 def vmap_leading_axes(f: Callable[..., Array], axes: int) -> Callable[..., Array]:
-    """`f` along so many leading axes of its arguments."""
+    """Returns `f` mapped over `axes` leading axes of its arguments."""
     for _ in range(axes):
         f = vmap(f)
     return f
@@ -244,7 +259,7 @@ def vmap_leading_axes(f: Callable[..., Array], axes: int) -> Callable[..., Array
 @final
 @frozen(eq=False)
 class SampleTangent(Identity, Primitive, Expandable, Differentiable, Transposable, Batchable):
-    """The tangent, or cotangent, of a value that is sampled: zero for those who give that value."""
+    """Marks the tangent or cotangent of a sampled value; handlers that replace the value make it zero."""
 
     name = "sample_tangent"
     label: str = field(metadata={"print": "name", "erased": True})
@@ -268,18 +283,27 @@ class SampleTangent(Identity, Primitive, Expandable, Differentiable, Transposabl
         return bind(self, *args), dims
 
 
-# ------------------------------------------------------------------ for users
+# ------------------------------------------------------------------ public functions
 
 
 def sample(name: str, distribution: Distribution, *, obs: ArrayLike | None = None) -> Array:
-    """A random value under a name: `seed` draws it, `condition` gives it, `trace` records it.
+    """Returns a named random value: `seed` draws it, `condition` replaces it, `trace` records it.
 
-    With `obs`, an array of the shape of a draw, that is the value: it was observed. Inside of `vmap` each element draws
-    its own.
+    Inside `vmap` each batch element has its own value.
 
-    Raises UnseededError if nobody gives it a value, TypeError for what is no distribution and for an observation of
-    another shape or kind than the draws.
+    Args:
+        name: the name of the site, unique in the program.
+        distribution: its distribution.
+        obs: an observed value, with the shape of a draw. With the default, None, the value is random.
 
+    Returns:
+        The value.
+
+    Raises:
+        UnseededError: if no handler provides a value or random numbers.
+        TypeError: if `name` is not a string, `distribution` is not a `Distribution`, or `obs` has another shape or an
+            incompatible dtype.
+        ValueError: if the fields of the distribution do not broadcast.
     >>> from tracefx.handlers import Normal, seed
     >>> seed(lambda: sample("x", Normal(5.0, 0.1)), 0)()
     Array(4.7557545, dtype=float32)
@@ -304,15 +328,22 @@ def sample(name: str, distribution: Distribution, *, obs: ArrayLike | None = Non
             "observed", parameters, cast_to_draw(as_array(obs), op.aval, f"sample of {name!r}: obs")
         )
     value = as_array(outs[0])
-    shown = SownSite(value, op.distribution(outs[1:]), obs is not None, len(shape))
-    leaves, shown_tree = trees.flatten(shown)
-    bind(Sow(SITES, name, "strict", shown_tree), *leaves)
+    sown = SownSite(value, op.distribution(outs[1:]), obs is not None, len(shape))
+    leaves, sown_tree = trees.flatten(sown)
+    bind(Sow(SITES, name, "strict", sown_tree), *leaves)
     return value
 
 
 def observe(name: str, distribution: Distribution, value: ArrayLike) -> Array:
-    """`sample(name, distribution, obs=value)`.
+    """Conditions on an observed value: the same as `sample(name, distribution, obs=value)`.
 
+    Args:
+        name: the name of the site.
+        distribution: its distribution.
+        value: the observed value, with the shape of a draw.
+
+    Returns:
+        The value, in the dtype of the distribution.
     >>> from tracefx.handlers import Normal, log_density
     >>> log_density(lambda: observe("x", Normal(0.0, 1.0), 0.0))({})
     Array(-0.9189385, dtype=float32)
@@ -321,7 +352,7 @@ def observe(name: str, distribution: Distribution, value: ArrayLike) -> Array:
 
 
 def cast_to_draw(x: Value, aval: ShapedArray, what: str) -> Value:
-    """A value that is given, as one of the type of a draw."""
+    """Converts a given value to the dtype of a draw; raises TypeError if its shape or kind of dtype differs."""
     kinds = [_dtype_rank(a.dtype) for a in (x.aval, aval)]
     if x.aval.shape != aval.shape or kinds[0] > kinds[1]:
         raise TypeError(f"{what} is {x.aval}, but the value is {aval}")

@@ -1,4 +1,4 @@
-"""`seed`: the values of a probabilistic program, drawn from a key."""
+"""`seed`: draws the random values of a probabilistic program with a key."""
 
 from __future__ import annotations
 
@@ -25,15 +25,22 @@ R = TypeVar("R")
 
 
 def seed(fun: Callable[P, R], key: ArrayLike) -> Callable[P, R]:
-    """`fun` with random numbers: each `sample` in it draws its value, from a key of its own.
+    """Returns `fun` with random numbers: each `sample` in it draws a value with its own key.
 
-    `key` is a key of `tracefx.random`, or an integer to make one of. The same key gives the same values. Steps
-    of loops draw anew; `vmap(seed(f, key))` draws the same for the whole batch, `seed(vmap(f), key)` for each element
-    another value, and so does `vmap(lambda key, x: seed(f, key)(x))` with a key for each. In `grad`, a value moves with
-    the fields of a `Reparametrized` distribution.
+    The same key gives the same values. Every loop iteration draws new values. `vmap(seed(f, key))` draws the same
+    values for the whole batch; `seed(vmap(f), key)`, and `vmap(lambda key, x: seed(f, key)(x))` with a batch of keys,
+    draw different ones for each element. Under `grad`, a value depends on the fields of a `Reparametrized`
+    distribution.
 
-    Raises TypeError for keys of another type.
+    Args:
+        fun: a probabilistic program, which calls `sample`.
+        key: a key of `tracefx.random`, or an integer seed.
 
+    Returns:
+        A function like `fun`.
+
+    Raises:
+        TypeError: if `fun` is not callable or `key` is neither a key nor an integer.
     >>> from tracefx.handlers import Uniform, sample
     >>> from tracefx import lax
     >>> def walk():
@@ -54,7 +61,7 @@ def seed(fun: Callable[P, R], key: ArrayLike) -> Callable[P, R]:
 
 
 def as_key(seed: ArrayLike) -> Array:
-    """A key from an integer; a key, or its words, stay what they are."""
+    """Returns a key made from an integer seed; a key, or the words of one, is returned unchanged."""
     aval = get_aval(seed)
     is_number = not aval.shape and dtypes.is_integer(aval.dtype)
     return random.key(seed) if is_number else check_key("seed", seed)[0]
@@ -63,10 +70,10 @@ def as_key(seed: ArrayLike) -> Array:
 @final
 @frozen(eq=False)
 class _SeedHandler(Interpreter[Never, Array]):
-    """Draws what nobody inside of it has a value for. The state is the key of the rest."""
+    """Draws the values that no inner handler has given. Its state is the key for the remaining draws."""
 
     title: ClassVar[str] = "seed"
-    key: ClassVar[Hashable] = ()
+    cache_key: ClassVar[Hashable] = ()
     handles_all: ClassVar[bool] = True
     has_state: ClassVar[bool] = True
 
@@ -83,9 +90,9 @@ class _SeedHandler(Interpreter[Never, Array]):
                 f"sample of {op.label!r}: it is in a derivative or batching rule of a custom function, which has no "
                 "random numbers; draw the value outside and hand it to the function"
             )
-        rest, ours = random.split(self.current_state)
-        self.set_state(rest)
-        return op.bind_with_value("drawn", operands, op.draw(ours, operands))
+        remaining_key, draw_key = random.split(self.current_state)
+        self.set_state(remaining_key)
+        return op.bind_with_value("drawn", operands, op.draw(draw_key, operands))
 
 
 _SEED_RULES: Final = Rules[_SeedHandler, Value]().on(Sample, _SeedHandler.sample_rule)

@@ -1,4 +1,4 @@
-"""`progress`: how far the loops of a program are."""
+"""`progress`: shows how far the loops of a program have come."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ R = TypeVar("R")
 
 @final
 class ReportReceiver:
-    """Receives the reports, and raises KeyboardInterrupt after Ctrl-C. Compiled programs hold it."""
+    """Calls `show` with each report, and raises KeyboardInterrupt after Ctrl-C. It is part of compiled programs."""
 
     def __init__(self, show: ReportCallback) -> None:
         self.show = show
         self.interrupts: tuple[Interrupts, ...] = ()
-        """The interrupts of all blocks that are entered, in any thread."""
+        """The interrupt detectors of all active `with` blocks, in any thread."""
         self._lock = threading.Lock()
 
     def __call__(self, report: Report) -> None:
@@ -37,17 +37,19 @@ class ReportReceiver:
         self.show(report)
 
     def add(self, interrupts: Interrupts) -> None:
+        """Adds the interrupt detector of a block that is entered."""
         with self._lock:
             self.interrupts = (*self.interrupts, interrupts)
 
     def remove(self, interrupts: Interrupts) -> None:
+        """Removes the interrupt detector of a block that is left."""
         with self._lock:
             self.interrupts = tuple([other for other in self.interrupts if other is not interrupts])
 
 
 @final
 class ProgressContext:
-    """Shows how far loops are: those run in a `with` block, or by functions that it decorates.
+    """Reports the progress of loops that run in its `with` block, or in functions that it decorates.
 
     Several threads may be in blocks of one object.
     """
@@ -57,7 +59,7 @@ class ProgressContext:
         self._every = every
         self._depth = depth
         self._blocks: dict[Handler, ExitStack] = {}
-        """What to undo when the block is left that made the handler current."""
+        """The exit callbacks of each block, by the handler that the block installed."""
 
     def __enter__(self) -> ProgressContext:
         with ExitStack() as block:
@@ -80,8 +82,8 @@ class ProgressContext:
         block = self._blocks.pop(now, None)
         if block is None:
             raise HandlerStateError(
-                f"leaving a block of progress, but {now.title} is current: blocks must be left in the reverse order of "
-                "entering them, by the thread that entered them"
+                f"leaving a block of progress while {now.title} is current: blocks must be left in the reverse order "
+                "of entering them, by the thread that entered them"
             )
         block.close()
 
@@ -105,19 +107,26 @@ def progress(
 def progress(
     fun: Callable[P, R] | None = None, *, every: int | None = None, depth: int = 2, show: ReportCallback | None = None
 ) -> ProgressContext | Callable[P, R]:
-    """`fun`, showing how far its loops are while it runs, compiled loops too: `scan`, `fori_loop`, `while_loop`, `map`.
+    """Reports how far the loops of `fun` have come while it runs, compiled or not.
 
-    Without `fun` it returns an object that does so in a `with` block, and for functions that it decorates. `rich`
-    (`pip install rich`) draws bars, or `show` is called with a `Report` each time. It is the same function as long as
-    `progress` is called once, and compiled programs are cached with it.
+    Covers `scan`, `fori_loop`, `while_loop` and `map`. A loop of known length reports about 100 times; one inside
+    another loop about 10 times, if it has at least 100 iterations. A loop of unknown length reports from iteration 64
+    on, each time the number of iterations has grown by about 3 %. Programs are cached by `show`, so call `progress`
+    once and reuse the result.
 
-    A loop of known length tells of itself about 100 times, one inside of another loop about 10 times and if it has at
-    least 100 steps; other loops each time that they have about 3% more steps than before, from 64 steps on. `every`
-    says after how many steps instead. Loops in more than `depth` loops are not shown.
+    Args:
+        fun: the function. Without it, the result is used as a context manager or decorator.
+        every: report after this number of iterations instead.
+        depth: how many levels of nested loops to report.
+        show: called with each `Report`. With the default, None, `rich` (`pip install rich`) draws progress bars.
 
-    Raises TypeError if `fun` or `show` is no function, ValueError if `every` or `depth` is no positive integer,
-    ImportError without `rich`.
+    Returns:
+        A function like `fun`; without `fun`, a `ProgressContext`.
 
+    Raises:
+        TypeError: if `fun` or `show` is not callable.
+        ValueError: if `every` or `depth` is not a positive integer.
+        ImportError: if `show` is None and `rich` is not installed.
     >>> from tracefx import lax
     >>> show = lambda report: print(report.done, "of", report.total)
     >>> f = progress(lambda x: lax.fori_loop(0, 50, lambda i, x: x * 2 % 7, x), every=25, show=show)
@@ -126,9 +135,9 @@ def progress(
     50 of 50
     Array(4, dtype=int32, weak_type=True)
     """
-    for name, given in (("every", every), ("depth", depth)):
-        if given is not None and (type(given) is not int or given < 1):
-            raise ValueError(f"progress: {name} must be a positive integer, got {given!r}")
+    for name, number in (("every", every), ("depth", depth)):
+        if number is not None and (type(number) is not int or number < 1):
+            raise ValueError(f"progress: {name} must be a positive integer, got {number!r}")
     if show is not None:
         require_callable("progress: show", show)
     if fun is not None:

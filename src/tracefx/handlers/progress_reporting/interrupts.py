@@ -1,7 +1,7 @@
-"""Ctrl-C while a compiled program runs.
+"""Detection of Ctrl-C while a compiled program runs.
 
-Python raises KeyboardInterrupt in the main thread, and not before a program that this waits for is done. The operating
-system's signal can be seen before, in what the program calls: what is raised there ends it.
+Python raises KeyboardInterrupt in the main thread only after the program that it waits for has finished. The operating
+system's signal is visible earlier: callbacks of the program can check for it, and their exception ends the program.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import final
 
 @final
 class Interrupts:
-    """Sees Ctrl-C in a block of the main thread, from whatever thread asks."""
+    """Detects Ctrl-C within a `with` block of the main thread; any thread may call `check`."""
 
     def __init__(self) -> None:
         self._pipe: tuple[int, int] | None = None
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is not threading.main_thread():
-            return self  # which gets no signals
+            return self  # other threads receive no signals
         if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-            return self  # somebody else looks after them
+            return self  # the application handles the signal itself
         pipe = os.pipe()
         for end in pipe:
             os.set_blocking(end, False)
@@ -45,13 +45,13 @@ class Interrupts:
             _close(pipe)
 
     def check(self) -> None:
-        """Raises KeyboardInterrupt if there was one."""
+        """Raises KeyboardInterrupt if Ctrl-C was pressed."""
         pipe = self._pipe
         if pipe is None:
             return
         try:
             signals = os.read(pipe[0], 64)
-        except OSError:  # nothing is there to read, or the block has ended meanwhile
+        except OSError:  # there is nothing to read, or the block has ended
             return
         if signal.SIGINT in signals:
             raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Loops that tell how far they are: the same loops, with a carry that counts steps."""
+"""`Progress`, the handler that adds a counter and reports to loops."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from tracefx.ops.elementwise.selection import clamp
 from tracefx.ops.structural import constant_like_aval, convert
 
 OUTER_REPORTS: Final = 100
-"""How often the outermost loop is told of, if its length is known, and the length from which one inside is."""
+"""The number of reports of an outermost loop of known length, and the shortest length of a reported inner loop."""
 INNER_REPORTS: Final = 10
-"""How often a loop inside of another one is told of."""
+"""The number of reports of an inner loop of known length."""
 
 
 @final
 @frozen(eq=False)
 class Progress(Interpreter):
-    """Has a rule for loops alone, and enters their bodies."""
+    """Rewrites loops to report their progress and interprets their bodies."""
 
     title: ClassVar[str] = "progress"
     handles_all = True
@@ -55,7 +55,7 @@ class Progress(Interpreter):
     every: int | None = field(kw_only=True)
     depth: int = field(kw_only=True)
     nesting: int = field(default=0, kw_only=True)
-    """In how many loops that are told of it is."""
+    """The number of enclosing reported loops."""
 
     @property
     @override
@@ -68,13 +68,13 @@ class Progress(Interpreter):
         return self.show, self.every, self.depth, self.nesting
 
     def report_interval(self, total: int) -> int | None:
-        """How many steps there are from one report to the next, for a loop of `total`; `None` if there are none."""
+        """Returns the number of iterations between reports of a loop of length `total`, or None for no reports."""
         if self.nesting >= self.depth or total < 2 or (self.nesting and total < OUTER_REPORTS):
             return None
         return -(-total // self.num_reports) if self.every is None else self.every
 
     def traced_report_interval(self, total: Value) -> Value:
-        """The same for a loop whose length is known when it runs, if at all."""
+        """Returns the interval for a loop whose length is known at run time, if at all: an `i32[]`."""
         if self.every is not None:
             return Literal(self.every, COUNT_AVAL)
         if isinstance(total, Literal):
@@ -87,10 +87,11 @@ class Progress(Interpreter):
 
     @property
     def num_reports(self) -> int:
-        """How often a loop is told of."""
+        """The number of reports of a loop of known length."""
         return INNER_REPORTS if self.nesting else OUTER_REPORTS
 
     def loop_site(self, name: str) -> LoopSite:
+        """Returns the loop site of the operation that is being bound."""
         source = current_provenance()
         return LoopSite(name, None if source is None else source.resolve(), self.nesting)
 
@@ -106,13 +107,13 @@ def _scan_rule(handler: Progress, op: Scan, *args: Value) -> Sequence[Value]:
         return _bind_as_call(handler, op, args)
     site = handler.loop_site("scan")
     consts, carry, arrays = op.split_operands(args)
-    total, often = [Literal(n, COUNT_AVAL) for n in (op.length, every)]
+    total, interval = [Literal(n, COUNT_AVAL) for n in (op.length, every)]
 
     def step(*xs: Value) -> list[Value]:
-        count, rest = xs[op.num_consts], [*xs[: op.num_consts], *xs[op.num_consts + 1 :]]
-        outs = eval_jaxpr(op.jaxpr, (), rest)
+        count, operands = xs[op.num_consts], [*xs[: op.num_consts], *xs[op.num_consts + 1 :]]
+        outs = eval_jaxpr(op.jaxpr, (), operands)
         done = add(count, Literal(1, COUNT_AVAL))
-        bind(Tick(Reporter(site, handler.show, False)), done, total, often)
+        bind(Tick(Reporter(site, handler.show, False)), done, total, interval)
         return [done, *outs]
 
     const_avals, carry_avals, slice_avals = op.split_operands(op.jaxpr.in_avals)
@@ -138,48 +139,53 @@ def _while_rule(handler: Progress, op: While, *args: Value) -> Sequence[Value]:
     every = handler.traced_report_interval(total)
     n, m = op.cond_nconsts, op.body_nconsts
 
-    def ask(*xs: Value) -> list[Value]:
+    def condition(*xs: Value) -> list[Value]:
         return eval_jaxpr(op.cond_jaxpr, (), [*xs[:n], *xs[n + 1 :]])
 
     def step(*xs: Value) -> list[Value]:
-        (all_steps, often), rest = xs[:2], xs[2:]
-        outs = eval_jaxpr(op.body_jaxpr, (), [*rest[:m], *rest[m + 1 :]])
-        done = add(rest[m], Literal(1, COUNT_AVAL))
-        bind(Tick(Reporter(site, handler.show, False)), done, all_steps, often)
+        (all_steps, interval), loop_operands = xs[:2], xs[2:]
+        outs = eval_jaxpr(op.body_jaxpr, (), [*loop_operands[:m], *loop_operands[m + 1 :]])
+        done = add(loop_operands[m], Literal(1, COUNT_AVAL))
+        bind(Tick(Reporter(site, handler.show, False)), done, all_steps, interval)
         return [done, *outs]
 
     asking, doing = op.cond_jaxpr.in_avals, op.body_jaxpr.in_avals
     counting = While(
         _stage_without_consts(step, [COUNT_AVAL, COUNT_AVAL, *doing[:m], COUNT_AVAL, *doing[m:]]),
         m + 2,
-        _stage_without_consts(ask, [*asking[:n], COUNT_AVAL, *asking[n:]]),
+        _stage_without_consts(condition, [*asking[:n], COUNT_AVAL, *asking[n:]]),
         n,
         op.max_steps,
     )
     inside = evolve(handler, nesting=handler.nesting + 1)
     operands = [*cond_consts, total, every, *body_consts, Literal(0, COUNT_AVAL), *carry]
     done, *outs = counting.transform_bodies(inside, operands)
-    # Of a loop of known length the last step is the last report: the number of its steps would not wait for them.
+    # For a known length the last iteration makes the last report: the count after the loop could be folded to a
+    # constant and reported before the loop ends.
     bind(Tick(Reporter(site, handler.show, True)), done, total, every)
     return outs
 
 
 def _trip_count(op: While, args: Sequence[Value]) -> Value | None:
-    """How many steps a loop takes that counts from one number up to another, as `fori_loop` does; `None` for others."""
+    """Returns the number of iterations of a loop that counts from one integer to another like `fori_loop`, or None."""
     cond, body, n = op.cond_jaxpr, op.body_jaxpr, op.cond_nconsts
     if len(cond.eqns) != 1 or op.max_steps is not None:
         return None
-    (asked,) = cond.eqns
-    if type(asked.prim) is not Lt or asked.outs != cond.outs or not dtypes.is_integer(asked.inputs[0].aval.dtype):
+    (comparison,) = cond.eqns
+    if (
+        type(comparison.prim) is not Lt
+        or comparison.outs != cond.outs
+        or not dtypes.is_integer(comparison.inputs[0].aval.dtype)
+    ):
         return None
     cond_consts, _, initial = op.split_operands(args)
-    count, end = [_input_index(cond, x) for x in asked.inputs]
+    count, end = [_input_index(cond, x) for x in comparison.inputs]
     if count is None or count < n:
         return None
     carry, outs = body.invars[op.body_nconsts :], body.outs
     if not any(e.outs == (outs[count - n],) and _is_increment(e, carry[count - n]) for e in body.eqns):
         return None
-    bound = asked.inputs[1]
+    bound = comparison.inputs[1]
     if isinstance(bound, Literal):
         last: Value = bound
     elif end is not None and end < n:
@@ -188,7 +194,7 @@ def _trip_count(op: While, args: Sequence[Value]) -> Value | None:
         last = initial[end - n]
     else:
         return None
-    wide = ShapedArray((), dtypes.int64)  # in which nothing is out of range
+    wide = ShapedArray((), dtypes.int64)  # the difference cannot overflow
     steps = sub(convert(last, wide.dtype), convert(initial[count - n], wide.dtype))
     return convert(
         clamp(constant_like_aval(wide, 0), steps, constant_like_aval(wide, dtypes.iinfo(COUNT_AVAL.dtype).max)),
@@ -197,20 +203,21 @@ def _trip_count(op: While, args: Sequence[Value]) -> Value | None:
 
 
 def _input_index(jaxpr: Jaxpr, x: Atom) -> int | None:
-    """Which input of a program it is, if it is one."""
+    """Returns the index of the input that `x` is, or None."""
     return jaxpr.invars.index(x) if isinstance(x, Var) and x in jaxpr.invars else None
 
 
 def _is_increment(eqn: Eqn, count: Var) -> bool:
+    """Returns whether an equation adds 1 to `count`."""
     x, y = eqn.inputs if len(eqn.inputs) == 2 else (None, None)
     return type(eqn.prim) is Add and x == count and isinstance(y, Literal) and y.val == 1
 
 
-# ------------------------------------------------------------------ what both need
+# ------------------------------------------------------------------ helpers
 
 
 def _bind_as_call(handler: Progress, op: Scan | While, args: Sequence[Value]) -> Sequence[Value]:
-    """A loop that is evaluated, as a program that is kept: so one that runs again is not compiled again."""
+    """Binds an eagerly evaluated loop as a call with a memoized jaxpr, so that running it again does not recompile."""
     avals = [x.aval for x in args]
     program = op.memo.get("program", lambda: single_eqn_jaxpr(op, avals))
     return Call(op.name, program).transform_bodies(handler, args)

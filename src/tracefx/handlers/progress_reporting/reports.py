@@ -1,4 +1,4 @@
-"""What loops tell of how far they are, and the operation that tells it."""
+"""`Report`, the progress of a loop, and the primitive `tick` that makes reports at run time."""
 
 from __future__ import annotations
 
@@ -32,33 +32,42 @@ from tracefx.pytrees import trees
 COUNT_AVAL: Final = ShapedArray((), dtypes.int32)
 PREDICATE_AVAL: Final = ShapedArray((), dtypes.bool_)
 UNKNOWN_LENGTH: Final = -1
-"""In the place of a number of steps that nobody knows."""
+"""Stands for an unknown number of iterations."""
 
 _REPORTED_BITS: Final = 5
-"""Of a loop that may be of any length every step is told whose number has at most so many bits below the first."""
+"""Loops of unknown length report iterations whose number has only zeros after the leading bit and this many more."""
 
 
 @final
 @frozen
 class LoopSite:
-    """A loop in a program. Each time that it runs it counts from the beginning."""
+    """A loop in a program.
+
+    Attributes:
+        name: `scan`, `while_loop` or `fori_loop`.
+        place: the line of user code that it comes from, or None.
+        depth: the number of enclosing reported loops.
+    """
 
     name: str
-    place: SourceLocation | None
+    location: SourceLocation | None
     depth: int
-    """In how many loops that are shown it is."""
 
     @override
     def __str__(self) -> str:
-        return self.name if self.place is None else f"{self.name} in {self.place}"
+        return self.name if self.location is None else f"{self.name} in {self.location}"
 
 
 @final
 @frozen
 class Report:
-    """How far a loop is: after `done` steps, of `total` if that is known. No more follow once it is `finished`.
+    """The progress of a loop.
 
-    Where the loop may end before, `total` is the number of steps that it never has more of.
+    Attributes:
+        loop: the loop. Its count starts anew each time it runs.
+        done: the number of iterations done.
+        total: the number of all iterations, or the upper bound of a bounded `while_loop`; None if it is unknown.
+        finished: whether the loop has ended, so this is its last report.
     """
 
     loop: LoopSite
@@ -73,12 +82,12 @@ ReportCallback: TypeAlias = Callable[[Report], None]
 @final
 @frozen(eq=False)
 class Reporter:
-    """Makes a report of the numbers that a program gives."""
+    """Makes a report from the numbers that a program passes to it."""
 
     loop: LoopSite
     show: ReportCallback
     finished: bool
-    """Whether the loop is done, and not just a step of it."""
+    """Whether the report is made after the loop, not after an iteration."""
 
     def __call__(self, done: ArrayLike, total: ArrayLike) -> None:
         steps, known = [int(to_numpy(as_value(x))) for x in (done, total)]
@@ -88,10 +97,11 @@ class Reporter:
 @final
 @frozen(eq=False)
 class Tick(Primitive, Differentiable, Batchable, Expandable):
-    """Tells how far a loop is, now and then: of the number of steps done, the number of all, and `every`, how many
-    steps there are from one report to the next; 0 stands for an `every` that grows with the steps.
+    """Reports the progress of a loop now and then.
 
-    Of a batch, which goes on until the last element is done, the greatest number is told.
+    Its operands, all `i32[]`, are the number of iterations done, the number of all, and the interval between reports;
+    0 stands for an interval that grows with the count. Of a batch, which runs until its last element is done, the
+    largest numbers are reported.
     """
 
     name = "tick"
@@ -129,9 +139,9 @@ class Tick(Primitive, Differentiable, Batchable, Expandable):
         return jaxpr
 
     def is_due(self, done: Value, total: Value, every: Value) -> Array:
-        """Whether this step is told."""
+        """Returns whether this iteration is reported: a `bool[]`."""
         one = constant_like_aval(COUNT_AVAL, 1)
-        if self.reporter.finished:  # if a step was, and the last was not the one that had to be
+        if self.reporter.finished:  # due if some iteration was reported and the last one was not
             first = select_with_aval(
                 eq(every, constant_like_aval(COUNT_AVAL, 0)),
                 constant_like_aval(COUNT_AVAL, 2 << _REPORTED_BITS),
@@ -139,17 +149,17 @@ class Tick(Primitive, Differentiable, Batchable, Expandable):
                 COUNT_AVAL,
             )
             return bitwise_and(ge(done, first), ne(done, total))
-        # The number of bits behind the first few has to be all zeros.
+        # All bits of the count after the leading few must be zero.
         bits = max(
             sub(constant_like_aval(COUNT_AVAL, 31 - _REPORTED_BITS), clz(done)), constant_like_aval(COUNT_AVAL, 0)
         )
         mask = sub(shift_left(one, bits), one)
-        grows = bitwise_and(
+        due_growing = bitwise_and(
             eq(bitwise_and(done, mask), constant_like_aval(COUNT_AVAL, 0)),
             ge(done, constant_like_aval(COUNT_AVAL, 2 << _REPORTED_BITS)),
         )
-        steady = bitwise_or(eq(rem(done, max(every, one)), constant_like_aval(COUNT_AVAL, 0)), eq(done, total))
-        return select_with_aval(eq(every, constant_like_aval(COUNT_AVAL, 0)), grows, steady, PREDICATE_AVAL)
+        due_regular = bitwise_or(eq(rem(done, max(every, one)), constant_like_aval(COUNT_AVAL, 0)), eq(done, total))
+        return select_with_aval(eq(every, constant_like_aval(COUNT_AVAL, 0)), due_growing, due_regular, PREDICATE_AVAL)
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:

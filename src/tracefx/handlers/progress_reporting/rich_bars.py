@@ -1,4 +1,4 @@
-"""Bars in a terminal, by `rich`."""
+"""`RichBars`: progress bars in a terminal, drawn by `rich`."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-_REFRESH_SECONDS: Final = 0.1  # seconds between two looks at the terminal
+_REFRESH_SECONDS: Final = 0.1  # the least time between two refreshes of the terminal
 
 
 @final
 class RichBars:
-    """A bar for each loop. It is drawn when loops tell of themselves, so nothing goes on beside the program.
+    """Shows one bar for each loop.
 
-    Programs may call it from any thread. Bars are there while a loop runs, and as long as they are held.
+    Bars are drawn when loops report, so no thread runs beside the program. Programs may call it from any thread. Bars
+    are visible while a loop runs, and between `acquire` and `release`.
     """
 
     def __init__(self, console: Console | None = None) -> None:
         try:
-            from rich import progress  # most programs do without it
+            from rich import progress  # imported here because most programs do not need it
         except ImportError as error:
             raise ImportError(
-                "progress draws bars with rich, which is not installed: pip install rich, or pass show=, a function of "
-                "each report"
+                "progress draws bars with rich, which is not installed: pip install rich, or pass show=, a function "
+                "that is called with each report"
             ) from error
         self._rich = progress
         self._console = console
@@ -61,11 +62,12 @@ class RichBars:
                 self._close()
 
     def acquire(self) -> None:
-        """Keep the bars until they are let go of, as often as they are held."""
+        """Keeps the bars visible until `release` is called as often as `acquire`."""
         with self._lock:
             self._users += 1
 
     def release(self) -> None:
+        """Allows the bars to disappear."""
         with self._lock:
             self._users -= 1
             if not self._users:
@@ -94,6 +96,6 @@ class RichBars:
 
 
 def _description(loop: LoopSite) -> str:
-    if loop.place is None:
+    if loop.location is None:
         return loop.name
-    return f"{loop.name} {loop.place.file.rpartition('/')[2]}:{loop.place.line}"
+    return f"{loop.name} {loop.location.file.rpartition('/')[2]}:{loop.location.line}"

@@ -1,4 +1,4 @@
-"""`jacobian_sparsity`, `hessian_sparsity`, `sparse_jacobian`, `sparse_hessian`: for users."""
+"""`jacobian_sparsity`, `hessian_sparsity`, `sparse_jacobian` and `sparse_hessian`."""
 
 from __future__ import annotations
 
@@ -33,24 +33,29 @@ from tracefx.transforms.vmap import vmap
 P = ParamSpec("P")
 R = TypeVar("R")
 MAX_CACHED_PLANS = 64
-"""For how many types of arguments a function remembers what was found."""
+"""The number of argument types for which a function caches its sparsity pattern and colouring."""
 
 
 def jacobian_sparsity(fun: Callable[P, R]) -> WrappedFunction[P, SparsityPattern]:
-    """The function that says which outputs of `fun` depend on which elements of its first argument.
+    """Returns a function that computes which outputs of `fun` depend on which elements of its first argument.
 
-    Row `i`, column `j` of the pattern stand for element `i` of the outputs and `j` of the argument, both flattened if
-    they are trees. The pattern holds wherever the argument is: entries that it leaves out are zero for all values of
-    all arguments, which may be types (`ShapeDtypeStruct`). Nothing is run. What is closed over counts with its values:
-    a constant matrix with its zeros, constant indices with the places they name.
+    Entry `(i, j)` of the pattern stands for element `i` of the outputs and element `j` of the argument, both
+    flattened. Entries outside of the pattern are zero for all argument values. Nothing is run, so arguments may be
+    `ShapeDtypeStruct`s. Closed-over values count with their contents: zeros of a constant matrix and constant indices
+    make the pattern sparser.
 
-    Where the program itself finds out which elements it takes (indices that depend on an argument, sorting, solving),
-    it may be any of them. Loops are gone through step by step, long ones until nothing changes; branches count
-    together.
+    The pattern is conservative: indices that depend on an argument, sorting and linear solves may touch any element;
+    short loops are unrolled, long ones iterated to a fixed point; the branches of a `cond` are combined.
 
-    Raises TypeError for a first argument or outputs that are not made of floats, ValueError for a pattern of more than
-    30 million entries.
+    Args:
+        fun: a function whose first argument and outputs are pytrees of floating-point arrays.
 
+    Returns:
+        A function with the parameters of `fun` that returns a `SparsityPattern`.
+
+    Raises:
+        TypeError: if `fun` is not callable, or its first argument or outputs are not floats.
+        ValueError: if the pattern has more than 30 million entries.
     >>> import tracefx.numpy as fnp
     >>> pattern = jacobian_sparsity(lambda x: x[1:] * x[:-1])(fnp.ones(4))
     >>> pattern.todense().astype(int).tolist()
@@ -60,10 +65,15 @@ def jacobian_sparsity(fun: Callable[P, R]) -> WrappedFunction[P, SparsityPattern
 
 
 def hessian_sparsity(fun: Callable[P, R]) -> WrappedFunction[P, SparsityPattern]:
-    """The function that says which second derivatives of `fun`, which gives a scalar, there may be.
+    """Returns a function that computes which second derivatives of the scalar function `fun` may be nonzero.
 
-    It is `jacobian_sparsity` of the gradient, and symmetric.
+    The result is `jacobian_sparsity` of the gradient, made symmetric.
 
+    Args:
+        fun: a function with a scalar result, whose first argument is a pytree of floating-point arrays.
+
+    Returns:
+        A function with the parameters of `fun` that returns a symmetric `SparsityPattern`.
     >>> import tracefx.numpy as fnp
     >>> hessian_sparsity(lambda x: x[0] * x[1] + x[2])(fnp.ones(3)).todense().astype(int).tolist()
     [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
@@ -72,16 +82,23 @@ def hessian_sparsity(fun: Callable[P, R]) -> WrappedFunction[P, SparsityPattern]
 
 
 def sparse_jacobian(fun: Callable[P, R], pattern: SparsityPattern | None = None) -> WrappedFunction[P, SparseMatrix]:
-    """The function that gives the Jacobian of `fun` by its first argument, as a `SparseMatrix`.
+    """Returns a function that computes the Jacobian of `fun` by its first argument as a `SparseMatrix`.
 
-    Columns that meet no common row are computed together, as one directional derivative, or rows by one backward
-    pass, whichever are fewer: a banded matrix takes as many as the band is wide. The pattern and this colouring are
-    found once for each type of the arguments, unless a `pattern` is given. Rows and columns are numbered as
-    `jacobian_sparsity` numbers them.
+    Columns without a common row are computed together, as one JVP, or rows without a common column as one VJP,
+    whichever needs fewer: a banded matrix needs as many as it has bands. Pattern and colouring are computed once per
+    argument types. Rows and columns are numbered as by `jacobian_sparsity`.
 
-    Raises TypeError for a first argument or outputs that are not made of floats, ValueError for a pattern of another
-    shape.
+    Args:
+        fun: a function whose first argument and outputs are pytrees of floating-point arrays.
+        pattern: the sparsity pattern. With the default, None, it is detected.
 
+    Returns:
+        A function with the parameters of `fun` that returns the matrix.
+
+    Raises:
+        TypeError: if `fun` is not callable, its first argument or outputs are not floats, or `pattern` is no
+            `SparsityPattern`.
+        ValueError: if `pattern` has the wrong shape.
     >>> import tracefx.numpy as fnp
     >>> jacobian = sparse_jacobian(lambda x: x[1:] * x[:-1])(fnp.arange(4.0))
     >>> jacobian.todense().tolist()
@@ -91,11 +108,17 @@ def sparse_jacobian(fun: Callable[P, R], pattern: SparsityPattern | None = None)
 
 
 def sparse_hessian(fun: Callable[P, R], pattern: SparsityPattern | None = None) -> WrappedFunction[P, SparseMatrix]:
-    """The function that gives the Hessian of `fun`, which gives a scalar, by its first argument.
+    """Returns a function that computes the Hessian of the scalar function `fun` by its first argument.
 
-    As `sparse_jacobian`, forward over reverse. Of two mirrored entries one is enough, so columns that meet may be
-    computed together too.
+    Works like `sparse_jacobian`, with forward over reverse mode. Because of symmetry one of two mirrored entries is
+    enough, so some columns with common rows are computed together as well.
 
+    Args:
+        fun: a function with a scalar result, whose first argument is a pytree of floating-point arrays.
+        pattern: the sparsity pattern, which must be symmetric. With the default, None, it is detected.
+
+    Returns:
+        A function with the parameters of `fun` that returns a symmetric `SparseMatrix`.
     >>> import tracefx.numpy as fnp
     >>> hessian = sparse_hessian(lambda x: (x[1:] * x[:-1] ** 2).sum())(fnp.arange(3.0))
     >>> hessian.todense().tolist()
@@ -107,6 +130,8 @@ def sparse_hessian(fun: Callable[P, R], pattern: SparsityPattern | None = None) 
 @final
 @frozen(eq=False, repr=False)
 class _SparsityTransform(Transform):
+    """The transformation behind `jacobian_sparsity` and `hessian_sparsity`."""
+
     title: ClassVar[str] = "sparsity"
     hessian: bool
 
@@ -116,16 +141,16 @@ class _SparsityTransform(Transform):
         require_callable(title, fun)
 
         @wrap_transformed(self, fun)
-        def found(*args: Any, **kwargs: Any) -> SparsityPattern:
+        def sparsity(*args: Any, **kwargs: Any) -> SparsityPattern:
             return detect_sparsity(title, fun, argument_types(title, fun, args, kwargs), self.hessian)
 
-        return found
+        return sparsity
 
 
 @final
 @frozen
 class SparsePlan:
-    """How a sparse matrix is computed."""
+    """The pattern of a matrix and the colouring by which it is computed."""
 
     pattern: SparsityPattern
     colouring: Colouring
@@ -134,6 +159,8 @@ class SparsePlan:
 @final
 @frozen(eq=False, repr=False)
 class _SparseDerivative(Transform):
+    """The transformation behind `sparse_jacobian` and `sparse_hessian`."""
+
     title: ClassVar[str] = "sparse"
     hessian: bool
     pattern: SparsityPattern | None
@@ -148,34 +175,34 @@ class _SparseDerivative(Transform):
 
         @wrap_transformed(self, fun)
         def matrix(*args: Any, **kwargs: Any) -> SparseMatrix:
-            given = argument_types(title, fun, args, kwargs)
+            types = argument_types(title, fun, args, kwargs)
             values, _ = flatten_values(args[0], f"{title} of {fun_name(fun)}: the first argument")
             others, _ = flatten_values((tuple(args[1:]), dict(kwargs)), f"{title} of {fun_name(fun)}: other arguments")
-            plan = plans.get(given)
+            plan = plans.get(types)
             if plan is None:
-                plan = insert_bounded(plans, given, self._plan(title, fun, given), MAX_CACHED_PLANS)
-            called = function_of_first_argument(title, fun, given, others, self.hessian)
-            linear, _, _ = linearize_values(called, values)
-            m, n = sum([o.aval.size for o in linear.outs]), given.size
+                plan = insert_bounded(plans, types, self._plan(title, fun, types), MAX_CACHED_PLANS)
+            function = function_of_first_argument(title, fun, types, others, self.hessian)
+            linear, _, _ = linearize_values(function, values)
+            m, n = sum([o.aval.size for o in linear.outs]), types.size
             if plan.pattern.shape != (m, n):
                 raise ValueError(f"{title} of {fun_name(fun)}: the matrix is {m} x {n}, the pattern {plan.pattern}")
             return SparseMatrix(_compute_entries(plan, linear), plan.pattern)
 
         return matrix
 
-    def _plan(self, title: str, fun: Callable[..., Any], given: ArgumentTypes) -> SparsePlan:
-        found = self.pattern
-        if found is None:
-            found = detect_sparsity(title, fun, given, self.hessian)
+    def _plan(self, title: str, fun: Callable[..., Any], types: ArgumentTypes) -> SparsePlan:
+        pattern = self.pattern
+        if pattern is None:
+            pattern = detect_sparsity(title, fun, types, self.hessian)
         if self.hessian:
-            if found != found.T:
-                raise ValueError(f"{title} of {fun_name(fun)}: {found} is not symmetric")
-            return SparsePlan(found, star_colour_matrix(found.rows, found.cols, found.shape[0]))
-        return SparsePlan(found, colour_matrix(found.rows, found.cols, found.shape))
+            if pattern != pattern.T:
+                raise ValueError(f"{title} of {fun_name(fun)}: {pattern} is not symmetric")
+            return SparsePlan(pattern, star_colour_matrix(pattern.rows, pattern.cols, pattern.shape[0]))
+        return SparsePlan(pattern, colour_matrix(pattern.rows, pattern.cols, pattern.shape))
 
 
 def _compute_entries(plan: SparsePlan, linear: Linearization) -> Array:
-    """The compressed matrix, all colours at once, and of it the entries."""
+    """Computes one JVP or VJP per colour, batched, and extracts the entries."""
     colouring = plan.colouring
     ins, outs = [p.aval for p in linear.primals], [o.aval for o in linear.outs]
     dtype = fnp.result_type(*[o.dtype for o in outs]) if outs else ins[0].dtype
@@ -195,22 +222,22 @@ def _compute_entries(plan: SparsePlan, linear: Linearization) -> Array:
         compressed = vmap(push)(*_seed_matrices(colouring, ins))
     rows = [reshape(convert(x, dtype), (colouring.count, x.aval.size // colouring.count)) for x in compressed]
     table = fnp.concatenate(rows, 1) if len(rows) > 1 else rows[0]
-    places = colouring.entry_colours * table.shape[1] + colouring.entry_lines
-    return reshape(table, (table.size,)).at[_to_int32_indices(places)].get(mode="promise_in_bounds")
+    indices = colouring.entry_colours * table.shape[1] + colouring.entry_lines
+    return reshape(table, (table.size,)).at[_to_int32_indices(indices)].get(mode="promise_in_bounds")
 
 
 def _seed_matrices(colouring: Colouring, avals: Sequence[ShapedArray]) -> list[Array]:
-    """For each array, `[colour, ...]`: ones where an element has the colour."""
+    """Returns for each array a mask `[colour, ...]`: one where the element has the colour, else zero."""
     numbers = np.arange(colouring.count, dtype=np.int32)[:, None]
     seeds: list[Array] = []
     start = 0
     for a in avals:
-        own = fnp.asarray(_to_int32_indices(colouring.colours[start : start + a.size]))
-        seeds.append(as_array(reshape(convert(own[None, :] == numbers, a.dtype), (colouring.count, *a.shape))))
+        colours = fnp.asarray(_to_int32_indices(colouring.colours[start : start + a.size]))
+        seeds.append(as_array(reshape(convert(colours[None, :] == numbers, a.dtype), (colouring.count, *a.shape))))
         start += a.size
     return seeds
 
 
 def _to_int32_indices(x: IndexVector) -> np.ndarray[Any, Any]:
-    """Indices in 32 bits, if they fit."""
+    """Converts indices to 32 bits if they fit."""
     return x.astype(np.int32) if not x.size or x.max() < 2**31 else x

@@ -1,4 +1,4 @@
-"""Colourings: which columns, or rows, of a sparse matrix can be computed together and told apart afterwards."""
+"""Colourings of sparse matrices: columns (or rows) of one colour are computed together and can be told apart."""
 
 from __future__ import annotations
 
@@ -10,17 +10,24 @@ from attrs import frozen
 
 IndexVector: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 MAX_COLOURING_STEPS: Final = 5_000_000
-"""The steps that looking for a symmetric colouring may take."""
+"""The largest number of steps in the search for a star colouring."""
 HUB_LIMIT: Final = 32
-"""What may have that many neighbours is no hub, and more hubs than that aren't taken for such."""
+"""Columns with at most this many neighbours are not hubs; with more hubs than this, none is treated as one."""
 
 
 @final
 @frozen(eq=False)
 class Colouring:
-    """A colour for each column (or row), and where in the compressed matrix each entry is found.
+    """A colour for each column (or row), and the position of each entry in the compressed matrix.
 
-    Entry `k` is `compressed[colour[k], place[k]]`.
+    Entry `k` is `compressed[entry_colours[k], entry_lines[k]]`.
+
+    Attributes:
+        colours: the colour of each column, or row.
+        count: the number of colours.
+        by_rows: whether rows are coloured, not columns.
+        entry_colours: the colour in which each entry is found.
+        entry_lines: the position of each entry within its colour.
     """
 
     colours: IndexVector
@@ -31,25 +38,25 @@ class Colouring:
 
 
 def colour_matrix(rows: IndexVector, cols: IndexVector, shape: tuple[int, int]) -> Colouring:
-    """Columns without a common row get one colour, or rows without a common column: what needs fewer colours."""
+    """Colours columns without common rows alike, or rows without common columns, whichever needs fewer colours."""
     m, n = shape
     across = int(np.bincount(rows, minlength=1).max()) if len(rows) else 0
     down = int(np.bincount(cols, minlength=1).max()) if len(cols) else 0
-    first_rows = down < across  # so many colours it takes at least
-    found: Colouring | None = None
+    first_rows = down < across  # these are lower bounds on the number of colours
+    best: Colouring | None = None
     for by_rows in (first_rows, not first_rows):
-        if found is not None and found.count <= (down if by_rows else across):
+        if best is not None and best.count <= (down if by_rows else across):
             break
         lines, others, count = (rows, cols, m) if by_rows else (cols, rows, n)
         colours, used = _greedy_colouring(lines, others, count)
-        if found is None or used < found.count:
-            found = Colouring(colours, used, by_rows, colours[lines], others)
-    assert found is not None
-    return found
+        if best is None or used < best.count:
+            best = Colouring(colours, used, by_rows, colours[lines], others)
+    assert best is not None
+    return best
 
 
 def _greedy_colouring(lines: IndexVector, others: IndexVector, count: int) -> tuple[IndexVector, int]:
-    """Colours of lines, no two of which have one colour if they meet; in their own order and from large to small."""
+    """Colours lines greedily so that lines with a common entry differ; tries their own order and by decreasing size."""
     best, used = np.zeros(count, np.int64), -1
     by_line = _adjacency_lists(lines, others, count)
     orders: list[Sequence[int]] = [range(count)]
@@ -58,15 +65,15 @@ def _greedy_colouring(lines: IndexVector, others: IndexVector, count: int) -> tu
         orders.append(np.argsort(-sizes, kind="stable").tolist())
     for order in orders:
         colours = [0] * count
-        taken: dict[int, int] = {}  # of each other line, the colours that meet it, as bits
+        met_colours: dict[int, int] = {}  # for each other line, a bit mask of the colours that meet it
         for line in order:
             forbidden = 0
             for other in by_line[line]:
-                forbidden |= taken.get(other, 0)
+                forbidden |= met_colours.get(other, 0)
             bit = ~forbidden & (forbidden + 1)
             colours[line] = bit.bit_length() - 1
             for other in by_line[line]:
-                taken[other] = taken.get(other, 0) | bit
+                met_colours[other] = met_colours.get(other, 0) | bit
         number = max(colours, default=-1) + 1
         if used < 0 or number < used:
             best, used = np.array(colours, np.int64), number
@@ -74,10 +81,10 @@ def _greedy_colouring(lines: IndexVector, others: IndexVector, count: int) -> tu
 
 
 def star_colour_matrix(rows: IndexVector, cols: IndexVector, n: int) -> Colouring:
-    """For a symmetric matrix, of which each entry need be found in one of its two places: a star colouring.
+    """Returns a star colouring of a symmetric matrix, of which each entry is needed in one of its two places.
 
-    Neighbours differ, and no path of four columns has only two colours. Where that takes longer than it can be worth,
-    or more colours, it is as for other matrices.
+    In a star colouring neighbours differ, and no path of four columns has only two colours. If the search would take
+    too long, or needs more colours, the result is that of `colour_matrix`.
     """
     plain = colour_matrix(rows, cols, (n, n))
     degree = np.bincount(rows[rows != cols], minlength=n)
@@ -86,7 +93,7 @@ def star_colour_matrix(rows: IndexVector, cols: IndexVector, n: int) -> Colourin
         hubs = hubs[:0]
     if plain.count <= 2:
         return plain
-    # What has many neighbours gets a colour of its own: then no path through it has two colours, and it is out.
+    # A column with many neighbours gets its own colour: then no path through it has two colours.
     among = np.ones(n, np.bool_)
     among[hubs] = False
     kept = (rows != cols) & among[rows] & among[cols]
@@ -98,16 +105,17 @@ def star_colour_matrix(rows: IndexVector, cols: IndexVector, n: int) -> Colourin
     count = int(colours.max(initial=-1)) + 1
     if count >= plain.count:
         return plain
-    # Entry (i, j) is found where no other entry of its row, or of the mirrored one, has the colour.
+    # Entry (i, j) is read where no other entry of its row, or of the mirrored row, has the colour.
     meets = np.bincount(rows * count + colours[cols], minlength=n * count)
     here = meets[rows * count + colours[cols]] == 1
     there = meets[cols * count + colours[rows]] == 1
-    assert bool((here | there).all()), "a star colouring tells all entries apart"
+    assert bool((here | there).all()), "a star colouring separates all entries"
     colour = np.where(here, colours[cols], colours[rows])
     return Colouring(colours, count, False, colour, np.where(here, rows, cols))
 
 
 def _star_colouring(neighbours: Sequence[Sequence[int]], order: Sequence[int]) -> IndexVector:
+    """Returns a greedy star colouring in a given order."""
     colours = [-1] * len(neighbours)
     for v in order:
         forbidden = set()
@@ -119,13 +127,13 @@ def _star_colouring(neighbours: Sequence[Sequence[int]], order: Sequence[int]) -
                 d = colours[x]
                 if x == v or d < 0:
                     continue
-                # v - w - x: with one colour at both ends, w must be the only one of its colour beside x.
+                # v - w - x: if the ends have one colour, no other neighbour of x may have the colour of w.
                 if c < 0 or any(y != w and colours[y] == c for y in neighbours[x]):
                     forbidden.add(d)
         colour = 0
         while colour in forbidden:
             colour += 1
-        # Two neighbours of v of one colour make v the middle of a path: then neither may have another of v's colour.
+        # Two neighbours of v with one colour make v the middle of a path, whose ends must not have v's colour.
         seen: dict[int, int] = {}
         for w in neighbours[v]:
             if colours[w] >= 0:
@@ -138,7 +146,7 @@ def _star_colouring(neighbours: Sequence[Sequence[int]], order: Sequence[int]) -
 
 
 def _adjacency_lists(lines: IndexVector, others: IndexVector, count: int) -> list[list[int]]:
-    """For each line what it meets."""
+    """Returns for each line the other lines in which it has entries."""
     order = np.argsort(lines, kind="stable")
     ends = np.cumsum(np.bincount(lines, minlength=count))
     values = others[order].tolist()

@@ -1,4 +1,4 @@
-"""What a value of a linear program depends on: for each element a set of inputs. What depends on none may be known."""
+"""`Dependence`: for each element of a value in a linear program, the set of inputs that it depends on."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tracefx.handlers.sparsity.index_sets import EMPTY_SET, SetIds
 
 @final
 class Dependence:
-    """A value: `ids` has a set of inputs for each element, or is `None` where it depends on none.
+    """The dependence of a value: `ids` has a set of inputs for each element, or is None if it depends on none.
 
-    A value that depends on none may be known: it is computed when it is asked for, once.
+    A value that depends on no inputs may be known; it is computed once, when `value` is first called.
     """
 
     __slots__ = ("_compute", "_known", "aval", "ids")
@@ -31,10 +31,11 @@ class Dependence:
 
     @property
     def is_known(self) -> bool:
+        """Whether the value depends on no inputs and can be computed."""
         return self.ids is None and self._compute is not None
 
     def value(self) -> NDArray | None:
-        """The value, if it can be had."""
+        """Returns the value, or None if it is not known."""
         if not self.is_known:
             return None
         if self._known is None:
@@ -43,20 +44,22 @@ class Dependence:
         return self._known
 
     def sets(self) -> SetIds:
-        """A set for each element."""
+        """Returns the set of each element."""
         return np.full(self.aval.shape, EMPTY_SET, np.int64) if self.ids is None else self.ids
 
 
 def unknown_dependence(aval: ShapedArray) -> Dependence:
+    """Returns a value that depends on no inputs and is not known."""
     return Dependence(aval)
 
 
 def known_dependence(aval: ShapedArray, x: NDArray) -> Dependence:
+    """Returns a known value."""
     return Dependence(aval, None, lambda: x)
 
 
 def same_dependence(x: Dependence, y: Dependence) -> bool:
-    """Whether nothing more is to be found of `y` than is known of `x`."""
+    """Returns whether two dependences are equal, so that a fixed point is reached."""
     if x.ids is None or y.ids is None:
         return x.ids is y.ids and x.is_known == y.is_known
     return bool(np.array_equal(x.ids, y.ids))

@@ -1,4 +1,4 @@
-"""Sparse matrices: where entries may be, as a static value, and the entries, as an array."""
+"""`SparsityPattern`, the static positions of a sparse matrix's entries, and `SparseMatrix`, positions and values."""
 
 from __future__ import annotations
 
@@ -27,10 +27,18 @@ def _as_frozen_indices(x: npt.ArrayLike) -> IndexVector:
 @final
 @frozen(eq=False, repr=False)
 class SparsityPattern:
-    """Where a matrix of shape `(m, n)` may have entries: `rows` and `cols`, ordered by row, then column.
+    """The positions at which a matrix may have nonzero entries, ordered by row, then column.
 
-    A value: compared by content, hashable, and static where programs are traced.
+    Patterns are compared by content, hashable, and static in traced programs.
 
+    Attributes:
+        rows: the row of each entry, `int64[nnz]`.
+        cols: the column of each entry, `int64[nnz]`.
+        shape: the shape `(m, n)` of the matrix.
+        digest: a hash of the other attributes.
+
+    Raises:
+        ValueError: if `rows` and `cols` differ in length, an entry is outside of `shape`, or entries are not ordered.
     >>> pattern = SparsityPattern([0, 1, 1], [1, 0, 2], (2, 3))
     >>> pattern, pattern.nnz
     (SparsityPattern(2 x 3, nnz=3), 3)
@@ -64,22 +72,23 @@ class SparsityPattern:
 
     @property
     def nnz(self) -> int:
-        """How many entries there may be."""
+        """The number of entries."""
         return len(self.rows)
 
     @property
     def density(self) -> float:
-        """The share of the matrix that these are."""
+        """The fraction of the matrix that the entries are."""
         m, n = self.shape
         return self.nnz / (m * n) if m * n else 0.0
 
     @property
     def T(self) -> SparsityPattern:  # as arrays call it
+        """The transposed pattern."""
         order = np.lexsort((self.rows, self.cols))
         return SparsityPattern(self.cols[order], self.rows[order], self.shape[::-1])
 
     def todense(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """`bool[m, n]`: true where there may be an entry."""
+        """Returns a `bool[m, n]` that is true at the entries."""
         out = np.zeros(self.shape, np.bool_)
         out[self.rows, self.cols] = True
         return out
@@ -101,11 +110,14 @@ class SparsityPattern:
 @final
 @frozen(eq=False, repr=False)
 class SparseMatrix:
-    """A matrix by its entries: `data`, `f32[nnz]`, at the places of a pattern.
+    """A sparse matrix: the values of the entries of a `SparsityPattern`.
 
-    A pytree with one leaf, so it goes through `jit`, `vmap` and `grad`. `rows` and `cols` are NumPy arrays;
-    `scipy.sparse.coo_matrix((A.data, (A.rows, A.cols)), A.shape)` is SciPy's.
+    It is a pytree with one leaf, so it passes through `jit`, `vmap` and `grad`. Its rows and columns are NumPy arrays:
+    `scipy.sparse.coo_matrix((A.data, (A.rows, A.cols)), A.shape)` converts it to SciPy.
 
+    Attributes:
+        data: the values of the entries, `f32[nnz]`.
+        pattern: their positions.
     >>> A = SparseMatrix(fnp.array([2.0, 3.0]), SparsityPattern([0, 1], [1, 0], (2, 2)))
     >>> (A @ fnp.array([1.0, 10.0])).tolist(), A.todense().tolist()
     ([20.0, 3.0], [[0.0, 2.0], [3.0, 0.0]])
@@ -116,43 +128,50 @@ class SparseMatrix:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """The shape `(m, n)`."""
         return self.pattern.shape
 
     @property
     def nnz(self) -> int:
+        """The number of entries."""
         return self.pattern.nnz
 
     @property
     def dtype(self) -> DType:
+        """The dtype of the entries."""
         return self.data.dtype
 
     @property
     def rows(self) -> IndexVector:
+        """The row of each entry."""
         return self.pattern.rows
 
     @property
     def cols(self) -> IndexVector:
+        """The column of each entry."""
         return self.pattern.cols
 
     @property
     def indptr(self) -> IndexVector:
-        """Where each row begins among the entries, and the last ends: with `cols` and `data` the CSR form."""
+        """The index of each row's first entry, and the number of entries: with `cols` and `data` the CSR format."""
         return np.append(0, np.cumsum(np.bincount(self.rows, minlength=self.shape[0]))).astype(np.int64)
 
     @property
     def T(self) -> SparseMatrix:  # as arrays call it
+        """The transposed matrix."""
         order = np.lexsort((self.rows, self.cols))
         return SparseMatrix(self.data[order], self.pattern.T)
 
     def todense(self) -> Array:
-        """`f32[m, n]`."""
+        """Returns the matrix as an array `f32[m, n]`."""
         zeros = fnp.zeros(self.shape, self.dtype)
         return zeros.at[self.rows, self.cols].set(self.data, unique_indices=True, indices_are_sorted=True)
 
     def __matmul__(self, other: ArrayLike) -> Array:
-        """The product with a vector `f32[n]` or a matrix `f32[n, k]`.
+        """Returns the product with a vector `f32[n]` or a matrix `f32[n, k]`.
 
-        Raises ValueError for an array of another shape.
+        Raises:
+            ValueError: if `other` has another shape.
         """
         x = fnp.asarray(other)
         m, n = self.shape

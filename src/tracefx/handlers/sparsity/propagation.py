@@ -1,4 +1,4 @@
-"""Through a linear program, equation by equation: what its results depend on."""
+"""`SparsityPropagation`: computes equation by equation which inputs the values of a linear program depend on."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from tracefx.interpreters.stage import stage
 from tracefx.ops.operation import Operation
 
 MAX_UNROLLED_EQUATIONS: Final = 20_000
-"""How many equations are gone through one by one in the steps of loops, before a loop is looked at as a whole."""
+"""The number of equations that are interpreted in unrolled loops before loops are treated as a whole."""
 MAX_FIXED_POINT_ITERATIONS: Final = 12
-"""How often a loop is gone through for its carry not to grow any more, before it is taken to depend on all there is."""
+"""The number of iterations to a fixed point of a loop's carry, before it is taken to depend on all its operands."""
 
 
 @final
 class SparsityPropagation:
-    """One analysis."""
+    """One sparsity analysis for `n` inputs."""
 
     def __init__(self, n: int) -> None:
         self.sets = IndexSets(n)
@@ -48,22 +48,22 @@ class SparsityPropagation:
         self._sizes: dict[int, tuple[Jaxpr, int]] = {}
 
     def run(self, jaxpr: Jaxpr, args: Sequence[Dependence]) -> list[Dependence]:
-        """What the outputs of a program without constants depend on."""
-        found = dict(zip(jaxpr.invars, args, strict=True))
+        """Returns the dependences of the outputs of a jaxpr without constants."""
+        values = dict(zip(jaxpr.invars, args, strict=True))
 
         def read(atom: Atom) -> Dependence:
-            return known_dependence(atom.aval, to_numpy(atom)) if isinstance(atom, Literal) else found[atom]
+            return known_dependence(atom.aval, to_numpy(atom)) if isinstance(atom, Literal) else values[atom]
 
         for eqn in jaxpr.eqns:
             outs = self._apply(eqn, [read(a) for a in eqn.inputs])
-            found.update(zip(eqn.outs, outs, strict=True))
+            values.update(zip(eqn.outs, outs, strict=True))
         return [read(a) for a in jaxpr.outs]
 
     def _apply(self, eqn: Eqn, args: Sequence[Dependence]) -> Sequence[Dependence]:
         prim, avals = eqn.prim, [out.aval for out in eqn.outs]
         if isinstance(prim, ShardMapPrimitive):
-            whole, given = prim.emulated([a.aval for a in args])
-            return self.run(whole, [*map(constant_dependence, given), *args])
+            body, consts_values = prim.emulated([a.aval for a in args])
+            return self.run(body, [*map(constant_dependence, consts_values), *args])
         if isinstance(prim, CallPrimitive):
             return self.run(prim.body, args)
         if isinstance(prim, CustomRuleProgram):
@@ -90,16 +90,16 @@ class SparsityPropagation:
 
     def _branch(self, prim: Cond, args: Sequence[Dependence]) -> list[Dependence]:
         index, *operands = args
-        place = index.value()
-        if place is not None:
-            return self.run(prim.branches[min(max(int(place), 0), len(prim.branches) - 1)], operands)
+        known_index = index.value()
+        if known_index is not None:
+            return self.run(prim.branches[min(max(int(known_index), 0), len(prim.branches) - 1)], operands)
         outs = self.run(prim.branches[0], operands)
         for branch in prim.branches[1:]:
             outs = [self._join(x, y) for x, y in zip(outs, self.run(branch, operands), strict=True)]
         return outs
 
     def _join(self, x: Dependence, y: Dependence) -> Dependence:
-        """What may be one or the other."""
+        """Returns the dependence of a value that may be either of two."""
         if x.ids is None and y.ids is None:
             return x if x is y else unknown_dependence(x.aval)
         return Dependence(x.aval, self.sets.join(x.sets(), y.sets()))
@@ -107,16 +107,16 @@ class SparsityPropagation:
     # -------------------------------------------------------------- loops
 
     def _size(self, jaxpr: Jaxpr) -> int:
-        """How many equations a step is."""
-        found = self._sizes.get(id(jaxpr))
-        if found is None:
+        """Returns the number of equations in a jaxpr, with those of scans multiplied by their lengths."""
+        entry = self._sizes.get(id(jaxpr))
+        if entry is None:
             size = 1
             for eqn in jaxpr.eqns:
                 prim = eqn.prim
                 inner = sum([self._size(j) for j in prim.jaxprs()]) if isinstance(prim, HasSubjaxprs) else 1
                 size += inner * prim.length if isinstance(prim, Scan) else inner
-            found = self._sizes[id(jaxpr)] = jaxpr, size
-        return found[1]
+            entry = self._sizes[id(jaxpr)] = jaxpr, size
+        return entry[1]
 
     def _scan(self, prim: Scan, avals: Sequence[ShapedArray], args: Sequence[Dependence]) -> list[Dependence]:
         consts, carry, arrays = [list(part) for part in prim.split_operands(args)]
@@ -124,7 +124,7 @@ class SparsityPropagation:
         if cost <= self._steps_left:
             self._steps_left -= cost
             return self._unroll_scan(prim, avals, consts, carry, arrays)
-        # What all steps take, for every step: the slices' sets united.
+        # One step for all: the union of the slices of all steps.
         slices = [self._union_of_slices(a) for a in arrays]
         count = prim.num_carry
         carry = self._fixed_point(
@@ -174,10 +174,10 @@ class SparsityPropagation:
         cost = self._size(prim.cond_jaxpr) + self._size(prim.body_jaxpr)
         while cost <= self._steps_left:
             self._steps_left -= cost
-            goes_on = self.run(prim.cond_jaxpr, [*cond_consts, *carry])[0].value()
-            if goes_on is None:
+            condition = self.run(prim.cond_jaxpr, [*cond_consts, *carry])[0].value()
+            if condition is None:
                 break
-            if not goes_on:
+            if not condition:
                 return carry
             carry = self.run(prim.body_jaxpr, [*consts, *carry])
         return self._fixed_point(lambda c: self.run(prim.body_jaxpr, [*consts, *c]), carry, consts)
@@ -186,16 +186,16 @@ class SparsityPropagation:
         self,
         step: Callable[[list[Dependence]], list[Dependence]],
         carry: list[Dependence],
-        beside: Sequence[Dependence],
+        operands: Sequence[Dependence],
     ) -> list[Dependence]:
-        """What the carry depends on after any number of steps."""
+        """Returns what the carry depends on after any number of iterations."""
         for _ in range(MAX_FIXED_POINT_ITERATIONS):
             after = [self._join(x, y) for x, y in zip(carry, step(carry), strict=True)]
             if all(same_dependence(x, y) for x, y in zip(carry, after, strict=True)):
                 return after
             carry = after
-        everything = self._union_of_all([*carry, *beside])
-        while True:  # which of the carries depend on something can grow as often as there are carries
+        everything = self._union_of_all([*carry, *operands])
+        while True:  # ends: each iteration adds at least one carry that depends on inputs
             carry = [
                 x if x.ids is None else Dependence(x.aval, np.full(x.aval.shape, everything, np.int64)) for x in carry
             ]
@@ -217,9 +217,9 @@ def _slice_of(x: Dependence, i: int) -> Dependence:
 
 
 def _require_known(x: Dependence) -> NDArray:
-    found = x.value()
-    assert found is not None
-    return found
+    value = x.value()
+    assert value is not None
+    return value
 
 
 def _stack(column: Sequence[Dependence], aval: ShapedArray) -> Dependence:
@@ -231,7 +231,7 @@ def _stack(column: Sequence[Dependence], aval: ShapedArray) -> Dependence:
 
 
 def _evaluate_known(prim: Primitive, avals: Sequence[ShapedArray], args: Sequence[Dependence]) -> list[Dependence]:
-    """Results of an operation on what depends on no input: known, if all of that is."""
+    """Evaluates an operation on operands that depend on no input: its results are known if all operands are."""
     if prim.effects or isinstance(prim, HasCallables) or not all_known(args):
         return [unknown_dependence(aval) for aval in avals]
     results: list[Sequence[Value]] = []
@@ -245,7 +245,7 @@ def _evaluate_known(prim: Primitive, avals: Sequence[ShapedArray], args: Sequenc
 
 
 def constant_dependence(x: Value) -> Dependence:
-    """A value that a program closes over: known, if it is no tracer."""
+    """Returns the dependence of a closed-over value: known unless it is traced."""
     return (
         known_dependence(x.aval, to_numpy(x)) if isinstance(x, ConcreteArray | Literal) else unknown_dependence(x.aval)
     )

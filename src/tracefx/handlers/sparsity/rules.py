@@ -1,4 +1,4 @@
-"""What results of an operation depend on. The programs are derivatives: linear in what depends on inputs."""
+"""Sparsity rules of primitives, for programs that are linear in everything that depends on inputs."""
 
 from __future__ import annotations
 
@@ -35,63 +35,67 @@ from tracefx.ops.shape.slicing import Pad, Rev, Slice
 from tracefx.ops.structural import BroadcastInDim, ConvertElementType, ReduceSum, Reshape, Transpose
 
 SparsityRule: TypeAlias = Callable[..., Sequence[SetIds]]
-"""From the sets, the operation, the types of its results and what its operands depend on, to the results' sets."""
+"""Called with the index sets, the primitive, the types of its results and its operands; returns the results' sets."""
 MAX_PRODUCTS: Final = 20_000_000
-"""How many products of a contraction are looked at one by one."""
+"""The largest number of products of a contraction that are considered one by one."""
 
 
 def full_sparsity(sets: IndexSets, prim: Primitive, outs: Sequence[ShapedArray], *args: Dependence) -> Sequence[SetIds]:
-    """Every result may depend on all that any operand depends on."""
+    """Every result element may depend on everything that any operand depends on."""
     flat = np.concatenate([np.unique(a.sets()) for a in args])
-    found = sets.union(np.zeros(len(flat), np.int64), flat, 1)[0]
-    return [np.full(aval.shape, found, np.int64) for aval in outs]
+    union = sets.union(np.zeros(len(flat), np.int64), flat, 1)[0]
+    return [np.full(aval.shape, union, np.int64) for aval in outs]
 
 
 def data_movement_sparsity(
     sets: IndexSets, prim: Primitive, outs: Sequence[ShapedArray], *args: Dependence
 ) -> Sequence[SetIds]:
-    """Elements change places: the sets do what they do."""
+    """Moves the sets as the operation moves elements."""
     return [np.asarray(out) for out in prim.impl(*[a.sets() for a in args])]
 
 
 def elementwise_sparsity(
     sets: IndexSets, prim: Primitive, outs: Sequence[ShapedArray], *args: Dependence
 ) -> Sequence[SetIds]:
-    found: SetIds = np.zeros((), np.int64)
+    """Each result element depends on the corresponding elements of all operands."""
+    joined: SetIds = np.zeros((), np.int64)
     for a in args:
         if a.ids is not None:
-            found = sets.join(found, a.ids)
-    return [np.broadcast_to(found, outs[0].shape)]
+            joined = sets.join(joined, a.ids)
+    return [np.broadcast_to(joined, outs[0].shape)]
 
 
 def mul_sparsity(
     sets: IndexSets, prim: Primitive, outs: Sequence[ShapedArray], x: Dependence, y: Dependence
 ) -> Sequence[SetIds]:
-    """What is multiplied by a known zero doesn't depend on anything."""
-    (found,) = elementwise_sparsity(sets, prim, outs, x, y)
+    """Like `elementwise_sparsity`, but a product with a known zero depends on nothing."""
+    (joined,) = elementwise_sparsity(sets, prim, outs, x, y)
     for a in (x, y):
         factor = a.value()
         if factor is not None and not factor.all():
-            found = np.where(factor == 0, EMPTY_SET, found)
-    return [found]
+            joined = np.where(factor == 0, EMPTY_SET, joined)
+    return [joined]
 
 
 def select_n_sparsity(
-    sets: IndexSets, prim: SelectN, outs: Sequence[ShapedArray], which: Dependence, *cases: Dependence
+    sets: IndexSets, prim: SelectN, outs: Sequence[ShapedArray], condition: Dependence, *cases: Dependence
 ) -> Sequence[SetIds]:
-    place = which.value()
-    if place is not None:
-        return apply_to_set_ids(prim, place, *[c.sets() for c in cases])
+    """Selects sets if the condition is known; otherwise joins those of all cases."""
+    known_condition = condition.value()
+    if known_condition is not None:
+        return apply_to_set_ids(prim, known_condition, *[c.sets() for c in cases])
     return elementwise_sparsity(sets, prim, outs, *cases)
 
 
 def apply_to_set_ids(prim: Primitive, *arrays: NDArray) -> Sequence[SetIds]:
+    """Applies a primitive that moves elements to arrays of set numbers."""
     return [np.asarray(out) for out in prim.impl(*arrays)]
 
 
 def reduce_sum_sparsity(
     sets: IndexSets, prim: ReduceSum, outs: Sequence[ShapedArray], x: Dependence
 ) -> Sequence[SetIds]:
+    """Each sum depends on all of its terms."""
     axes = prim.axes
     kept = [d for d in range(x.aval.ndim) if d not in axes]
     rows = x.sets().transpose([*kept, *axes]).reshape(outs[0].size, -1)
@@ -99,7 +103,7 @@ def reduce_sum_sparsity(
 
 
 def _union_of_rows(sets: IndexSets, rows: SetIds) -> SetIds:
-    """The union of each row."""
+    """Returns the union of the sets in each row."""
     count, size = rows.shape
     if size == 1:
         return rows[:, 0]
@@ -109,22 +113,23 @@ def _union_of_rows(sets: IndexSets, rows: SetIds) -> SetIds:
 def reduce_window_sparsity(
     sets: IndexSets, prim: ReduceWindowSum | SelectAndGatherAdd, outs: Sequence[ShapedArray], x: Dependence
 ) -> Sequence[SetIds]:
-    """A window depends on all that it sees."""
-    found: SetIds = np.full(outs[0].shape, EMPTY_SET, np.int64)
+    """Each window depends on all of its elements."""
+    joined: SetIds = np.full(outs[0].shape, EMPTY_SET, np.int64)
     for view in prim.windows.views(prim.windows.padded(x.sets(), EMPTY_SET), outs[0].shape):
-        found = sets.join(found, view)
-    return [found]
+        joined = sets.join(joined, view)
+    return [joined]
 
 
 def select_and_gather_add_sparsity(
     sets: IndexSets, prim: SelectAndGatherAdd, outs: Sequence[ShapedArray], x: Dependence, keys: Dependence
 ) -> Sequence[SetIds]:
-    """Of what it sees a window has the one that is selected, if that is known."""
+    """Each window depends on its selected element if the keys are known, otherwise on all of its elements."""
     known = keys.value()
     return reduce_window_sparsity(sets, prim, outs, x) if known is None else [prim.kernel(x.sets(), known)]
 
 
 def cumsum_sparsity(sets: IndexSets, prim: CumSum, outs: Sequence[ShapedArray], x: Dependence) -> Sequence[SetIds]:
+    """Each partial sum depends on all of its terms."""
     rows = np.moveaxis(x.sets(), prim.axis, 0)
     rows = (rows[::-1] if prim.reverse else rows).copy()
     for i in range(1, len(rows)):
@@ -134,22 +139,22 @@ def cumsum_sparsity(sets: IndexSets, prim: CumSum, outs: Sequence[ShapedArray], 
 
 
 def fft_sparsity(sets: IndexSets, prim: Fft, outs: Sequence[ShapedArray], x: Dependence) -> Sequence[SetIds]:
-    """Each number depends on all of its transform."""
+    """Each element depends on all elements of its transform."""
     (out,), lengths = outs, prim.fft_lengths
     before = out.shape[: out.ndim - len(lengths)]
     if not out.size:
         return [np.full(out.shape, EMPTY_SET, np.int64)]
-    found = _union_of_rows(sets, x.sets().reshape(math.prod(before), -1))
-    return [np.broadcast_to(found.reshape(*before, *[1] * len(lengths)), out.shape)]
+    unions = _union_of_rows(sets, x.sets().reshape(math.prod(before), -1))
+    return [np.broadcast_to(unions.reshape(*before, *[1] * len(lengths)), out.shape)]
 
 
 # ------------------------------------------------------------------ contractions
 
 
-def contracted(
+def dot_general_sparsity(
     sets: IndexSets, prim: DotGeneral, outs: Sequence[ShapedArray], x: Dependence, y: Dependence
 ) -> Sequence[SetIds]:
-    """A known factor that has zeros says which products there are."""
+    """Contracts the sets; products with known zeros are left out."""
     (lc, rc), (lb, rb) = prim.dimension_numbers
     left = _as_matrices(x, lb, lc)
     right = _as_matrices(y, rb, rc)
@@ -157,16 +162,16 @@ def contracted(
     second = None if y.ids is None else _products(sets, right(y.sets()), x, left)
     if first is None:
         assert second is not None
-        found = second.swapaxes(1, 2)
+        joined = second.swapaxes(1, 2)
     else:
-        found = first if second is None else sets.join(first, second.swapaxes(1, 2))
-    return [found.reshape(outs[0].shape)]
+        joined = first if second is None else sets.join(first, second.swapaxes(1, 2))
+    return [joined.reshape(outs[0].shape)]
 
 
 def conv_sparsity(
     sets: IndexSets, prim: ConvGeneralDilated, outs: Sequence[ShapedArray], x: Dependence, y: Dependence
 ) -> Sequence[SetIds]:
-    """Contractions of windows with kernels, for each group; of padding nothing depends on anything."""
+    """Contracts windows with kernels in each group; padding depends on nothing."""
     window = tuple([y.aval.shape[d] for d in prim.dimension_numbers.rhs_spec[2:]])
     if not (x.aval.size and y.aval.size and outs[0].size):
         return [np.full(outs[0].shape, EMPTY_SET, np.int64)]
@@ -174,57 +179,58 @@ def conv_sparsity(
     second = None
     if y.ids is not None:
         second = _products(sets, prim.columns(y.sets()), x, lambda array: prim.rows(array, window, 0)).swapaxes(1, 2)
-    found = second if first is None else first if second is None else sets.join(first, second)
-    assert found is not None
-    return [prim.arranged(found, outs[0].shape)]
+    joined = second if first is None else first if second is None else sets.join(first, second)
+    assert joined is not None
+    return [prim.arranged(joined, outs[0].shape)]
 
 
 def _as_matrices(x: Dependence, batch: Sequence[int], contracted: Sequence[int]) -> Callable[[NDArray], NDArray]:
-    """Arranges an array like `x` as `[batch, free, contracted]`."""
+    """Returns a function that rearranges an array like `x` to `[batch, free, contracted]`."""
     free = [d for d in range(x.aval.ndim) if d not in batch and d not in contracted]
     shape = [int(np.prod([x.aval.shape[d] for d in part], dtype=np.int64)) for part in (batch, free, contracted)]
     return lambda array: array.transpose([*batch, *free, *contracted]).reshape(shape)
 
 
 def _products(sets: IndexSets, ids: SetIds, other: Dependence, arrange: Callable[[NDArray], NDArray]) -> SetIds:
-    """`[batch, free, free of the other]` from `[batch, free, contracted]`, the other factor arranged alike."""
+    """Contracts sets `[batch, free, contracted]` with an operand; the result is `[batch, free, free of the other]`."""
     batch, rows, _ = ids.shape
     columns = arrange(np.broadcast_to(np.zeros((), np.int8), other.aval.shape)).shape[1]
     factor = other.value()
     if factor is not None:
-        places = np.nonzero(arrange(factor))
-        if len(places[0]) < batch * columns * ids.shape[2] and len(places[0]) * rows <= MAX_PRODUCTS:
-            b, column, c = [np.asarray(p, np.int64) for p in places]
+        nonzero = np.nonzero(arrange(factor))
+        if len(nonzero[0]) < batch * columns * ids.shape[2] and len(nonzero[0]) * rows <= MAX_PRODUCTS:
+            b, column, c = [np.asarray(p, np.int64) for p in nonzero]
             row = np.arange(rows, dtype=np.int64)[:, None]
             groups = (b * rows + row) * columns + column
-            found = sets.union(groups.reshape(-1), ids[b, row, c].reshape(-1), batch * rows * columns)
-            return found.reshape(batch, rows, columns)
+            unions = sets.union(groups.reshape(-1), ids[b, row, c].reshape(-1), batch * rows * columns)
+            return unions.reshape(batch, rows, columns)
     sums = _union_of_rows(sets, ids.reshape(batch * rows, -1)) if ids.shape[2] else np.zeros(batch * rows, np.int64)
     return np.broadcast_to(sums.reshape(batch, rows, 1), (batch, rows, columns))
 
 
-# ------------------------------------------------------------------ places that are numbers of the program
+# ------------------------------------------------------------------ indexing
 
 
 def gather_sparsity(
     sets: IndexSets, prim: Gather, outs: Sequence[ShapedArray], x: Dependence, indices: Dependence
 ) -> Sequence[SetIds]:
-    places = indices.value()
+    """Gathers sets if the indices are known; otherwise any element may be taken."""
+    known_indices = indices.value()
     return (
         full_sparsity(sets, prim, outs, x)
-        if places is None
-        else apply_to_set_ids(prim.with_fill_value(EMPTY_SET), x.sets(), places)
+        if known_indices is None
+        else apply_to_set_ids(prim.with_fill_value(EMPTY_SET), x.sets(), known_indices)
     )
 
 
 def dynamic_slice_sparsity(
     sets: IndexSets, prim: DynamicSlice, outs: Sequence[ShapedArray], x: Dependence, *starts: Dependence
 ) -> Sequence[SetIds]:
-    """With unknown starts, along the axes that are cut, any element may be taken."""
-    places = [s.value() for s in starts]
-    found = [p for p in places if p is not None]
-    if len(found) == len(starts):
-        return apply_to_set_ids(prim, x.sets(), *found)
+    """Slices sets if the starts are known; otherwise any element along the sliced axes may be taken."""
+    values = [s.value() for s in starts]
+    known = [p for p in values if p is not None]
+    if len(known) == len(starts):
+        return apply_to_set_ids(prim, x.sets(), *known)
     ids = x.sets()
     for d, (n, size) in enumerate(zip(x.aval.shape, outs[0].shape, strict=True)):
         if n != size:
@@ -241,10 +247,11 @@ def dynamic_update_slice_sparsity(
     y: Dependence,
     *starts: Dependence,
 ) -> Sequence[SetIds]:
-    places = [s.value() for s in starts]
-    found = [p for p in places if p is not None]
-    if len(found) == len(starts):
-        return apply_to_set_ids(prim, x.sets(), y.sets(), *found)
+    """Updates sets if the starts are known; otherwise any element may have been updated."""
+    values = [s.value() for s in starts]
+    known = [p for p in values if p is not None]
+    if len(known) == len(starts):
+        return apply_to_set_ids(prim, x.sets(), y.sets(), *known)
     ids = y.sets()
     for d, (n, size) in enumerate(zip(x.aval.shape, y.aval.shape, strict=True)):
         if n != size:
@@ -261,28 +268,29 @@ def scatter_sparsity(
     indices: Dependence,
     updates: Dependence,
 ) -> Sequence[SetIds]:
-    where = indices.value()
-    if where is None:
-        (found,) = full_sparsity(sets, prim, outs, updates)
-        return [sets.join(x.sets(), found)]
+    """Scatters sets if the indices are known; otherwise any element may depend on all updates."""
+    known_indices = indices.value()
+    if known_indices is None:
+        (unions,) = full_sparsity(sets, prim, outs, updates)
+        return [sets.join(x.sets(), unions)]
     size = x.aval.size
-    places = _scatter_targets(prim, x.aval, where, updates.aval).reshape(-1)
-    inside = places >= 0
-    groups, ids = places[inside], updates.sets().reshape(-1)[inside]
+    targets = _scatter_targets(prim, x.aval, known_indices, updates.aval).reshape(-1)
+    inside = targets >= 0
+    groups, ids = targets[inside], updates.sets().reshape(-1)[inside]
     old = x.sets().reshape(-1)
     if isinstance(prim, Scatter):
         old = old.copy()
         old[groups] = EMPTY_SET
     elements = np.arange(size, dtype=np.int64)
-    found = sets.union(np.concatenate([elements, groups]), np.concatenate([old, ids]), size)
-    return [found.reshape(x.aval.shape)]
+    unions = sets.union(np.concatenate([elements, groups]), np.concatenate([old, ids]), size)
+    return [unions.reshape(x.aval.shape)]
 
 
 def _scatter_targets(
     prim: ScatterAdd | ScatterSub | Scatter, x: ShapedArray, indices: NDArray, updates: ShapedArray
 ) -> SetIds:
-    """Where in the operand, counted through it, each update goes; -1 where it is dropped: by the sum's transpose."""
-    adding = ScatterAdd(prim.dimension_numbers, prim.indices_are_sorted, prim.unique_indices, prim.mode)
+    """Returns the flat index that each update goes to, or -1 if it is dropped, computed by the transpose of a sum."""
+    scatter_add = ScatterAdd(prim.dimension_numbers, prim.indices_are_sorted, prim.unique_indices, prim.mode)
     wide = np.dtype(np.float64)
     numbers = from_numpy(np.arange(1, x.size + 1, dtype=wide).reshape(x.shape), wide)
     operands = (
@@ -291,15 +299,16 @@ def _scatter_targets(
         UndefinedPrimal(ShapedArray(updates.shape, wide)),
     )
     with handling(ROOT):
-        found = adding.transpose([numbers], *operands)[2]
-    assert found is not None
-    assert not isinstance(found, Zero)
-    return to_numpy(found).astype(np.int64) - 1
+        targets = scatter_add.transpose([numbers], *operands)[2]
+    assert targets is not None
+    assert not isinstance(targets, Zero)
+    return to_numpy(targets).astype(np.int64) - 1
 
 
 def identity_sparsity(
     sets: IndexSets, prim: Primitive, outs: Sequence[ShapedArray], *args: Dependence
 ) -> Sequence[SetIds]:
+    """Each result is the operand with the same index."""
     return [a.sets() for a in args]
 
 
@@ -314,7 +323,7 @@ SPARSITY_RULES: Final[Mapping[type[Primitive], SparsityRule]] = MappingProxyType
         SelectN: select_n_sparsity,
         ReduceSum: reduce_sum_sparsity,
         CumSum: cumsum_sparsity,
-        DotGeneral: contracted,
+        DotGeneral: dot_general_sparsity,
         ConvGeneralDilated: conv_sparsity,
         Fft: fft_sparsity,
         Gather: gather_sparsity,
@@ -331,7 +340,8 @@ SPARSITY_RULES: Final[Mapping[type[Primitive], SparsityRule]] = MappingProxyType
 
 
 def sparsity_rule(prim: Primitive) -> SparsityRule:
-    own = SPARSITY_RULES.get(type(prim))
-    if own is not None:
-        return own
+    """Returns the rule of a primitive; without one, every result depends on all operands."""
+    rule = SPARSITY_RULES.get(type(prim))
+    if rule is not None:
+        return rule
     return elementwise_sparsity if isinstance(prim, Elementwise) else full_sparsity

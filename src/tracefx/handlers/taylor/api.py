@@ -1,4 +1,4 @@
-"""`jet` and `derivatives`: derivatives of any order, for users."""
+"""`jet` and `derivatives`: derivatives of any order in one pass."""
 
 from __future__ import annotations
 
@@ -31,45 +31,61 @@ def jet(
     *,
     factorial_scaled: bool = True,
 ) -> tuple[R, Any]:
-    """`fun` along a curve: its value and its derivatives of all orders up to that of `series`, in one pass.
+    """Computes the value and the derivatives of `fun` along a curve, up to any order, in one pass.
 
-    The arguments are `primals` at the curve's parameter 0, and `series` has their derivatives by it there: for each
-    argument a list of the first, the second, ... derivative, arrays like the argument; for an argument that is a tree,
-    a tree like it of such lists. `None` in place of a derivative stands for zero, in place of a list for an argument
-    that doesn't vary. All lists have one length, the order.
+    The arguments of `fun` are functions of one parameter `t`: `primals` are their values at `t = 0`, and `series` has
+    their derivatives by `t` there. The result has the value of `fun` and its derivatives by `t`. The work grows
+    quadratically with the order, whereas nested `jvp` doubles it with each order.
 
-    Gives `(primals_out, series_out)`: the value, and for each array in it the list of its derivatives. The work grows
-    with the square of the order, where nested `jvp` doubles it with each. With `factorial_scaled=False` the k-th
-    entries of all lists are coefficients of a power series: derivatives divided by `k!`.
+    Args:
+        fun: the function.
+        primals: its arguments, pytrees of arrays.
+        series: for each argument the list of its first, second, ... derivative, arrays like the argument; for a pytree,
+            a pytree of such lists. All lists have the same length, the order. None in place of a derivative means
+            zero; None in place of a list means a constant argument.
+        factorial_scaled: whether lists have derivatives. If False, they have the coefficients of power series:
+            derivatives divided by `k!`.
 
-    Raises TypeError for a derivative that has not the shape and dtype of its argument, ValueError for lists of
-    different lengths or without an entry.
+    Returns:
+        `(primals_out, series_out)`: the result of `fun`, and a pytree like it of lists of derivatives.
 
+    Raises:
+        TypeError: if `fun` is not callable, or a derivative differs from its argument in shape or dtype.
+        ValueError: if lists are empty or differ in length, or `series` and `primals` do.
     >>> y, (dy, ddy, dddy) = jet(lambda x: x**3, (2.0,), ([1.0, 0.0, 0.0],))
     >>> float(y), float(dy), float(ddy), float(dddy)
     (8.0, 12.0, 12.0, 6.0)
     """
     require_callable("jet", fun)
-    for option, given in (("primals", primals), ("series", series)):
-        if not isinstance(given, tuple | list):
-            raise TypeError(f"jet: {option} must be a tuple or list with one entry an argument, got {given!r}")
+    for option, entries in (("primals", primals), ("series", series)):
+        if not isinstance(entries, tuple | list):
+            raise TypeError(f"jet: {option} must be a tuple or list with one entry per argument, got {entries!r}")
     if len(primals) != len(series):
         raise ValueError(f"jet: there must be a series for each argument, got {len(series)} for {len(primals)}")
     values, treedef = flatten_values(tuple(primals), "jet: primals")
     lists = _derivative_lists(primals, series)
     handler = Taylor(current(), _common_order(lists))
-    args = [_wrap_argument(handler, x, given, factorial_scaled) for x, given in zip(values, lists, strict=True)]
-    found, out_tree = _evaluate_series(handler, fun, treedef.unflatten(to_arrays(args)))
-    primals_out: R = out_tree.unflatten(to_arrays([x.primal for x in found]))
-    return primals_out, out_tree.unflatten([_derivatives(x, factorial_scaled) for x in found])
+    args = [_wrap_argument(handler, x, entries, factorial_scaled) for x, entries in zip(values, lists, strict=True)]
+    outputs, out_tree = _evaluate_series(handler, fun, treedef.unflatten(to_arrays(args)))
+    primals_out: R = out_tree.unflatten(to_arrays([x.primal for x in outputs]))
+    return primals_out, out_tree.unflatten([_derivatives(x, factorial_scaled) for x in outputs])
 
 
 def derivatives(fun: Callable[[Any], R], order: int) -> Callable[..., tuple[R, ...]]:
-    """The function that gives `fun(x)` and its derivatives at `x` of order 1 to `order`, in one pass.
+    """Returns a function that computes `fun(x)` and its derivatives of order 1 to `order`, in one pass.
 
-    They are derivatives in the direction of a second argument, by default ones all over. For a function that works
-    element by element that is each element's own derivative.
+    Args:
+        fun: a function of one pytree of arrays.
+        order: the highest order of derivatives.
 
+    Returns:
+        A function of `x` and optionally a `direction`, a pytree like `x`; by default all ones. It returns the tuple of
+        the value and the derivatives in this direction, `order + 1` entries. For an elementwise function these are the
+        derivatives of each element.
+
+    Raises:
+        TypeError: if `fun` is not callable.
+        ValueError: if `order` is not a positive integer.
     >>> import tracefx.numpy as jnp
     >>> [y.tolist() for y in derivatives(jnp.square, 3)(np.array([1.0, 3.0]))]
     [[1.0, 9.0], [2.0, 6.0], [2.0, 2.0], [0.0, 0.0]]
@@ -90,8 +106,8 @@ def derivatives(fun: Callable[[Any], R], order: int) -> Callable[..., tuple[R, .
             for i, rate in enumerate(rates)
         ]
         args = [_wrap_argument(handler, v, given, True) for v, given in zip(values, lists, strict=True)]
-        found, out_tree = _evaluate_series(handler, fun, (treedef.unflatten(to_arrays(args)),))
-        columns = [[x.primal for x in found], *zip(*[_derivatives(x, True) for x in found], strict=True)]
+        outputs, out_tree = _evaluate_series(handler, fun, (treedef.unflatten(to_arrays(args)),))
+        columns = [[x.primal for x in outputs], *zip(*[_derivatives(x, True) for x in outputs], strict=True)]
         return tuple([out_tree.unflatten(column if k else to_arrays(column)) for k, column in enumerate(columns)])
 
     return along
@@ -103,29 +119,31 @@ def _evaluate_series(handler: Taylor, fun: Callable[..., object], args: Sequence
     return [handler.as_series(handler.unwrap(x)) for x in values], tree
 
 
-# ------------------------------------------------------------------ series at the border
+# ------------------------------------------------------------------ arguments and results
 
 
 @final
 @frozen
 class _DerivativeList:
-    """The derivatives of one array, and what messages call them; without any it doesn't vary."""
+    """The derivatives of one array, or None for a constant, with a name for error messages."""
 
     where: str
     terms: Sequence[object] | None
 
 
 def _derivative_lists(primals: Sequence[PyTree], series: Sequence[PyTree]) -> list[_DerivativeList]:
-    found = []
-    for i, (x, given) in enumerate(zip(primals, series, strict=True)):
+    lists = []
+    for i, (x, entries_given) in enumerate(zip(primals, series, strict=True)):
         paths, tree = trees.flatten_with_path(x)
-        entries = [None] * len(paths) if given is None else trees.flatten_up_to(tree, given, f"series[{i}]")
+        entries = (
+            [None] * len(paths) if entries_given is None else trees.flatten_up_to(tree, entries_given, f"series[{i}]")
+        )
         for (path, _), entry in zip(paths, entries, strict=True):
             where = f"series[{i}]{keystr(path)}"
             if entry is not None and not isinstance(entry, tuple | list):
                 raise TypeError(f"jet: {where} must be a list of derivatives, or None, got {entry!r}")
-            found.append(_DerivativeList(where, entry))
-    return found
+            lists.append(_DerivativeList(where, entry))
+    return lists
 
 
 def _common_order(lists: Sequence[_DerivativeList]) -> int:
@@ -152,7 +170,7 @@ def _wrap_argument(handler: Taylor, x: Value, given: _DerivativeList, factorial_
 
 
 def _checked_term(aval: ShapedArray, term: object, where: str) -> Coefficient:
-    """A derivative of a value of type `aval`, with just that type."""
+    """Checks a derivative of a value of type `aval` and converts it to the tangent type."""
     expected = aval.tangent()
     if term is None or (isinstance(term, np.ndarray) and term.dtype == expected.dtype == dtypes.float0):
         return None
@@ -167,7 +185,7 @@ def _checked_term(aval: ShapedArray, term: object, where: str) -> Coefficient:
 
 
 def _derivatives(x: Series, factorial_scaled: bool) -> list[object]:
-    """The derivatives as users get them: those of integers are of type float0, as `jvp` has them."""
+    """Returns the derivatives of one output; those of integers have the dtype float0, as in `jvp`."""
     if x.primal.aval.tangent().dtype == dtypes.float0:
         return [np.zeros(x.primal.aval.shape, dtypes.float0) for _ in x.higher]
     terms = [_times_factorial(t, k, 1) if factorial_scaled else t for k, t in enumerate(x.higher, 1)]
@@ -175,7 +193,7 @@ def _derivatives(x: Series, factorial_scaled: bool) -> list[object]:
 
 
 def _times_factorial(x: Coefficient, k: int, power: int) -> Coefficient:
-    """`x * (k!)**power`, in steps that narrow floats can hold."""
+    """Returns `x * (k!)**power`, computed in steps that do not overflow narrow floats."""
     factor = 1.0
     for n in range(2, k + 1):
         if factor * n > _MAX_FACTOR:

@@ -1,4 +1,4 @@
-"""Series of products, quotients, powers, and what is made of them."""
+"""Series rules of products, quotients, powers, absolute values, angles and polygamma."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def div_taylor(prim: Div, x: Series, y: Series) -> Series:
 
 
 def integer_pow_taylor(prim: IntegerPow, x: Series) -> Series:
-    """By repeated multiplication, as the value is, so that zeros do no harm."""
+    """Uses repeated multiplication, as the value does, so that zeros cause no NaN."""
     out = bind1(prim, x.primal)
     if prim.y == 0:
         return constant_series(out, x.order)
-    found = _series_integer_pow(x.terms, abs(prim.y))
+    terms = _series_integer_pow(x.terms, abs(prim.y))
     if prim.y < 0:
-        found = series_quotient(constant_series(out, x.order).terms, found, out)
-    return cast_series(found, out)
+        terms = series_quotient(constant_series(out, x.order).terms, terms, out)
+    return cast_series(terms, out)
 
 
 def _series_integer_pow(x: Coefficients, n: int) -> list[Coefficient]:
@@ -91,7 +91,7 @@ def pow_taylor(prim: Pow, x: Series, y: Series) -> Series:
             else _series_integer_pow(x.terms, n),
             out,
         )
-    base = log(select_with_aval(eq(x.primal, 0.0), 1, x.primal, x.primal.aval))  # as the derivative takes it
+    base = log(select_with_aval(eq(x.primal, 0.0), 1, x.primal, x.primal.aval))  # log(1) at 0, as in the JVP rule
     if not x.varies:
         return cast_series(series_exp([mul_terms(base, t) for t in y.terms], out), out)
     logs = integrate_quotient(x.terms, x.terms, base)
@@ -99,32 +99,32 @@ def pow_taylor(prim: Pow, x: Series, y: Series) -> Series:
 
 
 _MAX_UNROLLED_EXPONENT: Final = 64
-"""The exponent up to which powers are products."""
+"""The largest exponent for which powers are computed as products."""
 
 
 def _small_integer_exponent(exponent: Value) -> int | None:
-    """An exponent known to be a whole number, and small."""
+    """Returns an exponent that is known to be a small positive integer, otherwise None."""
     if isinstance(exponent, Literal) and exponent.val in range(1, _MAX_UNROLLED_EXPONENT + 1):
         return int(exponent.val.real)
     return None
 
 
 def _pow_derivatives(x: Series, exponent: Value, first: Value) -> list[Coefficient]:
-    """`x ** exponent` and its derivatives; those of whole powers vanish from some order on, at 0 too."""
+    """Returns `x ** exponent` and its derivatives; for integer exponents those of high order are zero, also at 0."""
     n: Value = exponent
     if dtypes.is_integer(n.aval.dtype):
         n = convert(n, x.primal.aval.dtype, n.aval.weak_type)
     factor: Value = n
     out: list[Coefficient] = [first]
     for k in range(1, x.order + 1):
-        left = sub(n, float(k))
-        slope = mul(factor, pow(x.primal, left))
+        remaining = sub(n, float(k))
+        slope = mul(factor, pow(x.primal, remaining))
         out.append(select_with_aval(eq(factor, 0.0), 0, slope, slope.aval))
-        factor = mul(factor, left)
+        factor = mul(factor, remaining)
     return out
 
 
-# ------------------------------------------------------------------ sizes and angles
+# ------------------------------------------------------------------ absolute values and angles
 
 
 def abs_taylor(prim: Abs, x: Series) -> Sequence[Series]:
@@ -133,7 +133,7 @@ def abs_taylor(prim: Abs, x: Series) -> Sequence[Series]:
     out = bind1(prim, x.primal)
     re = [None if t is None else real(t) for t in x.terms]
     im = [None if t is None else imag(t) for t in x.terms]
-    inverse = div(0.5, select_with_aval(eq(out, 0.0), 1, out, out.aval))  # at 0 there is no direction
+    inverse = div(0.5, select_with_aval(eq(out, 0.0), 1, out, out.aval))  # at 0 the direction is undefined
     terms: list[Coefficient] = [out]
     for k in range(1, len(x.terms)):
         square = add_terms(cauchy_square_term(re, k), cauchy_square_term(im, k))
@@ -142,16 +142,20 @@ def abs_taylor(prim: Abs, x: Series) -> Sequence[Series]:
 
 
 def atan2_taylor(prim: Atan2, y: Series, x: Series) -> Series:
-    """The derivative of the angle is `(x y' - y x') / (x**2 + y**2)`."""
+    """Integrates the derivative of the angle, `(x y' - y x') / (x**2 + y**2)`."""
     out = bind1(prim, y.primal, x.primal)
-    size = [add_terms(cauchy_square_term(x.terms, k), cauchy_square_term(y.terms, k)) for k in range(len(x.terms))]
+    radius_squared = [
+        add_terms(cauchy_square_term(x.terms, k), cauchy_square_term(y.terms, k)) for k in range(len(x.terms))
+    ]
     y_rates, x_rates = euler_derivative(y.terms), euler_derivative(x.terms)
-    turns: list[Coefficient] = [None]
-    inverse = div(1.0, leading_coefficient(size))
+    angle_rates: list[Coefficient] = [None]
+    inverse = div(1.0, leading_coefficient(radius_squared))
     for k in range(1, len(x.terms)):
-        turn = sub_terms(cauchy_product_term(y_rates, x.terms, k, 1), cauchy_product_term(x_rates, y.terms, k, 1))
-        turns.append(mul_terms(sub_terms(turn, cauchy_product_term(turns, size, k, 1, k - 1)), inverse))
-    return cast_series([out, *[scale_term(t, 1.0 / k) for k, t in enumerate(turns) if k]], out)
+        cross_term = sub_terms(cauchy_product_term(y_rates, x.terms, k, 1), cauchy_product_term(x_rates, y.terms, k, 1))
+        angle_rates.append(
+            mul_terms(sub_terms(cross_term, cauchy_product_term(angle_rates, radius_squared, k, 1, k - 1)), inverse)
+        )
+    return cast_series([out, *[scale_term(t, 1.0 / k) for k, t in enumerate(angle_rates) if k]], out)
 
 
 # ------------------------------------------------------------------ polygamma
@@ -159,24 +163,26 @@ def atan2_taylor(prim: Atan2, y: Series, x: Series) -> Series:
 
 def polygamma_taylor(prim: Polygamma, m: Series, x: Series) -> Series | None:
     if m.varies:
-        return None  # the derivative says that there is none
+        return None  # the JVP rule raises the error
     out = bind1(prim, m.primal, x.primal)
     slopes = [polygamma(add(m.primal, float(k)), x.primal) for k in range(1, x.order + 1)]
     return cast_series(compose_series([out, *slopes], x.terms), out)
 
 
-# ------------------------------------------------------------------ products at some places
+# ------------------------------------------------------------------ scatter_mul
 
 
 def scatter_mul_taylor(prim: ScatterMul, x: Series, indices: Series, updates: Series) -> Sequence[Series] | None:
-    """A product with an array that is 1 but where the updates are: linear in these, if no place is updated twice."""
+    """Multiplies by an array of ones except at the updates: linear in the updates if no element is updated twice."""
     if not updates.varies:
         return locally_linear_taylor(prim, x, indices, updates)
     if not prim.unique_indices:
-        return None  # the derivative says why there is none
-    place = ScatterAdd(prim.dimension_numbers, prim.indices_are_sorted, True, prim.mode)
+        return None  # the JVP rule raises the error
+    scatter_add = ScatterAdd(prim.dimension_numbers, prim.indices_are_sorted, True, prim.mode)
     aval = x.primal.aval
     factor = bind1(prim, full_like_aval(aval, 1), indices.primal, updates.primal)
-    higher = [None if t is None else bind1(place, full_like_aval(aval, 0), indices.primal, t) for t in updates.higher]
+    higher = [
+        None if t is None else bind1(scatter_add, full_like_aval(aval, 0), indices.primal, t) for t in updates.higher
+    ]
     out = bind1(prim, x.primal, indices.primal, updates.primal)
     return [cast_series(series_product(x.terms, [factor, *higher], out), out)]

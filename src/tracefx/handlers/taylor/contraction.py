@@ -1,4 +1,4 @@
-"""Series of contractions: coefficients are stacked, and a few large contractions do for all orders."""
+"""Series rules of contractions: coefficients are stacked, so that a few large contractions compute all orders."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def dot_general_taylor(prim: DotGeneral, x: Series, y: Series) -> Series:
 
 
 def bilinear_taylor(prim: ConvGeneralDilated | RaggedDotGeneral, x: Series, y: Series, *others: Series) -> Series:
-    """A product of any kind: each coefficient is a sum of those of the coefficients that it is made of."""
+    """For bilinear primitives: each coefficient is a sum of products of coefficients."""
     if not y.varies:
         return _one_varies(prim, x, y, *others, side=0)
     if not x.varies:
@@ -51,7 +51,7 @@ def bilinear_taylor(prim: ConvGeneralDilated | RaggedDotGeneral, x: Series, y: S
 def _one_varies(
     prim: DotGeneral | ConvGeneralDilated | RaggedDotGeneral, x: Series, other: Series, *others: Series, side: int
 ) -> Series:
-    """A product with constants: all coefficients at once, so that the constants are read once."""
+    """Contracts all coefficients with constants at once, so that the constants are read once."""
     present = [t for t in x.terms if t is not None]
     args: list[Value] = [stack(present), other.primal]
     dims: list[int | None] = [0, None]
@@ -66,9 +66,9 @@ def _one_varies(
 
 
 def _both_vary(prim: DotGeneral, x: Series, y: Series) -> Series:
-    """Each coefficient is one contraction, over the orders too: of `x` forwards with `y` backwards.
+    """Computes each coefficient as one contraction over the orders as well: of `x` forwards with `y` backwards.
 
-    The orders follow each other along an axis that is contracted; without one, along a new one.
+    The coefficients are concatenated along a contracted axis; if there is none, along a new one.
     """
     (xc, yc), (xb, yb) = prim.dimension_numbers
     order = x.order
@@ -99,5 +99,5 @@ def _both_vary(prim: DotGeneral, x: Series, y: Series) -> Series:
 def _with_contracted_axis(
     xb: Dimensions, yb: Dimensions
 ) -> tuple[tuple[Dimensions, Dimensions], tuple[Dimensions, Dimensions]]:
-    """The axes of a contraction of nothing, with a new axis in front that is contracted."""
+    """Returns the dimension numbers of an outer product with a new leading axis that is contracted."""
     return ((0,), (0,)), (tuple([d + 1 for d in xb]), tuple([d + 1 for d in yb]))

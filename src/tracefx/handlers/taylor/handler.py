@@ -1,4 +1,4 @@
-"""The handler whose values are truncated series, and what it does with operations that have a derivative alone."""
+"""`Taylor`, the handler whose values are truncated power series, and its rules for general primitives."""
 
 from __future__ import annotations
 
@@ -35,35 +35,35 @@ from tracefx.interpreters.rules import Rules
 
 SeriesOrValue: TypeAlias = Series | Value
 DerivativeMemo: TypeAlias = dict[Hashable, tuple[Sequence[Series], Sequence[Series]]]
-"""Operands and results of operations that have a derivative alone, for one of them that takes the other's again."""
+"""The operands and results of primitives without series rules, because a derivative may bind the same one again."""
 
 
 class TaylorRule:
-    """A capability: the operation knows its series.
+    """A capability of primitives: they compute the series of their results.
 
-    Without it an operation's derivative is taken, on series of one order less.
+    Without it the primitive's JVP rule is interpreted on series of one order less.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def series(self, *operands: Series) -> Sequence[Series]:
-        """The results from a series for each operand, one of which varies. All are of one order, 2 or more."""
+        """Returns the series of the results; all series have the same order, at least 2, and one operand varies."""
         raise missing_rule_error(self, "series", "define series(self, *operands)")
 
 
 @final
 @frozen(eq=False)
 class Taylor(Interpreter[Series]):
-    """Values are series along a curve, up to a power `order` of its parameter.
+    """Values are power series of a curve's parameter, truncated at the power `order`.
 
-    A series of order 1 is a value and its tangent, and then operations do what they do under `jvp`. For higher orders
-    there are rules; an operation with a derivative and no rule does that, on series of one order less.
+    At order 1 a series is a primal and a tangent, and operations use their JVP rules. At higher orders primitives have
+    series rules; those with only a JVP rule apply it to series of one order less.
     """
 
     order: int
     derivative_memo: DerivativeMemo | None = field(default=None, repr=False)
-    """What was done of one operation's derivative so far, where that is what the handler is for."""
+    """The operations seen so far, if the handler interprets the JVP rule of an operation."""
 
     @property
     @override
@@ -94,7 +94,7 @@ class Taylor(Interpreter[Series]):
 
     @override
     def unify(self, x: Series, y: Series) -> tuple[Series, Series]:
-        """Where one has a coefficient both have."""
+        """Returns both with the same coefficients present."""
         both = [s is not None or t is not None for s, t in zip(x.higher, y.higher, strict=True)]
         return _instantiate_where(x, both), _instantiate_where(y, both)
 
@@ -105,25 +105,31 @@ class Taylor(Interpreter[Series]):
     # -------------------------------------------------------------- series and values
 
     def as_series(self, x: SeriesOrValue) -> Series:
+        """Returns a value as a series."""
         return x if isinstance(x, Series) else constant_series(x, self.order)
 
     def unlift(self, x: Series) -> SeriesOrValue:
-        """What doesn't vary is a plain value."""
+        """Returns a series as a plain value if it is constant."""
         return x if x.varies else x.primal
 
 
-def _instantiate_where(x: Series, wanted: Sequence[bool]) -> Series:
+def _instantiate_where(x: Series, present: Sequence[bool]) -> Series:
     return Series(
         x.primal,
-        tuple([instantiate_term(t, x.primal) if want else t for t, want in zip(x.higher, wanted, strict=True)]),
+        tuple(
+            [
+                instantiate_term(t, x.primal) if is_present else t
+                for t, is_present in zip(x.higher, present, strict=True)
+            ]
+        ),
     )
 
 
-# ------------------------------------------------------------------ operations that have a derivative
+# ------------------------------------------------------------------ operations with a JVP rule
 
 
 def first_order_taylor(handler: Taylor, prim: Differentiable, *operands: SeriesOrValue) -> Sequence[SeriesOrValue]:
-    """A derivative, as `jvp` takes it."""
+    """Applies the JVP rule to series of order 1."""
     args = [handler.as_series(x) for x in operands]
     tangents = [term_to_tangent(a.higher[0], a.primal) for a in args]
     outs, out_tangents = prim.jvp([a.primal for a in args], tangents)
@@ -131,17 +137,17 @@ def first_order_taylor(handler: Taylor, prim: Differentiable, *operands: SeriesO
 
 
 def derivative_taylor(handler: Taylor, prim: object, *operands: SeriesOrValue) -> Sequence[SeriesOrValue]:
-    """The derivative along the curve, whose operations are done on series of one order less, and integrated."""
+    """Interprets the JVP rule along the curve on series of one order less, and integrates the result."""
     args = [handler.as_series(x) for x in operands]
     assert isinstance(prim, Primitive)
     assert isinstance(prim, Differentiable)
-    seen: DerivativeMemo = {} if handler.derivative_memo is None else handler.derivative_memo
-    name = (prim, handler.order, *map(_series_key, args))
-    if name in seen and not prim.effects:
-        outs = seen[name][1]
+    memo: DerivativeMemo = {} if handler.derivative_memo is None else handler.derivative_memo
+    key = (prim, handler.order, *map(_series_key, args))
+    if key in memo and not prim.effects:
+        outs = memo[key][1]
     else:
-        outs = _integrate_derivative(handler, Taylor(handler.inner, handler.order - 1, seen), prim, args)
-        seen[name] = args, outs
+        outs = _integrate_derivative(handler, Taylor(handler.inner, handler.order - 1, memo), prim, args)
+        memo[key] = args, outs
     return [handler.unlift(out) for out in outs]
 
 
@@ -155,71 +161,74 @@ def _integrate_derivative(
     def shortened(x: Series) -> Value:
         return lower.wrap(lower.unlift(Series(x.primal, x.higher[:-1])))
 
-    def rate(x: Series) -> Tangent:
+    def scaled_derivative(x: Series) -> Tangent:
         if not x.varies:
             return term_to_tangent(None, x.primal)
         first, *rest = euler_derivative(x.terms)[1:]
         return lower.wrap(lower.unlift(Series(instantiate_term(first, x.primal), tuple(rest))))
 
     with handling(lower):
-        outs, tangents = prim.jvp([shortened(a) for a in args], [rate(a) for a in args])
-    found: list[Series] = []
+        outs, tangents = prim.jvp([shortened(a) for a in args], [scaled_derivative(a) for a in args])
+    results: list[Series] = []
     for out, t in zip(outs, tangents, strict=True):
         primal = lower.as_series(lower.unwrap(out)).primal
         terms: list[Coefficient] = [None] * handler.order
         if not isinstance(t, Zero):
-            slope = lower.as_series(lower.unwrap(t)).terms
-            terms = [scale_term(s, 1.0 / k) for k, s in enumerate(slope, 1)]
-        found.append(cast_series([primal, *terms], primal))
-    return found
+            derivative = lower.as_series(lower.unwrap(t)).terms
+            terms = [scale_term(s, 1.0 / k) for k, s in enumerate(derivative, 1)]
+        results.append(cast_series([primal, *terms], primal))
+    return results
 
 
-# ------------------------------------------------------------------ equations
+# ------------------------------------------------------------------ linear equations
 
 
 def linear_solve_taylor(handler: Taylor, prim: LinearSolve, *operands: SeriesOrValue) -> Sequence[SeriesOrValue]:
-    """The solution of `A x = b`, order by order: `A_0 x_k` is what is left of `b_k` by the coefficients before."""
+    """Solves `A x = b` order by order: `A_0 x_k` is `b_k` minus the products with lower coefficients of `x`."""
     args = [handler.as_series(x) for x in operands]
     n = prim.num_consts
     consts, sides = args[:n], args[n:]
     size = len(sides)
     outs = bind(prim, *[a.primal for a in args])
-    moving = any(a.varies for a in consts)
+    varies = any(a.varies for a in consts)
     solution: list[list[Coefficient]] = [[x] for x in outs[:size]]
     for k in range(1, handler.order + 1):
-        left = [side.terms[k] for side in sides]
-        if moving:
+        rhs = [side.terms[k] for side in sides]
+        if varies:
             known = [Series(terms[0], (*terms[1:], *[None] * (handler.order + 1 - k))) for terms in solution]  # type: ignore[arg-type]  # the first is a value
-            held = [handler.wrap(handler.unlift(x)) for x in (*consts, *known)]
-            moved = [handler.as_series(handler.unwrap(y)) for y in handler.run(prim.matvec, held)]
-            left = [sub_terms(b, y.terms[k]) for b, y in zip(left, moved, strict=True)]
-        if all(b is None for b in left):
-            found: Sequence[Coefficient] = [None] * size
+            # `known` has the coefficients of x so far; their product with A up to order k is to be subtracted.
+            wrapped = [handler.wrap(handler.unlift(x)) for x in (*consts, *known)]
+            products = [handler.as_series(handler.unwrap(y)) for y in handler.run(prim.matvec, wrapped)]
+            rhs = [sub_terms(b, y.terms[k]) for b, y in zip(rhs, products, strict=True)]
+        if all(b is None for b in rhs):
+            new_terms: Sequence[Coefficient] = [None] * size
         else:
-            values = [cast_term(instantiate_term(b, s.primal), s.primal.aval) for b, s in zip(left, sides, strict=True)]
-            found = bind(prim, *[c.primal for c in consts], *values)[:size]
-        for terms, x in zip(solution, found, strict=True):
+            values = [cast_term(instantiate_term(b, s.primal), s.primal.aval) for b, s in zip(rhs, sides, strict=True)]
+            new_terms = bind(prim, *[c.primal for c in consts], *values)[:size]
+        for terms, x in zip(solution, new_terms, strict=True):
             terms.append(x)
     results = [cast_series(terms, out) for terms, out in zip(solution, outs[:size], strict=True)]
     return [*[handler.unlift(x) for x in results], *outs[size:]]
 
 
-# ------------------------------------------------------------------ the tables
+# ------------------------------------------------------------------ the tables of rules
 
 
 def lift_series_rule(rule: TaylorSeriesRule) -> Callable[..., Sequence[SeriesOrValue]]:
+    """Returns a handler rule made of a series rule; if that returns None, the JVP rule is used."""
+
     def handled(handler: Taylor, prim: Primitive, *operands: SeriesOrValue) -> Sequence[SeriesOrValue]:
-        found = rule(prim, *[handler.as_series(x) for x in operands])
-        if found is None:
+        results = rule(prim, *[handler.as_series(x) for x in operands])
+        if results is None:
             return derivative_taylor(handler, prim, *operands)
-        return [handler.unlift(x) for x in found]
+        return [handler.unlift(x) for x in results]
 
     return handled
 
 
 def own_rule_taylor(handler: Taylor, prim: TaylorRule, *operands: SeriesOrValue) -> Sequence[SeriesOrValue]:
-    found = prim.series(*[handler.as_series(x) for x in operands])
-    return [handler.unlift(cast_series(x.terms, x.primal)) for x in found]
+    results = prim.series(*[handler.as_series(x) for x in operands])
+    return [handler.unlift(cast_series(x.terms, x.primal)) for x in results]
 
 
 def _build_rules() -> Rules[Taylor, SeriesOrValue]:

@@ -1,7 +1,7 @@
-"""Series of operations that are linear in what varies: each coefficient goes through on its own.
+"""Series rules of operations that are linear in what varies: they apply to each coefficient separately.
 
-So does what is linear around every place but a few (`max`, `select_n`, `abs`): its derivative at the value, taken of a
-coefficient, is the result's.
+The same holds for operations that are linear near almost every point (`max`, `select_n`, `abs`): each coefficient goes
+through the JVP at the value.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tracefx.ops.indexing.gather_scatter_add import Gather
 
 
 def zero_derivative_taylor(prim: Primitive, *args: Series) -> Sequence[Series]:
-    """Results that don't vary, or whose derivative is zero wherever there is one."""
+    """Results that are constant, or whose derivative is zero almost everywhere."""
     order = args[0].order
     return [constant_series(out, order) for out in bind(prim, *[a.primal for a in args])]
 
 
 def linear_taylor(prim: Primitive, x: Series) -> Sequence[Series]:
-    """Linear in its one operand; any number of results."""
+    """For primitives that are linear in their only operand, with any number of results."""
     outs = bind(prim, x.primal)
     if all(out.aval.tangent().dtype == dtypes.float0 for out in outs):  # converted to integers
         return [constant_series(out, x.order) for out in outs]
@@ -42,7 +42,7 @@ def linear_taylor(prim: Primitive, x: Series) -> Sequence[Series]:
 
 
 def locally_linear_taylor(prim: Primitive, *args: Series) -> Sequence[Series]:
-    """By the derivative, which depends on the values alone."""
+    """Applies the JVP at the value to each coefficient."""
     assert isinstance(prim, Differentiable)
     primals = [a.primal for a in args]
     outs: Sequence[Value] | None = None
@@ -52,10 +52,10 @@ def locally_linear_taylor(prim: Primitive, *args: Series) -> Sequence[Series]:
         if all(a.higher[k] is None for a in args):
             pushed.append(None)
             continue
-        found, out_tangents = prim.jvp(primals, tangents)
-        outs = found if outs is None else outs
+        primals_out, out_tangents = prim.jvp(primals, tangents)
+        outs = primals_out if outs is None else outs
         pushed.append([tangent_to_term(t) for t in out_tangents])
-    assert outs is not None  # something varies
+    assert outs is not None  # at least one operand varies
     return [cast_series([out, *[None if p is None else p[i] for p in pushed]], out) for i, out in enumerate(outs)]
 
 
@@ -70,12 +70,12 @@ def sub_taylor(prim: Primitive, x: Series, y: Series) -> Sequence[Series]:
 
 
 def jointly_linear_taylor(prim: Primitive, *args: Series) -> Sequence[Series]:
-    """Linear in all operands together but for those that can't vary: indices, masks."""
+    """For primitives that are jointly linear in all operands except those without tangents: indices, masks."""
     return _push_jointly(prim, prim, args)
 
 
 def gather_taylor(prim: Gather, *args: Series) -> Sequence[Series]:
-    return _push_jointly(prim, prim.with_fill_value(0), args)  # outside of the operand nothing varies
+    return _push_jointly(prim, prim.with_fill_value(0), args)  # elements out of bounds have zero derivatives
 
 
 def _push_jointly(prim: Primitive, push: Primitive, args: Sequence[Series]) -> Sequence[Series]:
@@ -83,8 +83,8 @@ def _push_jointly(prim: Primitive, push: Primitive, args: Sequence[Series]) -> S
     fixed = [a.primal.aval.tangent().dtype == dtypes.float0 for a in args]
     higher: list[Coefficient] = []
     for terms in zip(*[a.higher for a in args], strict=True):
-        given = [
+        operands = [
             a.primal if fix else instantiate_term(t, a.primal) for a, t, fix in zip(args, terms, fixed, strict=True)
         ]
-        higher.append(None if all(t is None for t in terms) else bind1(push, *given))
+        higher.append(None if all(t is None for t in terms) else bind1(push, *operands))
     return [cast_series([out, *higher], out)]

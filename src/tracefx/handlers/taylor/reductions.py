@@ -1,4 +1,4 @@
-"""Series of products and sums of exponentials along axes: series are folded in a tree, so that zeros do no harm."""
+"""Series rules of products and log-sum-exps along axes, by tree reductions without divisions by elements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tracefx.transforms.associative_scan import associative_scan
 
 
 def instantiate_terms(x: Series) -> list[Array]:
-    """All coefficients, as many as there are orders: products have them all soon."""
+    """Returns all coefficients as arrays: in products none stays zero for long."""
     return [as_array(instantiate_term(t, x.primal)) for t in x.terms]
 
 
@@ -58,7 +58,7 @@ def reduce_prod_taylor(prim: ReduceProd, x: Series) -> Series:
 
 
 def _second_half(x: Array, half: int, fill: int) -> Array:
-    """The second half of the rows, filled up to be as many as the first."""
+    """Returns the second half of the rows, padded to the length of the first."""
     rows = slice_axis(x, half, x.shape[0], 0)
     missing = half - rows.shape[0]
     return pad(rows, fill, [(0, missing, 0), *[(0, 0, 0)] * (x.ndim - 1)]) if missing else rows
@@ -68,26 +68,26 @@ def _second_half(x: Array, half: int, fill: int) -> Array:
 
 
 def cumlogsumexp_taylor(prim: CumLogSumExp, x: Series) -> Series:
-    """The sum's series, divided by the sum, is the mean of the terms', each divided by its term: none overflows."""
+    """Computes the series of the sum relative to the sum, a mean of relative terms, so that nothing overflows."""
     out = bind1(prim, x.primal)
     ones = constant_like_aval(x.primal.aval, 1)
     parts = [instantiate_term(t, x.primal) for t in series_exp(x.terms, ones)[1:]]
 
-    def together(a: list[Array], b: list[Array]) -> list[Array]:
+    def combine(a: list[Array], b: list[Array]) -> list[Array]:
         (u, *us), (v, *vs) = a, b
         total, share, rest = _logaddexp_with_weights(u, v)
         return [total, *[add(mul(s, share), mul(t, rest)) for s, t in zip(us, vs, strict=True)]]
 
     elements = [as_array(t) for t in (x.primal, *parts)]
-    _, *means = associative_scan(together, elements, reverse=prim.reverse, axis=prim.axis)
+    _, *means = associative_scan(combine, elements, reverse=prim.reverse, axis=prim.axis)
     relative = [ones, *means]
     return cast_series(integrate_quotient(relative, relative, out), out)
 
 
 def _logaddexp_with_weights(x: Array, y: Array) -> tuple[Array, Array, Array]:
-    """The logarithm of the sum of two exponentials, and the shares that they have in it; infinities that tie halves."""
-    apart, larger = sub(x, y), ge(x, y)
-    total = add(select(larger, x, y), log1p(exp(select(larger, neg(apart), apart))))  # without a kink where they tie
-    total = select(eq(apart, apart), total, add(x, y))
-    apart = select_with_aval(bitwise_and(eq(x, y), ne(apart, apart)), 0, apart, apart.aval)
-    return total, logistic(apart), logistic(neg(apart))
+    """Returns `logaddexp(x, y)` and the weights of both exponentials in the sum; equal infinities have weights 1/2."""
+    difference, larger = sub(x, y), ge(x, y)
+    total = add(select(larger, x, y), log1p(exp(select(larger, neg(difference), difference))))  # smooth where x == y
+    total = select(eq(difference, difference), total, add(x, y))
+    difference = select_with_aval(bitwise_and(eq(x, y), ne(difference, difference)), 0, difference, difference.aval)
+    return total, logistic(difference), logistic(neg(difference))

@@ -1,4 +1,4 @@
-"""Which rule an operation, or the family it belongs to, has for series."""
+"""The tables of series rules, by primitive and by family."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ from tracefx.ops.shape.shape import Split
 from tracefx.ops.structural import ConvertElementType
 
 TaylorSeriesRule: TypeAlias = Callable[..., Sequence[Series] | None]
-"""From an operation and a series for each operand, one of which varies, to series of the results.
+"""Called with a primitive and a series for each operand, at least one of which varies; returns the results' series.
 
-`None` where the rule is not for these operands: then the operation's derivative is taken.
+It returns None if it does not cover these operands: then the JVP rule is used.
 """
 
 
 def single_result(rule: Callable[..., Series | None]) -> TaylorSeriesRule:
-    """The rule of an operation with one result."""
+    """Returns the rule of a primitive with one result."""
 
     def listed(prim: Primitive, *args: Series) -> Sequence[Series] | None:
         out = rule(prim, *args)
@@ -89,7 +89,7 @@ def single_result(rule: Callable[..., Series | None]) -> TaylorSeriesRule:
 
 
 def use_derivative(prim: Primitive, *args: Series) -> None:
-    """The rule of an operation whose derivative is as good as any rule."""
+    """The rule of a primitive for which the JVP rule is the best choice."""
 
 
 TAYLOR_RULES: Final[Mapping[type[Primitive], TaylorSeriesRule]] = MappingProxyType(

@@ -1,7 +1,7 @@
-"""Truncated power series of arrays, and the arithmetic that all rules are made of.
+"""Truncated power series of arrays, and their arithmetic.
 
-A value on its way along a curve is `x_0 + x_1 t + x_2 t**2 + ...`: the coefficients are derivatives divided by
-factorials, so that a product's are plain sums of products. A coefficient known to be zero is absent.
+A value along a curve is `x_0 + x_1 t + x_2 t**2 + ...`. The coefficients are derivatives divided by factorials, so the
+product of two series is a plain sum of products. A coefficient that is known to be zero is None.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tracefx.ops.structural import constant_like_aval, match_aval
 from tracefx.pytrees import trees
 
 Coefficient: TypeAlias = Value | None
-"""A coefficient; `None` is one that is zero."""
+"""A coefficient; None is zero."""
 Coefficients: TypeAlias = Sequence[Coefficient]
 """Coefficients from order 0 on."""
 
@@ -28,13 +28,19 @@ Coefficients: TypeAlias = Sequence[Coefficient]
 @final
 @frozen(eq=False)
 class Series:
-    """A value and its coefficients of order 1, 2, ...; all absent where it doesn't vary."""
+    """A value and its coefficients of order 1, 2, ..., which are all None for a constant.
+
+    Attributes:
+        primal: the value, the coefficient of order 0.
+        higher: the coefficients from order 1 on.
+    """
 
     primal: Value
     higher: tuple[Coefficient, ...]
 
     @property
     def order(self) -> int:
+        """The highest order."""
         return len(self.higher)
 
     @property
@@ -44,6 +50,7 @@ class Series:
 
     @property
     def varies(self) -> bool:
+        """Whether the value is not constant."""
         return any(t is not None for t in self.higher)
 
 
@@ -54,7 +61,7 @@ def constant_series(x: Value, order: int) -> Series:
     return Series(x, (None,) * order)
 
 
-def series(terms: Coefficients) -> Series:
+def make_series(terms: Coefficients) -> Series:
     return Series(leading_coefficient(terms), tuple(terms[1:]))
 
 
@@ -64,7 +71,7 @@ def leading_coefficient(x: Coefficients) -> Value:
     return first
 
 
-# ------------------------------------------------------------------ coefficients
+# ------------------------------------------------------------------ arithmetic of coefficients
 
 
 def add_terms(x: Coefficient, y: Coefficient) -> Coefficient:
@@ -97,70 +104,70 @@ def sum_terms(terms: Iterable[Coefficient]) -> Coefficient:
 def cauchy_product_term(
     x: Coefficients, y: Coefficients, k: int, first: int = 0, last: int | None = None
 ) -> Coefficient:
-    """The sum of `x[j] * y[k - j]` for `j` from `first` to `last`, which is `k` unless given."""
+    """Returns the sum of `x[j] * y[k - j]` for `j` from `first` to `last`, by default `k`."""
     stop = k if last is None else last
     return sum_terms([mul_terms(x[j], y[k - j]) for j in order_by_availability(k, first, stop)])
 
 
 def cauchy_square_term(x: Coefficients, k: int, first: int = 0) -> Coefficient:
-    """The sum of `x[j] * x[k - j]` for `j` from `first` to `k - first`: all but the middle one count twice."""
+    """Returns the sum of `x[j] * x[k - j]` for `j` from `first` to `k - first`: pairs are computed once and doubled."""
     pairs = sum_terms([mul_terms(x[j], x[k - j]) for j in range((k - 1) // 2, first - 1, -1)])
     middle = x[k // 2] if k % 2 == 0 and k // 2 >= first else None
     return add_terms(mul_terms(middle, middle), scale_term(pairs, 2.0))
 
 
 def order_by_availability(k: int, first: int, last: int) -> list[int]:
-    """The terms of a sum in the order in which they can be had, so that none waits for one that comes later."""
+    """Returns the indices of a sum's terms in the order in which they become available in a recurrence."""
     return sorted(range(first, last + 1), key=lambda j: max(j, k - j))
 
 
 def euler_derivative(x: Coefficients) -> list[Coefficient]:
-    """`k * x[k]`: the coefficients of `t` times the derivative."""
+    """Returns `k * x[k]`: the coefficients of `t` times the derivative."""
     return [None, *[scale_term(t, float(k)) for k, t in enumerate(x) if k]]
 
 
-# ------------------------------------------------------------------ series
+# ------------------------------------------------------------------ arithmetic of series
 #
-# One division each, of a number: XLA does not fuse a quotient of arrays that has several uses with what uses it.
+# Each function divides one number only: XLA does not fuse a quotient of arrays with several uses into its consumers.
 
 
 def series_product(x: Coefficients, y: Coefficients, first: Coefficient = None) -> list[Coefficient]:
-    """`x * y`, of which `first` is the value if that is known."""
+    """Returns `x * y`; `first` is its value if that is known."""
     orders = range(len(x)) if first is None else range(1, len(x))
     higher = [cauchy_square_term(x, k) if x is y else cauchy_product_term(x, y, k) for k in orders]
     return higher if first is None else [first, *higher]
 
 
 def series_quotient(x: Coefficients, y: Coefficients, first: Value) -> list[Coefficient]:
-    """`x / y`, of which `first` is the value."""
+    """Returns `x / y`, whose value is `first`."""
     out: list[Coefficient] = [first]
     inverse, minus_first = div(1.0, leading_coefficient(y)), neg(first)
     for k in range(1, len(x)):
-        rest = add_terms(x[k], mul_terms(y[k], minus_first))
-        out.append(mul_terms(sub_terms(rest, cauchy_product_term(out, y, k, 1, k - 1)), inverse))
+        remainder = add_terms(x[k], mul_terms(y[k], minus_first))
+        out.append(mul_terms(sub_terms(remainder, cauchy_product_term(out, y, k, 1, k - 1)), inverse))
     return out
 
 
 def integrate_product(slope: Coefficients, x: Coefficients, first: Value) -> list[Coefficient]:
-    """What has the value `first` and the derivative `slope` times that of `x`."""
+    """Returns the series with the value `first` whose derivative is `slope` times that of `x`."""
     steps = euler_derivative(x)
     return [first, *[scale_term(cauchy_product_term(steps, slope, k, 1), 1.0 / k) for k in range(1, len(x))]]
 
 
 def integrate_quotient(divisor: Coefficients, x: Coefficients, first: Value) -> list[Coefficient]:
-    """What has the value `first` and the derivative of `x` divided by `divisor`."""
+    """Returns the series with the value `first` whose derivative is that of `x` divided by `divisor`."""
     out: list[Coefficient] = [first]
     steps: list[Coefficient] = [None]
     inverse = div(1.0, leading_coefficient(divisor))
     for k in range(1, len(x)):
-        rest = scale_term(cauchy_product_term(steps, divisor, k, 1, k - 1), 1.0 / k)
-        out.append(mul_terms(sub_terms(x[k], rest), inverse))
+        remainder = scale_term(cauchy_product_term(steps, divisor, k, 1, k - 1), 1.0 / k)
+        out.append(mul_terms(sub_terms(x[k], remainder), inverse))
         steps.append(scale_term(out[k], float(k)))
     return out
 
 
 def series_exp(x: Coefficients, first: Value) -> list[Coefficient]:
-    """What has the value `first` and the derivative of `x` times itself."""
+    """Returns the series with the value `first` whose derivative is itself times that of `x`: `c * exp(x)`."""
     steps = euler_derivative(x)
     out: list[Coefficient] = [first]
     for k in range(1, len(x)):
@@ -169,7 +176,7 @@ def series_exp(x: Coefficients, first: Value) -> list[Coefficient]:
 
 
 def series_pow(x: Coefficients, exponent: float, first: Value) -> list[Coefficient]:
-    """`x ** exponent`, of which `first` is the value; `x[0]` is not zero."""
+    """Returns `x ** exponent`, whose value is `first`; `x[0]` must not be zero."""
     out: list[Coefficient] = [first]
     inverse = div(1.0, leading_coefficient(x))
     for k in range(1, len(x)):
@@ -182,9 +189,9 @@ def series_pow(x: Coefficients, exponent: float, first: Value) -> list[Coefficie
 
 
 def compose_series(derivatives: Sequence[Coefficient], x: Coefficients) -> list[Coefficient]:
-    """A function of `x`, of which `derivatives` has the value and all derivatives at `x[0]`.
+    """Returns a function of the series `x`, given its value and derivatives at `x[0]`.
 
-    By Horner's rule in what `x` is more than `x[0]`: sums and products only.
+    Uses Horner's rule in `x - x[0]`: only sums and products.
     """
     order = len(x) - 1
     change = [None, *x[1:]]
@@ -195,7 +202,7 @@ def compose_series(derivatives: Sequence[Coefficient], x: Coefficients) -> list[
         factorial *= max(k, 1)
         scales.append(1.0 / factorial)
     for k in range(order, -1, -1):
-        # Multiplied by `change` k more times, what is beyond order - k can't be seen.
+        # Still to be multiplied by `change` k times, so coefficients beyond order - k do not matter.
         out = [cauchy_product_term(change, out, i, 1) if i <= order - k else None for i in range(order + 1)]
         out[0] = scale_term(derivatives[k], scales[k])
     return out
@@ -205,12 +212,13 @@ def compose_series(derivatives: Sequence[Coefficient], x: Coefficients) -> list[
 
 
 def cast_series(terms: Coefficients, primal: Value) -> Series:
-    """The series with `primal` for a value, and coefficients of its type."""
+    """Returns the series with the value `primal` and coefficients of its dtype."""
     aval = primal.aval.tangent()
     return Series(primal, tuple([None if t is None else cast_term(t, aval) for t in terms[1:]]))
 
 
 def cast_term(t: Value, aval: ShapedArray) -> Value:
+    """Converts a coefficient to a dtype and weak type."""
     out = match_aval(t, aval)
     assert not isinstance(out, Zero)
     return out
@@ -225,5 +233,5 @@ def tangent_to_term(t: Tangent) -> Coefficient:
 
 
 def instantiate_term(t: Coefficient, primal: Value) -> Value:
-    """The coefficient as a value: zeros for an absent one."""
+    """Returns a coefficient as a value: zeros for None."""
     return constant_like_aval(primal.aval.tangent(), 0) if t is None else t

@@ -1,7 +1,7 @@
-"""Series of smooth functions of one operand, by the differential equations that they solve.
+"""Series rules of smooth functions of one operand, from the differential equations that they satisfy.
 
 `y = tanh(x)` has `y' = (1 - y**2) x'`: the coefficients of `y` up to one order give those of the slope `1 - y**2`, and
-these the coefficient of `y` of the next order. So all orders take a number of products that is quadratic in them.
+these the next coefficient of `y`. The number of products is quadratic in the order.
 """
 
 from __future__ import annotations
@@ -62,18 +62,22 @@ from tracefx.ops.elementwise.transcendental import (
 )
 
 SeriesSolution: TypeAlias = Callable[[Coefficients, Value, Value], list[Coefficient]]
-"""The coefficients from those of the operand, the value, and the derivative at order 0."""
+"""Called with the operand's coefficients, the value and the derivative at order 0; returns the coefficients."""
 
-# ------------------------------------------------------------------ the slope depends on the function
+# ------------------------------------------------------------------ slopes that depend on the function
 
 
 def solve_recurrence(
     x: Coefficients, first: Value, slope: Value, following: Callable[[Coefficients, Coefficients, int], Coefficient]
 ) -> list[Coefficient]:
-    """What has the value `first` and, at order 0, the derivative `slope`.
+    """Solves `y' = slope * x'` for a slope that depends on `y`.
 
-    `following` gives the slope's coefficient of order `k` from those of the function up to there and from the rates of
-    the operand.
+    Args:
+        x: the coefficients of the operand.
+        first: the value of `y`.
+        slope: the value of the slope.
+        following: returns the slope's coefficient of order `k` from those of `y` up to order `k` and from
+            `euler_derivative(x)`.
     """
     steps = euler_derivative(x)
     out: list[Coefficient] = [first]
@@ -110,21 +114,21 @@ def _of_tan(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
 
 
 def _of_sin_cos(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
-    """The second derivative is minus the function: sine, cosine."""
+    """For functions whose second derivative is minus themselves."""
     return solve_recurrence(
         x, first, slope, lambda out, steps, k: scale_term(cauchy_product_term(steps, out, k, 1), -1.0 / k)
     )
 
 
 def _of_sinh_cosh(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
-    """The second derivative is the function."""
+    """For functions whose second derivative is themselves."""
     return solve_recurrence(
         x, first, slope, lambda out, steps, k: scale_term(cauchy_product_term(steps, out, k, 1), 1.0 / k)
     )
 
 
 def _of_erf_inv(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
-    # The slope is a multiple of exp(y**2), so that its own is itself times that of y**2.
+    # The slope is a multiple of exp(y**2), so its derivative is itself times that of y**2.
     square_steps: list[Coefficient] = [None]
     slopes: list[Coefficient] = [slope]
 
@@ -136,11 +140,11 @@ def _of_erf_inv(x: Coefficients, first: Value, slope: Value) -> list[Coefficient
     return solve_recurrence(x, first, slope, following)
 
 
-# ------------------------------------------------------------------ the slope depends on the operand
+# ------------------------------------------------------------------ slopes that depend on the operand
 
 
 def _scaled_square(x: Coefficients, first: Value, sign: float) -> list[Coefficient]:
-    """The square of `x` times `sign`, with another value."""
+    """Returns `sign * x**2` with its value replaced by `first`."""
     return [first, *[scale_term(t, sign) for t in series_product(x, x, first)[1:]]]
 
 
@@ -162,7 +166,7 @@ def _of_acosh(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
 def _of_erf(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
     return integrate_product(
         series_exp(_scaled_square(x, first, -1.0), slope), x, first
-    )  # of the square, the value has no rate
+    )  # only the derivative of the square matters, so its value is arbitrary
 
 
 def _of_atanh(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
@@ -185,13 +189,13 @@ def _of_rsqrt(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
 
 
 def _of_cbrt(x: Coefficients, first: Value, slope: Value) -> list[Coefficient]:
-    """The derivative of `x` is that of the root times three times its square."""
+    """Solves `3 y**2 y' = x'`."""
     out: list[Coefficient] = [first]
     steps: list[Coefficient] = [None]
     squares: list[Coefficient] = [None]
     for k in range(1, len(x)):
-        rest = scale_term(cauchy_product_term(steps, squares, k, 1, k - 1), 3.0 / k)
-        out.append(mul_terms(sub_terms(x[k], rest), slope))
+        remainder = scale_term(cauchy_product_term(steps, squares, k, 1, k - 1), 3.0 / k)
+        out.append(mul_terms(sub_terms(x[k], remainder), slope))
         steps.append(scale_term(out[k], float(k)))
         squares.append(cauchy_square_term(out, k))
     return out
@@ -251,13 +255,13 @@ LOGARITHMIC_DIVISORS: Final[Mapping[type[ReciprocalDerivative], Callable[[Coeffi
 
 
 def transcendental_taylor(prim: Transcendental, x: Series) -> Series:
-    """A function given by its derivative, one of `TRANSCENDENTAL_SOLUTIONS`."""
+    """Applies the solution of a function in `TRANSCENDENTAL_SOLUTIONS`."""
     first = bind1(prim, x.primal)
     return cast_series(TRANSCENDENTAL_SOLUTIONS[type(prim)](x.terms, first, prim.derivative(x.primal, first)), first)
 
 
 def logarithmic_taylor(prim: ReciprocalDerivative, x: Series) -> Series:
-    """A function given by what its derivative is one divided by, one of `LOGARITHMIC_DIVISORS`."""
+    """Integrates a derivative `x' / divisor`, with the divisor from `LOGARITHMIC_DIVISORS`."""
     first = bind1(prim, x.primal)
     divisor = LOGARITHMIC_DIVISORS[type(prim)](x.terms, prim.divisor(x.primal))
     return cast_series(integrate_quotient(divisor, x.terms, first), first)

@@ -1,4 +1,4 @@
-"""Programs of JAX in tracefx, and programs of tracefx in JAX. The one part of tracefx that imports jax."""
+"""Conversion of functions, arrays, meshes and shardings between JAX and tracefx. Only this package imports jax."""
 
 from __future__ import annotations
 

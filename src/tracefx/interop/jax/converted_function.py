@@ -1,4 +1,4 @@
-"""What the functions that `from_jax` and `to_jax` give have in common."""
+"""The common base class of the results of `from_jax` and `to_jax`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ R = TypeVar("R")
 
 
 class ConvertedFunction(ABC, Generic[P, R]):
-    """A function written with one library as a function of the other. It is bound to instances as the function is."""
+    """A function written with one library as a function of the other. As a class attribute it binds like a method."""
 
     title: ClassVar[str]
-    """Whose result it is."""
+    """The name of the converting function, for `repr`."""
     __wrapped__: Callable[P, R]
     __name__: str
 
@@ -34,7 +34,7 @@ class ConvertedFunction(ABC, Generic[P, R]):
     @property
     @abstractmethod
     def options(self) -> tuple[object, ...]:
-        """What beside the function it is made with."""
+        """The arguments of the constructor besides the function, for pickling."""
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...
@@ -49,5 +49,5 @@ class ConvertedFunction(ABC, Generic[P, R]):
 
     @override
     def __reduce__(self) -> str | tuple[object, ...]:
-        """By reference where a module has it under its name, as decorated functions are; else by function."""
+        """Pickles by reference if a module has the object under its name, as for decorated functions; else by parts."""
         return importable_name(self) or (type(self), (self._fun, *self.options))

@@ -1,4 +1,4 @@
-"""`to_jax`: functions of tracefx as functions that JAX traces."""
+"""`to_jax`: turns functions of tracefx into functions that JAX can trace."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ RULES: Final[Mapping[type[Any], ExportRule]] = MappingProxyType(
         **exporting_devices.RULES,
     }
 )
-"""The rules for the operations that are no primitives of the same name and parameters."""
+"""Export rules by class of primitive, for those without a JAX primitive of the same name and parameters."""
 
 _DEFAULT_EXPORTER: Final = Exporter(RULES, export_fallback)
 
 
 @final
 class ToJax(ConvertedFunction[P, R]):
-    """A function of tracefx as one that JAX traces: what `to_jax` gives."""
+    """The result of `to_jax`: a function that JAX can trace and that runs a function of tracefx."""
 
     title = "to_jax"
 
@@ -69,21 +69,21 @@ class ToJax(ConvertedFunction[P, R]):
         where = f"to_jax of {self._name}: arguments"
         dynamic, statics = self._static.split(where, args, kwargs)
         leaves, in_tree = trees.flatten_with_known_types(dynamic, LEAF_TYPES)
-        given = [_to_jax_array(leaf, i, dynamic, where) for i, leaf in enumerate(leaves)]
-        avals = tuple([type_from_jax(jax.typeof(x)) for x in given])
+        arrays = [_to_jax_array(leaf, i, dynamic, where) for i, leaf in enumerate(leaves)]
+        avals = tuple([type_from_jax(jax.typeof(x)) for x in arrays])
         with jax_settings():
             traced = self._trace(trace_key(in_tree, avals, statics), args, kwargs, dynamic)
-        return cast(R, traced.out_tree.unflatten(_run(self._export, traced, given)))
+        return cast(R, traced.out_tree.unflatten(_run(self._export, traced, arrays)))
 
     def _trace(self, key: TraceKey, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic: DynamicArguments) -> Trace:
-        known = TRACES.traces(self._fun)
-        traced = known.get((key, self._static))
+        traces = TRACES.traces(self._fun)
+        traced = traces.get((key, self._static))
         if traced is not None:
             return traced
         origins = argument_names(self._fun, self._name, *dynamic, self._static.dynamic_positions(len(args)))
         fun = self._static.bind_static(self._fun, args, kwargs)
         traced = trace(fun, key.in_tree, key.avals, origins, self._name, "to_jax")
-        return insert_bounded(known, (key, self._static), traced, MAX_TRACES) if is_cacheable(traced) else traced
+        return insert_bounded(traces, (key, self._static), traced, MAX_TRACES) if is_cacheable(traced) else traced
 
     @property
     @override
@@ -98,19 +98,26 @@ def to_jax(
     static_argnames: str | Sequence[str] = (),
     rules: Mapping[str, UserExportRule] | None = None,
 ) -> Callable[P, R]:
-    """`fun` as a function that JAX traces: `jax.jit`, `jax.grad`, `jax.vmap` and all else of JAX apply to it.
+    """Turns `fun`, a function of tracefx, into one that JAX can trace: `jax.jit`, `jax.grad`, `jax.vmap` apply to it.
 
-    It takes trees of JAX's arrays, tracers and random keys and gives such. tracefx traces it once for each kind of
-    arguments, with JAX's setting of 64 bits and JAX's named axes, and what it does is bound in JAX: by the primitives
-    of the same names, or handed to JAX with the rules it has here, so that derivatives which functions define are
-    kept. Called on numbers, it is compiled by JAX.
+    tracefx traces `fun` once for each call signature, with JAX's 64-bit setting and named axes. The result is run with
+    JAX's primitives of the same names; operations without a counterpart become one primitive of JAX that has their
+    rules, so user-defined derivatives are preserved. Called on concrete arrays, the function is compiled by JAX.
 
-    Arguments at `static_argnums` or `static_argnames` are handed to the function as they are. `rules` says how JAX is
-    to do operations of your own, by their names: a function of the operation and of JAX's arrays, to an array or
-    several.
+    Args:
+        fun: a function of pytrees of arrays.
+        static_argnums: indices of positional arguments that are static: `fun` gets them as they are. None by default.
+        static_argnames: names of static arguments. None by default.
+        rules: additional rules by name of tracefx's primitive, which take precedence over the built-in ones. A rule
+            takes the primitive and JAX arrays and returns one array or several. None adds no rules.
 
-    Raises TypeError for an argument that is no array and not static, MissingRuleError for an operation that JAX has
-    nothing like and that can't be compiled, EscapedTracerError if the function closes over a tracer of tracefx.
+    Returns:
+        A function with the same signature that takes and returns pytrees of JAX's arrays, tracers and random keys.
+
+    Raises:
+        TypeError: when called, for an argument that is neither an array nor static.
+        MissingRuleError: when called, for an operation without a counterpart in JAX that cannot be compiled.
+        EscapedTracerError: when called, if `fun` closes over a tracer of tracefx.
 
     >>> import jax
     >>> import tracefx.numpy as fnp
@@ -131,19 +138,19 @@ def to_jax(
     return ToJax(fun, static, MappingProxyType({} if rules is None else dict(rules)))
 
 
-def _run(export: Exporter, traced: Trace, given: Sequence[jax.Array]) -> list[jax.Array]:
-    """Where JAX records what is done, it is done equation by equation, which keeps their lines; else compiled."""
+def _run(export: Exporter, traced: Trace, arrays: Sequence[jax.Array]) -> list[jax.Array]:
+    """Runs a traced function: equation by equation under `jax.jit` (which keeps source locations), else compiled."""
     program, name = traced.jaxpr, traced.name
-    inputs = [*_constants(traced), *given]
+    inputs = [*_constants(traced), *arrays]
     if is_under_jit():
         return export.run(program, inputs)
-    entry = program.memo.get((export, "entry", name), lambda: jax.jit(export.function(program, name), inline=True))
+    compiled = program.memo.get((export, "entry", name), lambda: jax.jit(export.function(program, name), inline=True))
     with x64_if_needed(program):
-        return cast("list[jax.Array]", entry(*inputs))
+        return cast("list[jax.Array]", compiled(*inputs))
 
 
 def _constants(traced: Trace) -> Sequence[jax.Array]:
-    """What the function closed over, converted once."""
+    """Returns the closed-over constants as JAX arrays, memoized."""
     if not traced.consts:
         return ()
     return traced.jaxpr.memo.get(
@@ -152,13 +159,13 @@ def _constants(traced: Trace) -> Sequence[jax.Array]:
 
 
 def _to_jax_array(leaf: object, i: int, tree: PyTree, where: str) -> jax.Array:
-    """Leaf number `i` of the arguments, as JAX has it."""
+    """Converts leaf number `i` of the arguments to an array of JAX."""
     if isinstance(leaf, jax.Array):
         return leaf
     if isinstance(leaf, Tracer):
         raise TypeError(
-            f"{where} hold {leaf}, which {leaf.handler.title} of tracefx traces, but this is a function of JAX: call "
-            "the function that to_jax was given"
+            f"{where} contain {leaf}, which {leaf.handler.title} of tracefx traces, but this is a function for JAX: "
+            "call the function that to_jax was applied to"
         )
     if isinstance(leaf, Array | Literal):
         return as_jax(leaf)
@@ -167,5 +174,5 @@ def _to_jax_array(leaf: object, i: int, tree: PyTree, where: str) -> jax.Array:
     path, _ = trees.flatten_with_path(tree)[0][i]
     raise TypeError(
         f"{where}{keystr(path)} must be an array or a number, got {leaf!r} of type {type(leaf).__name__}; list the "
-        "argument in static_argnums or static_argnames if the program may depend on it"
+        "argument in static_argnums or static_argnames if it is static"
     )

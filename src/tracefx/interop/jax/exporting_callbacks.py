@@ -1,6 +1,6 @@
-"""Operations that call the host, as JAX's callbacks."""
+"""Export rules for host callbacks."""
 
-# jax leaves some functions that are called here unannotated.
+# Some jax functions that are called here are unannotated.
 # mypy: untyped-calls-exclude="jax"
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tracefx.interop.jax.values import type_from_jax
 
 
 def _host_function(prim: CallbackPrimitive, args: Sequence[jax.Array]) -> Callable[..., Sequence[NDArray]]:
-    """What the operation does on the host, as a function of the arrays that JAX calls it with."""
+    """Returns the host side of a callback, as a function of the arrays that JAX passes to it."""
     avals = [type_from_jax(jax.typeof(x)) for x in args]
 
     def call(*arrays: Any) -> Sequence[NDArray]:
@@ -46,23 +46,23 @@ def _result_structs(prim: CallbackPrimitive) -> list[jax.ShapeDtypeStruct]:
 
 
 def export_pure_callback(prim: PureCallback, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
-    """The results of a function that does nothing else."""
+    """Exports a `pure_callback`."""
     return cast("Sequence[jax.Array]", jax.pure_callback(_host_function(prim, args), _result_structs(prim), *args))
 
 
-def _io_callback(export: Exporter, prim: IOCallback, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
-    found = io_callback(_host_function(prim, args), _result_structs(prim), *args, ordered=prim.ordered)
-    return cast("Sequence[jax.Array]", found)
+def _io_callback(exporter: Exporter, prim: IOCallback, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
+    results = io_callback(_host_function(prim, args), _result_structs(prim), *args, ordered=prim.ordered)
+    return cast("Sequence[jax.Array]", results)
 
 
-def _debug_callback(export: Exporter, prim: DebugPrimitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
+def _debug_callback(exporter: Exporter, prim: DebugPrimitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
     (effect,) = prim.effects
     call = _host_function(prim, args)
 
-    def show(*arrays: Any) -> None:
+    def run(*arrays: Any) -> None:
         call(*arrays)
 
-    jax.debug.callback(show, *args, ordered=effect.ordered)
+    jax.debug.callback(run, *args, ordered=effect.ordered)
     return ()
 
 

@@ -1,6 +1,6 @@
-"""Rules for operations that carry programs: calls, loops, branches, checkpoints, solvers, reductions."""
+"""Export rules for primitives with sub-jaxprs: calls, loops, branches, checkpoints, linear solvers, reductions."""
 
-# jax leaves some functions that are called here unannotated.
+# Some jax functions that are called here are unannotated.
 # mypy: untyped-calls-exclude="jax"
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from tracefx.ops.collectives.pvary import PVary
 
 _Arrays = Sequence[jax.Array]
 _FLAT_TREES: Final[Any] = import_module("jax._src.flattree") if find_spec("jax._src.flattree") else None
-"""JAX's module of flat trees, which are parameters of `scan`, in the versions that have one."""
+"""JAX's module of flat trees, which are parameters of `scan`; None in versions without it."""
 
 # ------------------------------------------------------------------ calls
 
 
-def _call(export: Exporter, prim: Call, args: _Arrays) -> _Arrays:
+def _call(exporter: Exporter, prim: Call, args: _Arrays) -> _Arrays:
     compiled = prim.jaxpr.memo.get(
-        (export, "jit", prim.label), lambda: jax.jit(export.function(prim.jaxpr, prim.label))
+        (exporter, "jit", prim.label), lambda: jax.jit(exporter.function(prim.jaxpr, prim.label))
     )
     return cast("_Arrays", compiled(*args))
 
 
-def _composite(export: Exporter, prim: Composite, args: _Arrays) -> _Arrays:
+def _composite(exporter: Exporter, prim: Composite, args: _Arrays) -> _Arrays:
     def decomposition(*operands: jax.Array, **attributes: object) -> list[jax.Array]:
-        return export.run(prim.jaxpr, operands)
+        return exporter.run(prim.jaxpr, operands)
 
     attributes = {key: _attribute(value) for key, value in prim.attributes}
     return cast("_Arrays", lax.composite(decomposition, prim.label, prim.version)(*args, **attributes))
@@ -65,145 +65,145 @@ def _attribute(value: object) -> Any:
 # ------------------------------------------------------------------ checkpoints
 
 
-def _checkpoint(export: Exporter, prim: CheckpointPrimitive, args: _Arrays) -> _Arrays:
+def _checkpoint(exporter: Exporter, prim: CheckpointPrimitive, args: _Arrays) -> _Arrays:
     call = jax.checkpoint(
-        export.function(prim.jaxpr, prim.callee_name), prevent_cse=prim.prevent_cse, policy=policy_to_jax(prim.policy)
+        exporter.function(prim.jaxpr, prim.callee_name), prevent_cse=prim.prevent_cse, policy=policy_to_jax(prim.policy)
     )
     return cast("_Arrays", call(*args))
 
 
 def policy_to_jax(policy: CheckpointPolicy | None) -> Callable[..., bool] | None:
-    """What a policy says of JAX's primitives: of those that are no operations here, that they are computed again."""
+    """Converts a checkpoint policy to JAX. Primitives that tracefx does not have are recomputed."""
     if policy is None:
         return None
 
-    def asked(primitive: JaxPrimitive, *avals: Any, **params: Any) -> bool:
-        if (kind := VOCABULARY.get(primitive.name)) is None or issubclass(kind, HasSubjaxprs):
+    def adapted(primitive: JaxPrimitive, *avals: Any, **params: Any) -> bool:
+        if (prim_class := VOCABULARY.get(primitive.name)) is None or issubclass(prim_class, HasSubjaxprs):
             return False
         try:
             prim = operation_from_jax(primitive.name, params)
-        except (TypeError, NotImplementedError):  # it has parameters that no operation here has
+        except (TypeError, NotImplementedError):  # parameters that tracefx does not support
             return False
         return policy(prim, *map(type_from_jax, avals))
 
-    return asked
+    return adapted
 
 
-def _name(export: Exporter, prim: CheckpointName, args: _Arrays) -> _Arrays:
+def _name(exporter: Exporter, prim: CheckpointName, args: _Arrays) -> _Arrays:
     return [checkpoint_name(x, prim.label) for x in args]
 
 
-def _vary(export: Exporter, prim: PVary, args: _Arrays) -> _Arrays:
-    return list(args)  # in JAX it says something to a mesh around it, and there is none
+def _vary(exporter: Exporter, prim: PVary, args: _Arrays) -> _Arrays:
+    return list(args)  # in JAX, `pvary` needs an enclosing mesh, and there is none
 
 
 # ------------------------------------------------------------------ loops and branches
 
 
-def _cond(export: Exporter, prim: Cond, args: _Arrays) -> _Arrays:
-    branches = tuple(map(export.closed, prim.branches))
+def _cond(exporter: Exporter, prim: Cond, args: _Arrays) -> _Arrays:
+    branches = tuple(map(exporter.closed, prim.branches))
     return cast("_Arrays", primitives.cond_p.bind(*args, branches=branches))
 
 
-def _scan(export: Exporter, prim: Scan, args: _Arrays) -> _Arrays:
+def _scan(exporter: Exporter, prim: Scan, args: _Arrays) -> _Arrays:
     if prim.checkpoint is not None:
-        return export.run(prim.checkpointed_jaxpr(), args)
-    found = primitives.scan_p.bind(
+        return exporter.run(prim.checkpointed_jaxpr(), args)
+    results = primitives.scan_p.bind(
         *args,
-        jaxpr=export.closed(prim.jaxpr),
+        jaxpr=exporter.closed(prim.jaxpr),
         length=prim.length,
         reverse=prim.reverse,
         unroll=prim.unroll,
         **_scan_groups(prim, len(args)),
     )
-    return cast("_Arrays", found)
+    return cast("_Arrays", results)
 
 
 def _scan_groups(prim: Scan, num_args: int) -> Mapping[str, object]:
-    """The parameters of `scan` that say which operands and results are constants, carries and slices.
+    """Returns the parameters of `scan` that classify operands and results as constants, carries and slices.
 
-    Since JAX 0.11 they are flat trees; before, they are two numbers.
+    Since JAX 0.11 these are flat trees; before, two numbers.
     """
     if _FLAT_TREES is None:
         return {"num_carry": prim.num_carry, "num_consts": prim.num_consts}
     consts, carry = _FLAT_TREES.nones(prim.num_consts), _FLAT_TREES.nones(prim.num_carry)
     slices = _FLAT_TREES.nones(num_args - prim.num_consts - prim.num_carry)
     num_stacked = len(prim.jaxpr.outs) - prim.num_carry
-    stacked = _FLAT_TREES.nones(num_stacked).filter_with_mask([True] * num_stacked)  # the type that lax.scan gives
+    stacked = _FLAT_TREES.nones(num_stacked).filter_with_mask([True] * num_stacked)  # the type that lax.scan passes
     return {"ft_in": _FLAT_TREES.pack((consts, carry, slices)), "ft_out": _FLAT_TREES.pack((carry, stacked))}
 
 
-def _while(export: Exporter, prim: While, args: _Arrays) -> _Arrays:
-    """A loop with a bound is one that JAX can go back through, in pieces of as many steps as the bound's root."""
+def _while(exporter: Exporter, prim: While, args: _Arrays) -> _Arrays:
+    """Exports a loop. A bounded one (`max_steps`) becomes nested scans, which JAX can differentiate in reverse mode."""
     if prim.max_steps is not None:
-        return export.run(prim.checkpointed_jaxpr(), args)
-    found = primitives.while_p.bind(
+        return exporter.run(prim.checkpointed_jaxpr(), args)
+    results = primitives.while_p.bind(
         *args,
-        body_jaxpr=export.closed(prim.body_jaxpr),
+        body_jaxpr=exporter.closed(prim.body_jaxpr),
         body_nconsts=prim.body_nconsts,
-        cond_jaxpr=export.closed(prim.cond_jaxpr),
+        cond_jaxpr=exporter.closed(prim.cond_jaxpr),
         cond_nconsts=prim.cond_nconsts,
     )
-    return cast("_Arrays", found)
+    return cast("_Arrays", results)
 
 
 # ------------------------------------------------------------------ solvers and reductions
 
 
-def _linear_solve(export: Exporter, prim: LinearSolve, args: _Arrays) -> _Arrays:
+def _linear_solve(exporter: Exporter, prim: LinearSolve, args: _Arrays) -> _Arrays:
     consts, b = args[: prim.num_consts], list(args[prim.num_consts :])
     n = len(b)
-    more = len(prim.solve.outs) > n
+    has_aux = len(prim.solve.outs) > n
 
     def solve(matvec: Callable[..., Any], rhs: _Arrays) -> Any:
-        found = export.run(prim.solve, [*consts, *rhs])
-        return (found[:n], found[n:]) if more else found
+        results = exporter.run(prim.solve, [*consts, *rhs])
+        return (results[:n], results[n:]) if has_aux else results
 
     def matvec(x: _Arrays) -> _Arrays:
-        return export.run(prim.matvec, [*consts, *x])
+        return exporter.run(prim.matvec, [*consts, *x])
 
     def transpose_solve(vecmat: Callable[..., Any], rhs: _Arrays) -> Any:
         assert prim.transpose_solve is not None
-        found = export.run(prim.transpose_solve, [*consts, *rhs])
-        return (found[:n], found[n:]) if more else found
+        results = exporter.run(prim.transpose_solve, [*consts, *rhs])
+        return (results[:n], results[n:]) if has_aux else results
 
-    found = lax.custom_linear_solve(
+    results = lax.custom_linear_solve(
         matvec,
         b,
         solve,
         None if prim.transpose_solve is None else transpose_solve,
         symmetric=prim.vecmat is not None and prim.vecmat == prim.matvec,
-        has_aux=more,
+        has_aux=has_aux,
     )
-    return cast("_Arrays", [*found[0], *found[1]] if more else found)
+    return cast("_Arrays", [*results[0], *results[1]] if has_aux else results)
 
 
-def _reducer(export: Exporter, jaxpr: Jaxpr) -> Callable[[Any, Any], Any]:
+def _reducer(exporter: Exporter, jaxpr: Jaxpr) -> Callable[[Any, Any], Any]:
     def computation(a: Any, b: Any) -> Any:
-        return tuple(export.run(jaxpr, [*a, *b]))
+        return tuple(exporter.run(jaxpr, [*a, *b]))
 
     return computation
 
 
-def _reduce(export: Exporter, prim: Reduce, args: _Arrays) -> _Arrays:
+def _reduce(exporter: Exporter, prim: Reduce, args: _Arrays) -> _Arrays:
     n = len(args) // 2
-    found = lax.reduce(tuple(args[:n]), tuple(args[n:]), _reducer(export, prim.jaxpr), prim.dimensions)
-    return cast("_Arrays", found)
+    results = lax.reduce(tuple(args[:n]), tuple(args[n:]), _reducer(exporter, prim.jaxpr), prim.dimensions)
+    return cast("_Arrays", results)
 
 
-def _reduce_window(export: Exporter, prim: ReduceWindow, args: _Arrays) -> _Arrays:
+def _reduce_window(exporter: Exporter, prim: ReduceWindow, args: _Arrays) -> _Arrays:
     n = len(args) // 2
-    found = lax.reduce_window(
+    results = lax.reduce_window(
         tuple(args[:n]),
         tuple(args[n:]),
-        _reducer(export, prim.jaxpr),
+        _reducer(exporter, prim.jaxpr),
         prim.window_dimensions,
         prim.window_strides,
         prim.padding,
         prim.base_dilation,
         prim.window_dilation,
     )
-    return cast("_Arrays", found)
+    return cast("_Arrays", results)
 
 
 RULES: Final[Mapping[type[Primitive], ExportRule]] = MappingProxyType(
@@ -221,4 +221,4 @@ RULES: Final[Mapping[type[Primitive], ExportRule]] = MappingProxyType(
         While: _while,
     }
 )
-"""By the classes of operations."""
+"""Export rules by class of primitive."""

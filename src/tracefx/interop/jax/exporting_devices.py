@@ -1,6 +1,6 @@
-"""Rules for operations over the devices of a mesh."""
+"""Export rules for `shard_map` and sharding constraints."""
 
-# jax leaves some functions that are called here unannotated.
+# Some jax functions that are called here are unannotated.
 # mypy: untyped-calls-exclude="jax"
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from tracefx.ops.annotations.sharding_constraint import ShardingConstraint
 _Arrays = Sequence[jax.Array]
 
 
-def _shard_map(export: Exporter, prim: ShardMapPrimitive, args: _Arrays) -> _Arrays:
-    def parts(*operands: jax.Array) -> list[jax.Array]:
-        return list(export.run(prim.jaxpr, operands))
+def _shard_map(exporter: Exporter, prim: ShardMapPrimitive, args: _Arrays) -> _Arrays:
+    def per_device(*operands: jax.Array) -> list[jax.Array]:
+        return list(exporter.run(prim.jaxpr, operands))
 
     mapped = jax.shard_map(
-        parts,
+        per_device,
         mesh=mesh_to_jax(prim.mesh),
         in_specs=tuple(map(spec_to_jax, prim.in_specs)),
         out_specs=list(map(spec_to_jax, prim.out_specs)),
         axis_names=set(prim.axis_names),
-        check_vma=False,  # it was when the program was made
+        check_vma=False,  # checked when tracefx traced the function
     )
     return list(mapped(*args))
 
 
-def _sharding_constraint(export: Exporter, prim: ShardingConstraint, args: _Arrays) -> _Arrays:
+def _sharding_constraint(exporter: Exporter, prim: ShardingConstraint, args: _Arrays) -> _Arrays:
     sharding = sharding_to_jax(prim.sharding)
     return [lax.with_sharding_constraint(x, sharding) for x in args]
 
@@ -44,4 +44,4 @@ def _sharding_constraint(export: Exporter, prim: ShardingConstraint, args: _Arra
 RULES: Final[Mapping[type[Primitive], ExportRule]] = MappingProxyType(
     {ShardMapPrimitive: _shard_map, ShardingConstraint: _sharding_constraint}
 )
-"""By the classes of operations."""
+"""Export rules by class of primitive."""

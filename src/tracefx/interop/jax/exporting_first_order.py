@@ -1,9 +1,9 @@
-"""Rules for operations without programs inside that are no primitives of the same name and parameters in JAX.
+"""Export rules for primitives without sub-jaxprs that have no JAX primitive of the same name and parameters.
 
-Most are functions of JAX whose primitive its users can't get at.
+Most call a public function of JAX whose primitive is private.
 """
 
-# jax leaves some functions that are called here unannotated.
+# Some jax functions that are called here are unannotated.
 # mypy: untyped-calls-exclude="jax"
 
 from __future__ import annotations
@@ -52,61 +52,61 @@ _Arrays = Sequence[jax.Array]
 
 
 def _single_result_rule(f: Callable[..., Any], *fields: str) -> ExportRule:
-    """A function of the operands and of some fields, to one array."""
+    """Returns the rule that calls `f(*operands, *fields)`, which returns one array."""
 
-    def rule(export: Exporter, prim: Primitive, args: _Arrays) -> _Arrays:
+    def rule(exporter: Exporter, prim: Primitive, args: _Arrays) -> _Arrays:
         return [f(*args, *[getattr(prim, name) for name in fields])]
 
     return rule
 
 
 def _multi_result_rule(f: Callable[..., Any], *fields: str) -> ExportRule:
-    """The same to several arrays."""
+    """Returns the rule that calls `f(*operands, *fields)`, which returns several arrays."""
 
-    def rule(export: Exporter, prim: Primitive, args: _Arrays) -> _Arrays:
+    def rule(exporter: Exporter, prim: Primitive, args: _Arrays) -> _Arrays:
         return list(f(*args, *[getattr(prim, name) for name in fields]))
 
     return rule
 
 
 def _keyword_rule(f: Callable[..., Any], *left_out: str) -> ExportRule:
-    """A function that takes the parameters by their names, but for those that its primitive alone has."""
+    """Returns the rule that calls `f(*operands, **params)`, without parameters that only the primitive has."""
 
-    def rule(export: Exporter, prim: Primitive, args: _Arrays) -> _Arrays:
+    def rule(exporter: Exporter, prim: Primitive, args: _Arrays) -> _Arrays:
         params = {name: x for name, x in parameters_to_jax(prim).items() if name not in left_out}
         return [f(*args, **params)]
 
     return rule
 
 
-def _without_accuracy(export: Exporter, prim: Primitive, args: _Arrays) -> _Arrays:
+def _without_accuracy(exporter: Exporter, prim: Primitive, args: _Arrays) -> _Arrays:
     params = parameters_to_jax(prim)
     accuracy = params.pop("accuracy")
     if accuracy is not None:
         raise NotImplementedError(
-            f"to_jax: {prim.name} takes no accuracy in JAX, but {accuracy!r} is asked for: leave it out"
+            f"to_jax: {prim.name} takes no accuracy in JAX, but accuracy={accuracy!r} was requested: leave it out"
         )
     return [JAX_PRIMITIVES[prim.name].bind(*args, **params)]
 
 
 def _contraction_rule(f: Callable[..., Any]) -> ExportRule:
-    """JAX's function, and not its primitive, asks how precise products are by default."""
+    """Calls JAX's function if JAX has a default precision: only the function, not the primitive, reads that setting."""
     by_function = _keyword_rule(f, "out_sharding", "group_offset")
 
-    def rule(export: Exporter, prim: Any, args: _Arrays) -> _Arrays:
+    def rule(exporter: Exporter, prim: Any, args: _Arrays) -> _Arrays:
         if prim.precision is None and default_matmul_precision() is not None:
-            return by_function(export, prim, args)
+            return by_function(exporter, prim, args)
         return bind_by_name(prim, args)
 
     return rule
 
 
 def _scatter_rule(f: Callable[..., Any]) -> ExportRule:
-    """JAX's primitive has a program for how updates are combined, which its function makes."""
+    """Calls JAX's function, which makes the `update_jaxpr` that the primitive needs."""
     return _keyword_rule(f, "update_jaxpr", "update_consts")
 
 
-def _scaled_dot(export: Exporter, prim: ScaledDot, args: _Arrays) -> _Arrays:
+def _scaled_dot(exporter: Exporter, prim: ScaledDot, args: _Arrays) -> _Arrays:
     lhs, rhs, lhs_scale, rhs_scale = args
     return [
         lax.scaled_dot(
@@ -120,29 +120,29 @@ def _scaled_dot(export: Exporter, prim: ScaledDot, args: _Arrays) -> _Arrays:
     ]
 
 
-def _random_wrap(export: Exporter, prim: RandomWrap, args: _Arrays) -> _Arrays:
+def _random_wrap(exporter: Exporter, prim: RandomWrap, args: _Arrays) -> _Arrays:
     (words,) = args
     return [jax.random.wrap_key_data(words, impl=key_implementation(prim.dtype))]
 
 
-def _platform_index(export: Exporter, prim: PlatformIndex, args: _Arrays) -> _Arrays:
-    def place(i: int) -> Callable[[], Any]:
+def _platform_index(exporter: Exporter, prim: PlatformIndex, args: _Arrays) -> _Arrays:
+    def index_branch(i: int) -> Callable[[], Any]:
         return lambda: lax.full((), i, dtypes.int32)
 
-    default = place(len(prim.platforms)) if prim.has_default else None
-    return [lax.platform_dependent(default=default, **{name: place(i) for i, name in enumerate(prim.platforms)})]
+    default = index_branch(len(prim.platforms)) if prim.has_default else None
+    return [lax.platform_dependent(default=default, **{name: index_branch(i) for i, name in enumerate(prim.platforms)})]
 
 
-def _identity(export: Exporter, prim: Primitive, args: _Arrays) -> _Arrays:
-    """What is there for handlers of tracefx alone."""
+def _identity(exporter: Exporter, prim: Primitive, args: _Arrays) -> _Arrays:
+    """Returns the operands: the primitive matters only to handlers of tracefx."""
     return args
 
 
-def _drop(export: Exporter, prim: Primitive, args: _Arrays) -> _Arrays:
+def _drop(exporter: Exporter, prim: Primitive, args: _Arrays) -> _Arrays:
     return ()
 
 
-def _dce_sink(export: Exporter, prim: DceSink, args: _Arrays) -> _Arrays:
+def _dce_sink(exporter: Exporter, prim: DceSink, args: _Arrays) -> _Arrays:
     for x in args:
         lax.dce_sink(x)
     return ()
@@ -158,12 +158,12 @@ RULES: Final[Mapping[type[Primitive], ExportRule]] = MappingProxyType(
         **dict.fromkeys(_WITHOUT_ACCURACY, _without_accuracy),
         Cholesky: _keyword_rule(
             partial(lax.linalg.cholesky, symmetrize_input=False)
-        ),  # the primitive leaves garbage above
+        ),  # the primitive leaves the upper triangle undefined
         ConvGeneralDilated: _contraction_rule(lax.conv_general_dilated),
         DceSink: _dce_sink,
         DotGeneral: _contraction_rule(lax.dot_general),
         MulHi: _single_result_rule(lax.mulhi),
-        OptimizationBarrier: lambda export, prim, args: list(lax.optimization_barrier(tuple(args))),
+        OptimizationBarrier: lambda exporter, prim, args: list(lax.optimization_barrier(tuple(args))),
         Plantable: _identity,
         PlatformIndex: _platform_index,
         RaggedDotGeneral: _keyword_rule(lax.ragged_dot_general, "out_sharding"),
@@ -171,7 +171,7 @@ RULES: Final[Mapping[type[Primitive], ExportRule]] = MappingProxyType(
         RandomGammaGrad: _single_result_rule(lax.random_gamma_grad),
         RandomUnwrap: _single_result_rule(jax.random.key_data),
         RandomWrap: _random_wrap,
-        ReduceScatter: lambda export, prim, args: [
+        ReduceScatter: lambda exporter, prim, args: [
             lax.psum_scatter(x, prim.axis_name, scatter_dimension=prim.scatter_dimension, tiled=prim.tiled)
             for x in args
         ],
@@ -184,9 +184,9 @@ RULES: Final[Mapping[type[Primitive], ExportRule]] = MappingProxyType(
         ScatterSub: _scatter_rule(lax.scatter_sub),
         Sow: _drop,
         Split: _multi_result_rule(lax.split, "sizes", "axis"),
-        Stack: lambda export, prim, args: [lax.stack(args, prim.axis)],
+        Stack: lambda exporter, prim, args: [lax.stack(args, prim.axis)],
         Tile: _single_result_rule(lax.tile, "reps"),
         Unstack: _multi_result_rule(lax.unstack, "axis"),
     }
 )
-"""By the classes of operations."""
+"""Export rules by class of primitive."""

@@ -1,10 +1,10 @@
-"""Programs of tracefx, run equation by equation with the primitives of JAX, under whatever JAX traces.
+"""The exporter: runs jaxprs of tracefx equation by equation with JAX primitives.
 
-Most operations are primitives of the same name and parameters. The others have a rule, which is a function of the
-export, the operation and its operands; operations that JAX has nothing like are handed to it as they are.
+Most primitives have a JAX primitive of the same name and parameters. The others have an export rule: a function of the
+exporter, the primitive and its operands. Primitives without a counterpart are wrapped in a primitive of JAX.
 """
 
-# jax leaves some functions that are called here unannotated.
+# Some jax functions that are called here are unannotated.
 # mypy: untyped-calls-exclude="jax"
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tracefx.ops.random.prng import RandomBits, RandomFoldIn, RandomSplit
 from tracefx.ops.random.rng_bit_generator import RngBitGenerator
 
 UserExportRule: TypeAlias = Callable[..., Any]
-"""What an operation does, by its user: a function of JAX's arrays, and of fields by name, to an array or several."""
+"""A user-defined export rule: takes the tracefx primitive and JAX arrays, and returns one array or several."""
 
 # ------------------------------------------------------------------ primitives
 
@@ -58,68 +58,68 @@ _UNLISTED_PRIMITIVES: Final = (
 JAX_PRIMITIVES: Final[Mapping[str, jax_core.Primitive]] = MappingProxyType(
     {p.name: p for p in (*vars(primitives).values(), *_UNLISTED_PRIMITIVES) if isinstance(p, jax_core.Primitive)}
 )
-"""Those of JAX's primitives that its users can get at, by their names."""
+"""JAX's publicly accessible primitives by name."""
 
 # ------------------------------------------------------------------ named axes
 
 
 @final
 class _JaxNamedAxes(NamedAxes):
-    """Those of JAX's transformations."""
+    """A handler with the named axes of JAX's current axis environment."""
 
     title: ClassVar[str] = "to_jax"
 
 
 def is_under_jit() -> bool:
-    """Whether JAX records what is done, under `jax.jit` and the like."""
-    return bool(jax_core.unsafe_am_i_under_a_jit_DO_NOT_USE())  # type: ignore[attr-defined]  # JAX warns who depends on it
+    """Whether JAX is tracing, under `jax.jit` and the like."""
+    return bool(jax_core.unsafe_am_i_under_a_jit_DO_NOT_USE())  # type: ignore[attr-defined]  # JAX hides it behind a warning
 
 
 def x64_enabled() -> bool:
-    """Whether JAX's default numbers are of 64 bits."""
+    """Whether JAX is in 64-bit mode."""
     return bool(getattr(jax.config, "jax_enable_x64", False))
 
 
 def default_matmul_precision() -> str | None:
-    """How precise products are where nothing is said, if JAX is set to anything."""
-    found: str | None = getattr(jax.config, "jax_default_matmul_precision", None)
-    return found
+    """Returns JAX's default precision of matrix products, or None if it is not set."""
+    precision: str | None = getattr(jax.config, "jax_default_matmul_precision", None)
+    return precision
 
 
 def jax_settings() -> AbstractContextManager[None]:
-    """What JAX is tracing with: whether numbers are of 64 bits, and the named axes in scope."""
+    """Returns a context in which tracefx has JAX's 64-bit setting and named axes."""
     names = jax_core.unsafe_get_axis_names_DO_NOT_USE()  # type: ignore[attr-defined]  # as above
-    wide = x64_enabled()
-    return nullcontext() if not names and wide is X64.value else _override_settings(names, wide)
+    x64 = x64_enabled()
+    return nullcontext() if not names and x64 is X64.value else _override_settings(names, x64)
 
 
 @contextmanager
-def _override_settings(names: Sequence[Any], wide: bool) -> Iterator[None]:
+def _override_settings(names: Sequence[Any], x64: bool) -> Iterator[None]:
     token = CURRENT.set(_JaxNamedAxes(current(), {name: jax.lax.axis_size(name) for name in names}))
     try:
-        with X64.override(wide):
+        with X64.override(x64):
             yield
     finally:
         CURRENT.reset(token)
 
 
-# ------------------------------------------------------------------ programs
+# ------------------------------------------------------------------ jaxprs
 
 
 @final
 @frozen(eq=False, repr=False)
 class Exporter:
-    """How operations are done in JAX."""
+    """Applies tracefx primitives in JAX."""
 
     rules: Mapping[type[Primitive], ExportRule]
-    """For the operations that are no primitives of the same name and parameters."""
+    """Export rules by class, for primitives without a JAX primitive of the same name and parameters."""
     fallback: ExportRule
-    """For those that JAX has nothing like, or no derivatives of."""
+    """The rule for primitives that JAX lacks, or for which it lacks derivatives."""
     user_rules: Mapping[str, UserExportRule] = field(factory=dict)
-    """The user's rules, by the names of operations, which go before all others."""
+    """User-defined rules by name of primitive; they take precedence over all others."""
 
     def run(self, jaxpr: Jaxpr, args: Sequence[jax.Array]) -> list[jax.Array]:
-        """Do in JAX what a program does."""
+        """Runs a jaxpr in JAX."""
         with x64_if_needed(jaxpr):
             return self._run(jaxpr, args)
 
@@ -143,28 +143,28 @@ class Exporter:
         return [read(a) for a in jaxpr.outs]
 
     def apply(self, prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
-        """Do one operation in JAX."""
-        if (own := self.user_rules.get(prim.name)) is not None:
-            return _apply_user_rule(own, prim, args)
+        """Applies one primitive in JAX."""
+        if (user_rule := self.user_rules.get(prim.name)) is not None:
+            return _apply_user_rule(user_rule, prim, args)
         if not self.has_counterpart(prim) or lacks_derivatives(prim) or samples_differently(prim, args):
             return self.fallback(self, prim, args)
         return self.bind(prim, args)
 
     def has_counterpart(self, prim: Primitive) -> bool:
-        """Whether JAX has something like the operation."""
-        kind = type(prim)
-        return kind in self.rules or (prim.name in JAX_PRIMITIVES and VOCABULARY.get(prim.name) is kind)
+        """Whether JAX has a counterpart of the primitive."""
+        prim_class = type(prim)
+        return prim_class in self.rules or (prim.name in JAX_PRIMITIVES and VOCABULARY.get(prim.name) is prim_class)
 
     def bind(self, prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
-        """Do an operation by what JAX has like it."""
+        """Binds the counterpart of a primitive in JAX."""
         if (rule := self.rules.get(type(prim))) is not None:
             return rule(self, prim, args)
         return bind_by_name(prim, args)
 
-    # -------------------------------------------------------------- programs inside of operations
+    # -------------------------------------------------------------- sub-jaxprs
 
     def function(self, jaxpr: Jaxpr, label: str) -> Callable[..., list[jax.Array]]:
-        """A program as a function of JAX: the same one again, by which JAX knows what it has compiled."""
+        """Returns a jaxpr as a JAX function, memoized: JAX caches compiled code by function object."""
         return jaxpr.memo.get((self, "function", label), lambda: self._function(jaxpr, label))
 
     def _function(self, jaxpr: Jaxpr, label: str) -> Callable[..., list[jax.Array]]:
@@ -175,19 +175,19 @@ class Exporter:
         return call
 
     def closed(self, jaxpr: Jaxpr) -> jax_core.ClosedJaxpr:
-        """A program as one of JAX."""
+        """Converts a jaxpr to a closed jaxpr of JAX, memoized."""
         key = (self, "program", x64_enabled(), default_matmul_precision())
         return jaxpr.memo.get(key, lambda: self._closed(jaxpr))
 
     def _closed(self, jaxpr: Jaxpr) -> jax_core.ClosedJaxpr:
-        theirs = list(map(type_to_jax, jaxpr.in_avals))
-        inputs = [jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in theirs]
+        jax_types = list(map(type_to_jax, jaxpr.in_avals))
+        inputs = [jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in jax_types]
         return jax.make_jaxpr(lambda *args: self.run(jaxpr, args))(*inputs)
 
     def run_function(
         self, f: Callable[..., Sequence[Value]], avals: Sequence[ShapedArray], args: Sequence[jax.Array]
     ) -> list[jax.Array]:
-        """Do in JAX what a function of values does."""
+        """Traces a function of values with tracefx and runs it in JAX."""
         with jax_settings():
             jaxpr, consts = stage(f, avals, current(), title="to_jax")
         return self.run(jaxpr.closed(), [*map(constant_to_jax, consts), *args])
@@ -201,14 +201,14 @@ ExportRule: TypeAlias = Callable[[Exporter, Any, Sequence[jax.Array]], Sequence[
 
 
 def bind_by_name(prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
-    """Do an operation by the primitive of its name and parameters."""
+    """Binds the JAX primitive of the same name and parameters."""
     primitive = JAX_PRIMITIVES[prim.name]
     outs = primitive.bind(*args, **parameters_to_jax(prim))
     return cast("Sequence[jax.Array]", outs if primitive.multiple_results else [outs])
 
 
 def lacks_derivatives(prim: Primitive) -> bool:
-    """Whether JAX has the operation, but of its derivatives less than there is here."""
+    """Whether JAX has the primitive but lacks some of the derivatives that tracefx has."""
     if isinstance(prim, ScatterMul):
         return not prim.unique_indices
     return isinstance(
@@ -217,7 +217,7 @@ def lacks_derivatives(prim: Primitive) -> bool:
 
 
 def samples_differently(prim: Primitive, args: Sequence[jax.Array]) -> bool:
-    """Whether JAX has the operation, but draws other numbers if there are several keys: each is for itself here."""
+    """Whether JAX has the primitive but draws other numbers for several keys: tracefx draws for each key separately."""
     if isinstance(prim, RngBitGenerator):
         return args[0].ndim > 1
     if isinstance(prim, RandomBits):
@@ -238,33 +238,33 @@ def _scope(source: Provenance | None) -> AbstractContextManager[object]:
 
 
 def literal_to_jax(x: Literal) -> jax.Array:
-    """A number of a program."""
+    """Converts a literal."""
     host = x.numpy()
     if not x.aval.weak_type:
-        return cast("jax.Array", host)  # which JAX takes for a literal, too
+        return cast("jax.Array", host)  # JAX makes literals of NumPy scalars
     weak: jax.Array = primitives.convert_element_type_p.bind(host, new_dtype=host.dtype, weak_type=True, sharding=None)
     return weak
 
 
 def constant_to_jax(x: Value) -> jax.Array:
-    """A value that a program closes over."""
+    """Converts a closed-over value; raises `EscapedTracerError` for tracers of tracefx."""
     if isinstance(x, Literal):
         return literal_to_jax(x)
     if isinstance(x, Tracer):
         raise EscapedTracerError(
             f"to_jax: the function closes over {x}, which {x.handler.title} of tracefx traces: JAX can't compute with "
-            "it. Make it an argument, of a function of JAX that tracefx.interop.jax.from_jax is given"
+            "it. Pass it as an argument, to a JAX function that tracefx.interop.jax.from_jax is given"
         )
     return as_jax(x)
 
 
 def x64_if_needed(jaxpr: Jaxpr) -> AbstractContextManager[None]:
-    """JAX's settings for a program: it has numbers of 64 bits only where it is set to."""
+    """Returns a context in which JAX is in 64-bit mode if the jaxpr uses 64-bit dtypes."""
     return jax.enable_x64(True) if uses_x64(jaxpr) else nullcontext()
 
 
 def uses_x64(jaxpr: Jaxpr) -> bool:
-    """Whether a program has numbers of 64 bits, or complex ones of 128."""
+    """Whether a jaxpr uses 64-bit integers or floats, or 128-bit complex numbers."""
     return jaxpr.memo.get("wide", lambda: _uses_x64(jaxpr))
 
 

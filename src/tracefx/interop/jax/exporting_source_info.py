@@ -1,4 +1,4 @@
-"""Where equations of ours were written, for JAX: its messages and profiles tell the user's lines."""
+"""Source locations of tracefx's equations for JAX, so that its messages and profiles show the user's lines."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tracefx.core.source_location import LazySourceLocation, Provenance, SourceL
 
 source_info_util.register_exclusion(os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep)
 
-_traceback: Final = lambda: source_info_util.current().traceback  # noqa: E731  # one line, which others are put in place of
+_traceback: Final = lambda: source_info_util.current().traceback  # noqa: E731  # one line: its location gets replaced
 
 
 def jax_user_context(source: Provenance | None) -> AbstractContextManager[Any]:
-    """Inside, JAX takes what is bound for written there."""
+    """Returns a context in which JAX records `source` as the location of the equations it binds."""
     if source is None:
         return nullcontext()
-    find = (
+    make_traceback = (
         _code_traceback(source.code, source.lasti)
         if isinstance(source, LazySourceLocation)
         else _file_traceback(source)
     )
-    return source_info_util.user_context(find())
+    return source_info_util.user_context(make_traceback())
 
 
 @functools.lru_cache(maxsize=4096)
@@ -36,9 +36,12 @@ def _code_traceback(code: CodeType, lasti: int) -> Callable[[], Any]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _file_traceback(place: SourceLocation) -> Callable[[], Any]:
-    """A function that gives a traceback of JAX's whose innermost frame is at the place: a frame is made by a call."""
+def _file_traceback(location: SourceLocation) -> Callable[[], Any]:
+    """Returns a function that makes a JAX traceback with innermost frame `location`, by running code located there."""
     code = _traceback.__code__.replace(
-        co_filename=place.file, co_name=place.function, co_qualname=place.function, co_firstlineno=place.line
+        co_filename=location.file,
+        co_name=location.function,
+        co_qualname=location.function,
+        co_firstlineno=location.line,
     )
     return FunctionType(code, globals())

@@ -1,4 +1,4 @@
-"""`from_jax`: functions written with JAX as functions of tracefx."""
+"""`from_jax`: turns functions written with JAX into functions of tracefx."""
 
 from __future__ import annotations
 
@@ -53,17 +53,17 @@ RULES: Final[Mapping[str, ImportRule]] = MappingProxyType(
         **importing_devices.RULES,
     }
 )
-"""The rules for JAX's primitives that are no operation of the same name and parameters."""
+"""Import rules by name of JAX's primitive, for those without a tracefx primitive of the same name and parameters."""
 MAX_IMPORTS: Final = 1024
-"""Of calls that an imported function is known for at a time."""
+"""How many call signatures are cached for each imported function."""
 
 
 class _Signature(NamedTuple):
-    """All that an import depends on beside the function and its rules."""
+    """The cache key of an imported call: all that the import depends on besides the function and its rules."""
 
     in_tree: Any
     avals: tuple[ShapedArray | None, ...]
-    """Of the leaves, none for those that are static."""
+    """The avals of the leaves, None for static leaves."""
     statics: tuple[Hashable, ...]
     x64: bool
     axes: tuple[tuple[Hashable, int], ...]
@@ -73,16 +73,16 @@ class _Signature(NamedTuple):
 @final
 @frozen(eq=False)
 class _ImportedFunction:
-    """A function of JAX for one kind of arguments."""
+    """A function of JAX, imported for one call signature."""
 
     program: ImportedProgram
     out_tree: Any
     statics: tuple[tuple[int, object], ...]
-    """The leaves of the result that are no arrays, by their places."""
+    """The non-array leaves of the result, with their indices."""
 
     def results(self, outs: Sequence[Value]) -> Any:
-        static, given = dict(self.statics), iter(outs)
-        leaves = [static[i] if i in static else as_array(next(given)) for i in range(self.out_tree.num_leaves)]
+        static, arrays = dict(self.statics), iter(outs)
+        leaves = [static[i] if i in static else as_array(next(arrays)) for i in range(self.out_tree.num_leaves)]
         return jax.tree_util.tree_unflatten(self.out_tree, leaves)
 
 
@@ -103,18 +103,18 @@ _SETTINGS: Final = (
     "jax_softmax_custom_jvp",
     "jax_threefry_partitionable",
 )
-"""Those of JAX's settings that its programs, or whether there is one, depend on."""
+"""The JAX settings that tracing depends on."""
 
 
 def _settings() -> tuple[object, ...]:
-    """These, and the meshes in use in both."""
-    said = [getattr(jax.config, name, None) for name in _SETTINGS]
-    return *said, jax.sharding.get_abstract_mesh(), MESH.value
+    """Returns the values of these settings and the current meshes of JAX and tracefx."""
+    settings = [getattr(jax.config, name, None) for name in _SETTINGS]
+    return *settings, jax.sharding.get_abstract_mesh(), MESH.value
 
 
 @final
 class _ImportCache:
-    """What functions have been imported as, by kinds of arguments; it dies with the function."""
+    """A cache of imported programs by function, held weakly, and call signature."""
 
     __slots__ = ("_by_function", "_lock")
 
@@ -125,7 +125,7 @@ class _ImportCache:
         self._lock = threading.Lock()
 
     def of(self, fun: Callable[..., Any]) -> dict[_Signature, _ImportedFunction]:
-        """Those of a plain function. What is called in another way, a method say, may be what changes itself."""
+        """Returns the cache of a plain function; other callables get an empty one, since their state may change."""
         if not isinstance(fun, FunctionType):
             return {}
         with self._lock:
@@ -137,7 +137,7 @@ _IMPORT_CACHE: Final = _ImportCache()
 
 @final
 class FromJax(ConvertedFunction[P, R]):
-    """A function written with JAX, as a function of tracefx: what `from_jax` gives."""
+    """The result of `from_jax`: a function of tracefx that runs a function written with JAX."""
 
     title = "from_jax"
 
@@ -162,67 +162,69 @@ class FromJax(ConvertedFunction[P, R]):
         if imported is None:
             imported = insert_bounded(self._known, key, self._import(key, leaves), MAX_IMPORTS)
         program = imported.program
-        given = [x for x in values if x is not None]
-        outs = eval_jaxpr(program.jaxpr, (), [*program.consts, *given])
+        arrays = [x for x in values if x is not None]
+        outs = eval_jaxpr(program.jaxpr, (), [*program.consts, *arrays])
         return cast(R, imported.results(outs))
 
     def _import(self, key: _Signature, leaves: Sequence[Any]) -> _ImportedFunction:
         out_tree: Any = None
         statics: list[tuple[int, object]] = []
-        held = [leaf if aval is None else None for leaf, aval in zip(leaves, key.avals, strict=True)]  # and no arrays
+        static_leaves = [leaf if aval is None else None for leaf, aval in zip(leaves, key.avals, strict=True)]
 
-        @functools.wraps(self._fun, updated=())  # so that JAX's messages name the function and its arguments
+        @functools.wraps(self._fun, updated=())  # JAX's messages then name the function and its arguments
         def called(*args: Any, **kwargs: Any) -> list[Any]:
             nonlocal out_tree
-            given = iter(jax.tree_util.tree_leaves((args, kwargs)))
-            full = [leaf if aval is None else next(given) for leaf, aval in zip(held, key.avals, strict=True)]
-            args, kwargs = jax.tree_util.tree_unflatten(key.in_tree, full)
+            arrays = iter(jax.tree_util.tree_leaves((args, kwargs)))
+            all_leaves = [
+                leaf if aval is None else next(arrays) for leaf, aval in zip(static_leaves, key.avals, strict=True)
+            ]
+            args, kwargs = jax.tree_util.tree_unflatten(key.in_tree, all_leaves)
             outs, out_tree = jax.tree_util.tree_flatten(self._fun(*args, **kwargs))
             statics[:] = [(i, x) for i, x in enumerate(outs) if not isinstance(x, jax.Array | np.ndarray | np.generic)]
-            places = {i for i, _ in statics}
-            return [x for i, x in enumerate(outs) if i not in places]
+            static_indices = {i for i, _ in statics}
+            return [x for i, x in enumerate(outs) if i not in static_indices]
 
-        translation = Importer(RULES, UNSUPPORTED, bind_foreign, self._rules, key.x64, key.axes)
+        importer = Importer(RULES, UNSUPPORTED, bind_foreign, self._rules, key.x64, key.axes)
         avals = [aval for aval in key.avals if aval is not None]
         for leaf in leaves:
             if NODE_REGISTRY.is_registered(type(leaf)):
                 raise TypeError(
-                    f"from_jax: an argument of {self._name} has a {type_name(type(leaf))}, which is a node of trees "
-                    "for tracefx and not for JAX: register the type with jax.tree_util, which tracefx knows, instead"
+                    f"from_jax: an argument of {self._name} has a {type_name(type(leaf))}, which is registered as a "
+                    "pytree node with tracefx but not with JAX: register it with jax.tree_util, which tracefx reads too"
                 )
         if not key.x64 and any(dtypes.canonicalize(aval.dtype) != aval.dtype for aval in avals):
             self._require_wide(avals)
-        types = [None if aval is None else type_to_jax(aval) for aval in key.avals]
-        args, kwargs = jax.tree_util.tree_unflatten(key.in_tree, types)
+        jax_types = [None if aval is None else type_to_jax(aval) for aval in key.avals]
+        args, kwargs = jax.tree_util.tree_unflatten(key.in_tree, jax_types)
         try:
-            traced = translation.trace(called, args, kwargs)
+            traced = importer.trace(called, args, kwargs)
         except TypeError as error:
             closing_over = self._closing_over(error)
             if closing_over is None:
                 raise
             raise closing_over from error
-        return _ImportedFunction(translation.program(traced, avals), out_tree, tuple(statics))
+        return _ImportedFunction(importer.program(traced, avals), out_tree, tuple(statics))
 
     def _require_wide(self, avals: Sequence[ShapedArray]) -> None:
-        """JAX takes arrays of 64 bits as they are if it is told to."""
+        """Raises `TypeError` unless JAX accepts explicit 64-bit dtypes in its 32-bit mode."""
         mode: Any = getattr(jax.config, "jax_explicit_x64_dtypes", None)
         if getattr(mode, "name", "") != "ALLOW":
             raise TypeError(
                 f"from_jax: {self._name} was called with arrays of types {show_avals(avals)}, but JAX is set to "
                 "compute with 32 bits: call the function inside of `with tracefx.enable_x64():`, or let JAX keep "
-                'dtypes that are asked for, with jax.config.update("jax_explicit_x64_dtypes", "allow")'
+                'explicit 64-bit dtypes, with jax.config.update("jax_explicit_x64_dtypes", "allow")'
             )
 
     def _closing_over(self, error: TypeError) -> TypeError | None:
-        """What JAX says of an array of ours that the function has from around it is not where the array comes from."""
+        """Returns an error that names the closed-over tracefx array that JAX complains of, or None if there is none."""
         for name, value in _captured_arrays(self._fun, set()):
             if type(value).__name__ in str(error):
                 advice = f"pass {name} to the function as an argument"
                 if not isinstance(value, Tracer):
                     advice += f", or let it close over tracefx.interop.jax.as_jax({name})"
                 return TypeError(
-                    f"from_jax: {self._name} closes over {name}, an array {value.aval} of tracefx, which JAX doesn't "
-                    f"know: {advice}"
+                    f"from_jax: {self._name} closes over {name}, a tracefx array {value.aval}, which JAX cannot "
+                    f"trace: {advice}"
                 )
         return None
 
@@ -233,14 +235,14 @@ class FromJax(ConvertedFunction[P, R]):
                 try:
                     hash(leaf)
                 except TypeError:
-                    (which, *rest) = path
+                    (argument_part, *leaf_path) = path
                     return TypeError(
-                        f"from_jax: in the {'keyword' if which.idx else 'positional'} arguments of {self._name}, "
-                        f"{jax.tree_util.keystr(tuple(rest))} is no array, so that a program is traced for it, but it "
-                        f"can't be hashed: {leaf!r} of type {type(leaf).__name__}. Let the function close over it, or "
-                        "register its type with jax.tree_util if it holds arrays"
+                        f"from_jax: in the {'keyword' if argument_part.idx else 'positional'} arguments of "
+                        f"{self._name}, {jax.tree_util.keystr(tuple(leaf_path))} is no array and therefore static, "
+                        f"but not hashable: {leaf!r} of type {type(leaf).__name__}. Let the function close over it, "
+                        "or register its type with jax.tree_util if it contains arrays"
                     )
-        return TypeError(f"from_jax: the structure of the arguments of {self._name} can't be hashed: {in_tree}")
+        return TypeError(f"from_jax: the structure of the arguments of {self._name} is not hashable: {in_tree}")
 
     @property
     @override
@@ -249,22 +251,22 @@ class FromJax(ConvertedFunction[P, R]):
 
 
 def _captured_arrays(fun: object, seen: set[object]) -> Iterator[tuple[str, Value]]:
-    """The arrays of tracefx that a function has from around it, with their names there; those it calls have, too."""
+    """Yields the names and values of tracefx arrays that a function, or a function that it uses, closes over."""
     if not isinstance(fun, FunctionType) or fun in seen:
         return
     seen.add(fun)
-    around = {name: fun.__globals__[name] for name in fun.__code__.co_names if name in fun.__globals__}
+    captured = {name: fun.__globals__[name] for name in fun.__code__.co_names if name in fun.__globals__}
     for name, cell in zip(fun.__code__.co_freevars, fun.__closure__ or (), strict=True):
-        with suppress(ValueError):  # nothing is in the cell yet
-            around[name] = cell.cell_contents
-    for name, value in around.items():
+        with suppress(ValueError):  # the cell is empty
+            captured[name] = cell.cell_contents
+    for name, value in captured.items():
         if isinstance(value, Value) and isinstance(value, Array):
             yield name, value
         yield from _captured_arrays(value, seen)
 
 
 def _leaf_value(leaf: object) -> Value | None:
-    """A leaf as a value, if it is an array of any kind. Python numbers are none: the function gets them as they are."""
+    """Converts an array leaf of any kind to a value; returns None for static leaves, Python numbers included."""
     if isinstance(leaf, Array | Literal | np.ndarray | np.generic):
         return as_value(leaf)
     return as_tracefx(leaf) if isinstance(leaf, jax.Array) else None
@@ -275,22 +277,30 @@ def _static(leaf: object) -> Hashable:
 
 
 def from_jax(fun: Callable[P, R], *, rules: Mapping[str, UserImportRule] | None = None) -> Callable[P, R]:
-    """`fun`, which is written with JAX, as a function of tracefx: transformations and handlers see all that it does.
+    """Turns `fun`, which is written with JAX, into a function of tracefx.
 
-    JAX traces it once for each kind of arguments, and what it finds is done by the operations of tracefx under the
-    handlers that are in force. Arguments and results are trees of JAX's: what Flax, Equinox and Optax have registered.
-    Leaves that are arrays are traced. All others, Python's numbers too, are handed to the function as they are: one is
-    traced for each of their values, which have to be hashable. Derivatives that the function defines are kept, as are
-    the names of what it calls and the lines where it was written. With `tracefx.enable_x64` JAX computes with 64 bits
-    too.
+    JAX traces `fun` once for each call signature; the result is run with the primitives of tracefx under the current
+    handler, so all transformations and handlers of tracefx apply to it. Most primitives of JAX have a counterpart in
+    tracefx; primitives of other libraries run their JAX implementation and keep the rules registered with JAX.
+    User-defined derivatives, names of called functions and source locations are preserved.
 
-    Of JAX's primitives nearly all are operations here, and those of other libraries do what their implementation does
-    in JAX, by the rules that they have there. `rules` says what others do, by their names: functions of arrays, and by
-    keyword of the parameters that JAX gives, to an array or several.
+    As with `jax.jit`, `fun` should be pure: whatever it reads or changes outside of its arguments is fixed when it is
+    traced. With `tracefx.enable_x64` JAX traces in 64-bit mode too.
 
-    The function is one of arrays: what it changes or looks up outside of them is what was there when it was traced, as
-    with `jax.jit`. Raises MissingRuleError for a primitive without a counterpart, TypeError for an argument that is no
-    array and can't be hashed.
+    Args:
+        fun: a function of pytrees, of all node types that are registered with JAX (Flax, Equinox, Optax, ...). Array
+            leaves of its arguments are traced; all other leaves, Python numbers too, are static: they must be hashable,
+            and the function is traced anew for each of their values.
+        rules: additional rules by name of JAX's primitive, which take precedence over the built-in ones. A rule takes
+            tracefx arrays, and the primitive's parameters as keywords, and returns one array or several. None adds
+            no rules.
+
+    Returns:
+        A function with the same signature that takes and returns tracefx arrays.
+
+    Raises:
+        MissingRuleError: when called, if `fun` uses a primitive that has no counterpart in tracefx.
+        TypeError: when called, if a static argument is not hashable; or if `fun` is not callable.
 
     >>> import jax
     >>> import tracefx as fx

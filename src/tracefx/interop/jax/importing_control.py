@@ -1,4 +1,4 @@
-"""Rules for JAX's primitives that carry programs: calls, loops, branches, checkpoints, solvers, reductions."""
+"""Import rules for primitives with sub-jaxprs: calls, loops, branches, checkpoints, linear solvers, reductions."""
 
 from __future__ import annotations
 
@@ -50,25 +50,25 @@ from tracefx.transforms.tracing import Trace
 
 
 def _inline_rule(parameter: str) -> ImportRule:
-    def rule(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-        return translation.run(eqn.params[parameter], args)
+    def rule(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+        return importer.run(eqn.params[parameter], args)
 
     return rule
 
 
 def _callee(eqn: JaxEquation) -> JaxJaxpr:
-    """The program of `composite` and `eval_jaxpr`: the parameter is `call_jaxpr` since JAX 0.11, `jaxpr` before."""
+    """Returns the jaxpr of `composite` or `eval_jaxpr`: parameter `call_jaxpr` since JAX 0.11, `jaxpr` before."""
     program: JaxJaxpr = eqn.params["call_jaxpr" if "call_jaxpr" in eqn.params else "jaxpr"]
     return program
 
 
-def _eval_jaxpr(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    return translation.run(_callee(eqn), args)
+def _eval_jaxpr(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    return importer.run(_callee(eqn), args)
 
 
-def _composite(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+def _composite(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     params = eqn.params
-    program = translation.program(_callee(eqn), [x.aval for x in args])
+    program = importer.program(_callee(eqn), [x.aval for x in args])
     attributes: Attributes = tuple([(key, _attribute(leaves, tree)) for key, leaves, tree in params["attributes"]])
     prim = Composite(params["name"], attributes, int(params["version"]), program.jaxpr)
     return bind(prim, *program.consts, *args)
@@ -101,7 +101,7 @@ _POLICIES: Final[tuple[tuple[CheckpointPolicy, Callable[..., Any]], ...]] = (
         jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims,
     ),
 )
-"""Policies that are here by the same name."""
+"""Pairs of equivalent checkpoint policies: tracefx's and JAX's."""
 
 
 _PRIMITIVES: Final[Mapping[str, JaxPrimitive]] = MappingProxyType(
@@ -109,33 +109,33 @@ _PRIMITIVES: Final[Mapping[str, JaxPrimitive]] = MappingProxyType(
 )
 
 
-def policy_from_jax(theirs: Callable[..., Any] | None) -> CheckpointPolicy | None:
-    """What a policy of JAX says of our operations. What it would move to the host is kept where it is."""
-    if theirs is None:
+def policy_from_jax(jax_policy: Callable[..., Any] | None) -> CheckpointPolicy | None:
+    """Converts a checkpoint policy of JAX. Offloading a residual to the host becomes saving it."""
+    if jax_policy is None:
         return None
-    for ours, known in _POLICIES:
-        if theirs is known:
-            return ours
-    policy = theirs
+    for equivalent, jax_equivalent in _POLICIES:
+        if jax_policy is jax_equivalent:
+            return equivalent
+    policy = jax_policy
 
-    def asked(prim: Primitive, *avals: ShapedArray) -> bool:
+    def adapted(prim: Primitive, *avals: ShapedArray) -> bool:
         if (primitive := _PRIMITIVES.get(prim.name)) is None or isinstance(prim, HasSubjaxprs):
             return False
-        said = policy(primitive, *map(type_to_jax, avals), **parameters_to_jax(prim))
-        return said if isinstance(said, bool) else type(said).__name__ != "RecomputeType"
+        decision = policy(primitive, *map(type_to_jax, avals), **parameters_to_jax(prim))
+        return decision if isinstance(decision, bool) else type(decision).__name__ != "RecomputeType"
 
-    return asked
-
-
-def _checkpoint(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    return bind_checkpoint(translation, eqn.params, args)
+    return adapted
 
 
-def bind_checkpoint(translation: Importer, params: Mapping[str, Any], args: Sequence[Value]) -> Sequence[Value]:
-    """Binds a checkpointed program, from the parameters that JAX has for it."""
-    program = translation.program(params["jaxpr"], [x.aval for x in args])
+def _checkpoint(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    return bind_checkpoint(importer, eqn.params, args)
+
+
+def bind_checkpoint(importer: Importer, params: Mapping[str, Any], args: Sequence[Value]) -> Sequence[Value]:
+    """Binds a checkpoint primitive from the parameters of JAX's."""
+    program = importer.program(params["jaxpr"], [x.aval for x in args])
     policy = policy_from_jax(params["policy"])
-    # Where JAX doesn't say it of all operands alike, it is for some of them.
+    # JAX may have one flag per operand; tracefx has one for the whole function.
     prevent = params["prevent_cse"]
     prevent = any(prevent) if isinstance(prevent, tuple) else prevent
     prim = CheckpointPrimitive(program.jaxpr, params.get("differentiated", False), policy, prevent)
@@ -146,7 +146,7 @@ def bind_checkpoint(translation: Importer, params: Mapping[str, Any], args: Sequ
 
 
 def _scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
-    """The numbers of constants and carries of a `scan`.
+    """Returns the numbers of constants and carries of a `scan`.
 
     Since JAX 0.11 `ft_in` groups the operands into constants, carries and slices; before, two parameters count them.
     """
@@ -156,13 +156,13 @@ def _scan_counts(params: Mapping[str, Any]) -> tuple[int, int]:
     return len(consts), len(carry)
 
 
-def _scan(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+def _scan(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     params = eqn.params
     num_consts, num_carry = _scan_counts(params)
     n, m = num_consts, num_consts + num_carry
     carry = input_types(params["jaxpr"])[n:m]
     slices = [x.aval.without_axis(0) for x in args[m:]]
-    program = translation.program(params["jaxpr"], [*[x.aval for x in args[:n]], *carry, *slices])
+    program = importer.program(params["jaxpr"], [*[x.aval for x in args[:n]], *carry, *slices])
     outs = program.jaxpr.out_avals
     body = convert_outputs(program.jaxpr, [*carry, *outs[len(carry) :]])
     prim = Scan(
@@ -176,50 +176,50 @@ def _scan(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Seq
     return bind(prim, *program.consts, *args[:n], *retype_values(args[n:m], carry), *args[m:])
 
 
-def _while(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+def _while(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     params = eqn.params
     n, m = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
     carry = input_types(params["body_jaxpr"])[params["body_nconsts"] :]
-    of_cond, of_body = args[:n], args[n:m]
-    cond = translation.program(params["cond_jaxpr"], [*[x.aval for x in of_cond], *carry])
-    body = translation.program(params["body_jaxpr"], [*[x.aval for x in of_body], *carry])
-    of_cond, of_body = [*cond.consts, *of_cond], [*body.consts, *of_body]
+    cond_consts, body_consts = args[:n], args[n:m]
+    cond = importer.program(params["cond_jaxpr"], [*[x.aval for x in cond_consts], *carry])
+    body = importer.program(params["body_jaxpr"], [*[x.aval for x in body_consts], *carry])
+    cond_consts, body_consts = [*cond.consts, *cond_consts], [*body.consts, *body_consts]
     step = convert_outputs(body.jaxpr, carry)
     if cond.jaxpr.out_avals[0].shape:
-        cond, step = _batched_while(translation, cond.jaxpr, step, len(of_cond), carry)
-        of_body = [*of_cond, *of_body]
-    prim = While(body_jaxpr=step, body_nconsts=len(of_body), cond_jaxpr=cond.jaxpr, cond_nconsts=len(of_cond))
-    return bind(prim, *of_cond, *of_body, *retype_values(args[m:], carry))
+        cond, step = _batched_while(importer, cond.jaxpr, step, len(cond_consts), carry)
+        body_consts = [*cond_consts, *body_consts]
+    prim = While(body_jaxpr=step, body_nconsts=len(body_consts), cond_jaxpr=cond.jaxpr, cond_nconsts=len(cond_consts))
+    return bind(prim, *cond_consts, *body_consts, *retype_values(args[m:], carry))
 
 
 def _batched_while(
-    translation: Importer, cond: Jaxpr, body: Jaxpr, count: int, carry: Sequence[ShapedArray]
+    importer: Importer, cond: Jaxpr, body: Jaxpr, count: int, carry: Sequence[ShapedArray]
 ) -> tuple[ImportedProgram, Jaxpr]:
-    """The programs of a loop that `jax.vmap` gave a condition for each element of the batch.
+    """Converts the loop that results from `jax.vmap` of a `while` whose predicate is batched.
 
-    It runs while any holds, and changes the elements whose condition holds. The body takes the constants of the
-    condition, which are `count`, before its own.
+    The loop runs while any predicate holds, and its body updates the batch elements whose predicate holds. The body
+    takes the `count` constants of the condition before its own.
     """
-    size, (goes_on,) = len(carry), cond.out_avals
+    size, (pred_aval,) = len(carry), cond.out_avals
 
     def any_holds(*values: Value) -> Sequence[Value]:
-        return [reduce_or(eval_jaxpr(cond, (), values)[0], range(goes_on.ndim))]
+        return [reduce_or(eval_jaxpr(cond, (), values)[0], range(pred_aval.ndim))]
 
     def step(*values: Value) -> Sequence[Value]:
         olds = values[len(values) - size :]
         (holds,) = eval_jaxpr(cond, (), [*values[:count], *olds])
         news = eval_jaxpr(body, (), values[count:])
-        places = [broadcast_in_dim(holds, x.aval.shape, range(goes_on.ndim)) for x in olds]
-        return [select(place, new, old) for place, new, old in zip(places, news, olds, strict=True)]
+        masks = [broadcast_in_dim(holds, x.aval.shape, range(pred_aval.ndim)) for x in olds]
+        return [select(mask, new, old) for mask, new, old in zip(masks, news, olds, strict=True)]
 
-    changed = translation.staged(step, [*cond.in_avals[:count], *body.in_avals])
-    return translation.staged(any_holds, cond.in_avals), convert_outputs(changed.jaxpr, carry)
+    new_body = importer.staged(step, [*cond.in_avals[:count], *body.in_avals])
+    return importer.staged(any_holds, cond.in_avals), convert_outputs(new_body.jaxpr, carry)
 
 
-def _cond(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+def _cond(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     index, *operands = args
     avals = [x.aval for x in operands]
-    branches = [translation.program(branch, avals) for branch in eqn.params["branches"]]
+    branches = [importer.program(branch, avals) for branch in eqn.params["branches"]]
     bodies, consts = common_consts([_as_trace(branch) for branch in branches])
     return bind(Cond(tuple([convert_outputs(body, result_types(eqn)) for body in bodies])), index, *consts, *operands)
 
@@ -231,25 +231,25 @@ def _as_trace(program: ImportedProgram) -> Trace:
 # ------------------------------------------------------------------ solvers and reductions
 
 
-def _linear_solve(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    """All programs take all constants here, where JAX's take each their own."""
+def _linear_solve(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    """Makes all sub-jaxprs take all constants; in JAX each takes its own only."""
     programs, lengths = eqn.params["jaxprs"], eqn.params["const_lengths"]
     count = sum(lengths)
     avals = [*[x.aval for x in args[:count]], *[x.aval.strong() for x in args[count:]]]
     bodies: list[ImportedProgram | None] = []
     start = 0
-    for theirs, length in zip(programs, lengths, strict=True):
+    for jax_jaxpr, length in zip(programs, lengths, strict=True):
         bodies.append(
             None
-            if theirs is None
-            else translation.staged(_with_own_constants(translation, theirs, start, count), avals)
+            if jax_jaxpr is None
+            else importer.staged(_with_own_constants(importer, jax_jaxpr, start, count), avals)
         )
         start += length
     traced = [_as_trace(body) for body in bodies if body is not None]
     jaxprs, consts = common_consts(traced)
     size = len(args) - count
-    found = iter([convert_outputs(j, [*avals[count:], *j.out_avals[size:]]) for j in jaxprs])
-    matvec, vecmat, solve, transpose_solve = [None if body is None else next(found) for body in bodies]
+    converted = iter([convert_outputs(j, [*avals[count:], *j.out_avals[size:]]) for j in jaxprs])
+    matvec, vecmat, solve, transpose_solve = [None if body is None else next(converted) for body in bodies]
     assert matvec is not None
     assert solve is not None
     prim = LinearSolve(len(consts) + count, matvec, solve, vecmat, transpose_solve)
@@ -257,40 +257,40 @@ def _linear_solve(translation: Importer, eqn: JaxEquation, args: Sequence[Value]
 
 
 def _with_own_constants(
-    translation: Importer, theirs: JaxJaxpr, start: int, count: int
+    importer: Importer, jax_jaxpr: JaxJaxpr, start: int, count: int
 ) -> Callable[..., Sequence[Value]]:
-    """A program that takes, of all constants, those from `start` on."""
-    own = len(input_types(theirs))
+    """Runs a jaxpr of JAX that takes, of all `count` constants, its own ones, which begin at index `start`."""
+    num_inputs = len(input_types(jax_jaxpr))
 
     def run(*values: Value) -> Sequence[Value]:
-        rest = values[count:]
-        return translation.run(theirs, [*values[start : start + own - len(rest)], *rest])
+        operands = values[count:]
+        return importer.run(jax_jaxpr, [*values[start : start + num_inputs - len(operands)], *operands])
 
     return run
 
 
-def _reducer(translation: Importer, theirs: JaxJaxpr, consts: Sequence[Value]) -> Callable[[Any, Any], Any]:
+def _reducer(importer: Importer, jax_jaxpr: JaxJaxpr, consts: Sequence[Value]) -> Callable[[Any, Any], Any]:
     def computation(a: Sequence[Array], b: Sequence[Array]) -> list[Array]:
-        return [as_array(x) for x in translation.run(theirs, [*consts, *a, *b])]
+        return [as_array(x) for x in importer.run(jax_jaxpr, [*consts, *a, *b])]
 
     return computation
 
 
-def _reduce(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+def _reduce(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     n = len(args) // 2
-    operands, starts = [list(map(as_array, part)) for part in (args[:n], args[n:])]
-    computation = _reducer(translation, eqn.params["jaxpr"], ())
-    found: Sequence[Value] = reduce(operands, starts, computation, eqn.params["dimensions"])
-    return found
+    operands, init_values = [list(map(as_array, part)) for part in (args[:n], args[n:])]
+    computation = _reducer(importer, eqn.params["jaxpr"], ())
+    results: Sequence[Value] = reduce(operands, init_values, computation, eqn.params["dimensions"])
+    return results
 
 
-def _reduce_window(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+def _reduce_window(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     n, params = len(args) // 2, eqn.params
-    operands, starts = [list(map(as_array, part)) for part in (args[:n], args[n:])]
-    computation = _reducer(translation, params["jaxpr"], list(map(translation.constant, params["consts"])))
-    found: Sequence[Value] = reduce_window(
+    operands, init_values = [list(map(as_array, part)) for part in (args[:n], args[n:])]
+    computation = _reducer(importer, params["jaxpr"], list(map(importer.constant, params["consts"])))
+    results: Sequence[Value] = reduce_window(
         operands,
-        starts,
+        init_values,
         computation,
         params["window_dimensions"],
         params["window_strides"],
@@ -298,7 +298,7 @@ def _reduce_window(translation: Importer, eqn: JaxEquation, args: Sequence[Value
         params["base_dilation"],
         params["window_dilation"],
     )
-    return found
+    return results
 
 
 RULES: Final[Mapping[str, ImportRule]] = MappingProxyType(
@@ -318,4 +318,4 @@ RULES: Final[Mapping[str, ImportRule]] = MappingProxyType(
         "while": _while,
     }
 )
-"""By the names of JAX's primitives."""
+"""Import rules by name of JAX's primitive."""

@@ -1,6 +1,6 @@
-"""Rules for JAX's primitives that hold functions of the user's: derivatives, batching rules, callbacks.
+"""Import rules for primitives that contain user functions: custom derivatives, custom batching rules, callbacks.
 
-Those of derivatives and batches are functions of JAX, which JAX traces when they are asked for.
+Derivative and batching rules are functions of JAX; JAX traces them when tracefx applies the rule.
 """
 
 from __future__ import annotations
@@ -39,102 +39,104 @@ from tracefx.transforms.shape_dtype_struct import ShapeDtypeStruct
 
 @final
 class _JaxRule:
-    """Stands for a rule of JAX where it is shown, and for itself where rules are compared."""
+    """A placeholder for a rule written with JAX: names it in `repr`, and compares by identity."""
 
     def __init__(self, name: str) -> None:
         self.__qualname__ = name
 
     def __call__(self, *args: object) -> NoReturn:
-        raise TypeError(f"the rule {self.__qualname__} is a function of JAX: only JAX can call it")
+        raise TypeError(f"the rule {self.__qualname__} is written with JAX: only JAX can call it")
 
 
 def _function_name(eqn: JaxEquation) -> str:
-    """The name of the function that an equation calls."""
+    """Returns the name of the function that an equation calls."""
     return str(eqn.params["call_jaxpr"].jaxpr.debug_info.func_name)
 
 
 def _apply_equation(eqn: JaxEquation, args: Sequence[Any]) -> list[Any]:
-    """The results of an equation in JAX, whose transformations find its rules."""
-    primitive: Any = eqn.primitive  # whose methods have no types
-    found: list[Any] = primitive.bind(*args, **primitive.get_bind_params(dict(eqn.params)))
-    return found
+    """Binds an equation in JAX, so that JAX's transformations apply its rules."""
+    primitive: Any = eqn.primitive  # its methods are untyped
+    outs: list[Any] = primitive.bind(*args, **primitive.get_bind_params(dict(eqn.params)))
+    return outs
 
 
-def _merge_operands(mask: Mask, fixed: Sequence[Any], moved: Sequence[Any]) -> list[Any]:
-    """All operands, those in the mask as they are moved."""
-    given = iter(moved)
-    return [next(given) if m else x for m, x in zip(mask, fixed, strict=True)]
+def _merge_operands(mask: Mask, operands: Sequence[Any], perturbed: Sequence[Any]) -> list[Any]:
+    """Replaces the operands in the mask by those of `perturbed`."""
+    replacements = iter(perturbed)
+    return [next(replacements) if m else x for m, x in zip(mask, operands, strict=True)]
 
 
 @final
 @frozen(eq=False)
 class CustomRule:
-    """What an equation of JAX with a user-defined rule holds, whatever names its parameters have."""
+    """The parts of a JAX equation with a user-defined rule, independent of JAX's parameter names."""
 
     label: str
     """The name of the function."""
     program: ImportedProgram
-    """What the function does."""
+    """The imported primal function."""
     num_consts: int
-    """How many operands, the first ones, are closed-over values."""
+    """How many of the leading operands are closed-over values."""
     symbolic_zeros: bool
 
 
-def _custom_jvp(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+def _custom_jvp(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     params = eqn.params
-    program = translation.program(params["call_jaxpr"], [x.aval for x in args])
+    program = importer.program(params["call_jaxpr"], [x.aval for x in args])
     rule = CustomRule(_function_name(eqn), program, params["num_consts"], params["symbolic_zeros"])
-    return bind_custom_jvp(translation, eqn, args, rule, str(params["jvp_jaxpr_fun"].debug_info.func_name))
+    return bind_custom_jvp(importer, eqn, args, rule, str(params["jvp_jaxpr_fun"].debug_info.func_name))
 
 
 def bind_custom_jvp(
-    translation: Importer, eqn: JaxEquation, args: Sequence[Value], custom: CustomRule, jvp_name: str
+    importer: Importer, eqn: JaxEquation, args: Sequence[Value], custom: CustomRule, jvp_name: str
 ) -> Sequence[Value]:
-    """Binds an equation whose derivatives are those that `jax.jvp` finds for it."""
+    """Binds a `custom_jvp` equation whose derivatives `jax.jvp` computes."""
     label, program = custom.label, custom.program
-    held, closed = len(program.consts), len(program.consts) + custom.num_consts
-    shown = _JaxRule(jvp_name)
-    derived: dict[tuple[Mask, tuple[ShapedArray, ...]], ImportedProgram] = {}
+    num_program_consts, num_closed_over = len(program.consts), len(program.consts) + custom.num_consts
+    displayed_rule = _JaxRule(jvp_name)
+    jvp_programs: dict[tuple[Mask, tuple[ShapedArray, ...]], ImportedProgram] = {}
 
-    @derive(shown)
+    @derive(displayed_rule)
     def rule(primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         mask = nonzero_mask(tangents)
-        if any(mask[:closed]):
+        if any(mask[:num_closed_over]):
             raise closed_over_error(label)
-        mask, primals = mask[held:], primals[held:]
+        mask, primals = mask[num_program_consts:], primals[num_program_consts:]
         avals = tuple([x.aval for x in primals])
         key = mask, avals
-        if (known := derived.get(key)) is None:
-            known = derived[key] = _jvp_program(translation, eqn, mask, avals)
-        found = eval_jaxpr(known.jaxpr, (), [*known.consts, *primals, *drop_zeros(tangents)])
+        if (jvp_program := jvp_programs.get(key)) is None:
+            jvp_program = jvp_programs[key] = _jvp_program(importer, eqn, mask, avals)
+        results = eval_jaxpr(jvp_program.jaxpr, (), [*jvp_program.consts, *primals, *drop_zeros(tangents)])
         n = len(eqn.outvars)
-        outs, moved = found[:n], iter(found[n:])
-        return outs, [next(moved) if dtypes.is_inexact(o.aval.dtype) else Zero(o.aval.tangent()) for o in outs]
+        outs, out_tangents = results[:n], iter(results[n:])
+        return outs, [next(out_tangents) if dtypes.is_inexact(o.aval.dtype) else Zero(o.aval.tangent()) for o in outs]
 
-    prim = CustomJVP(label, program.jaxpr, rule, closed, custom.symbolic_zeros)
+    prim = CustomJVP(label, program.jaxpr, rule, num_closed_over, custom.symbolic_zeros)
     return bind(prim, *program.consts, *args)
 
 
-def _jvp_program(translation: Importer, eqn: JaxEquation, mask: Mask, avals: Sequence[ShapedArray]) -> ImportedProgram:
-    """Outputs, and tangents of those that have any, from the operands and the tangents of those in the mask."""
+def _jvp_program(importer: Importer, eqn: JaxEquation, mask: Mask, avals: Sequence[ShapedArray]) -> ImportedProgram:
+    """Imports the jvp: maps operands and the tangents in the mask to outputs and the tangents of inexact outputs."""
     n = len(avals)
 
     def both(*values: Any) -> list[Any]:
         primals = values[:n]
 
-        def f(*moved: Any) -> list[Any]:
-            return _apply_equation(eqn, _merge_operands(mask, primals, moved))
+        def f(*perturbed: Any) -> list[Any]:
+            return _apply_equation(eqn, _merge_operands(mask, primals, perturbed))
 
         outs, tangents = jax.jvp(f, select_masked(primals, mask), list(values[n:]))
         return [*outs, *[t for t in tangents if t.dtype != dtypes.float0]]
 
-    given = [*avals, *[a.tangent() for a in select_masked(avals, mask)]]
-    theirs = _operand_types(eqn)
-    return translation.program(translation.trace_like(both, given, [*theirs, *select_masked(theirs, mask)]), given)
+    in_avals = [*avals, *[a.tangent() for a in select_masked(avals, mask)]]
+    jax_types = _operand_types(eqn)
+    return importer.program(
+        importer.trace_like(both, in_avals, [*jax_types, *select_masked(jax_types, mask)]), in_avals
+    )
 
 
 def _operand_types(eqn: JaxEquation) -> list[Any]:
-    """JAX's types of the operands."""
+    """Returns JAX's types of the operands."""
     return [v.aval for v in eqn.invars]
 
 
@@ -147,132 +149,133 @@ class _VjpPrograms:
     backward: ImportedProgram
 
 
-def _custom_vjp(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+def _custom_vjp(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     params = eqn.params
-    program = translation.program(params["call_jaxpr"], [x.aval for x in args])
+    program = importer.program(params["call_jaxpr"], [x.aval for x in args])
     rule = CustomRule(_function_name(eqn), program, params["num_consts"], params["symbolic_zeros"])
     names = [str(params[key].debug_info.func_name) for key in ("fwd_jaxpr_thunk", "bwd")]
-    return bind_custom_vjp(translation, eqn, args, rule, *names)
+    return bind_custom_vjp(importer, eqn, args, rule, *names)
 
 
 def bind_custom_vjp(
-    translation: Importer, eqn: JaxEquation, args: Sequence[Value], custom: CustomRule, fwd_name: str, bwd_name: str
+    importer: Importer, eqn: JaxEquation, args: Sequence[Value], custom: CustomRule, fwd_name: str, bwd_name: str
 ) -> Sequence[Value]:
-    """Binds an equation whose forward and backward passes are those that `jax.vjp` finds for it."""
+    """Binds a `custom_vjp` equation whose forward and backward passes `jax.vjp` computes."""
     label, program = custom.label, custom.program
-    held, closed = len(program.consts), len(program.consts) + custom.num_consts
-    known: dict[tuple[Mask, tuple[ShapedArray, ...]], _VjpPrograms] = {}
+    num_program_consts, num_closed_over = len(program.consts), len(program.consts) + custom.num_consts
+    vjp_programs: dict[tuple[Mask, tuple[ShapedArray, ...]], _VjpPrograms] = {}
     bwd, n = _JaxRule(bwd_name), len(eqn.outvars)
 
     @derive(_JaxRule(fwd_name))
     def fwd(primals: Sequence[Value], perturbed: Mask) -> ForwardResult:
-        if any(perturbed[:closed]):
+        if any(perturbed[:num_closed_over]):
             raise closed_over_error(label)
-        mask, avals = perturbed[held:], tuple([x.aval for x in primals[held:]])
-        if (passes := known.get((mask, avals))) is None:
-            passes = known[mask, avals] = _vjp_programs(translation, eqn, mask, avals)
-        found = eval_jaxpr(passes.forward.jaxpr, (), [*passes.forward.consts, *primals[held:]])
+        mask, avals = perturbed[num_program_consts:], tuple([x.aval for x in primals[num_program_consts:]])
+        if (passes := vjp_programs.get((mask, avals))) is None:
+            passes = vjp_programs[mask, avals] = _vjp_programs(importer, eqn, mask, avals)
+        results = eval_jaxpr(passes.forward.jaxpr, (), [*passes.forward.consts, *primals[num_program_consts:]])
 
         @derive(bwd, mask, avals)
         def pull(residuals: Sequence[Value], cts: Sequence[Tangent]) -> list[Tangent]:
-            given = [instantiate(ct) for ct in cts if ct.aval.dtype != dtypes.float0]
-            back = iter(eval_jaxpr(passes.backward.jaxpr, (), [*passes.backward.consts, *residuals, *given]))
-            unmoved = [Zero(x.aval.tangent()) for x in primals[:held]]
-            return [*unmoved, *[next(back) if m else Zero(a.tangent()) for m, a in zip(mask, avals, strict=True)]]
+            nonzero_cts = [instantiate(ct) for ct in cts if ct.aval.dtype != dtypes.float0]
+            in_cts = iter(eval_jaxpr(passes.backward.jaxpr, (), [*passes.backward.consts, *residuals, *nonzero_cts]))
+            const_cts = [Zero(x.aval.tangent()) for x in primals[:num_program_consts]]
+            return [*const_cts, *[next(in_cts) if m else Zero(a.tangent()) for m, a in zip(mask, avals, strict=True)]]
 
-        return ForwardResult(found[:n], found[n:], pull)
+        return ForwardResult(results[:n], results[n:], pull)
 
-    prim = CustomVJP(label, program.jaxpr, fwd, bwd, closed, custom.symbolic_zeros)
+    prim = CustomVJP(label, program.jaxpr, fwd, bwd, num_closed_over, custom.symbolic_zeros)
     return bind(prim, *program.consts, *args)
 
 
-def _vjp_programs(translation: Importer, eqn: JaxEquation, mask: Mask, avals: Sequence[ShapedArray]) -> _VjpPrograms:
+def _vjp_programs(importer: Importer, eqn: JaxEquation, mask: Mask, avals: Sequence[ShapedArray]) -> _VjpPrograms:
     n = len(eqn.outvars)
     structure: Any = None
 
     def forward(*primals: Any) -> list[Any]:
         nonlocal structure
 
-        def f(*moved: Any) -> list[Any]:
-            return _apply_equation(eqn, _merge_operands(mask, primals, moved))
+        def f(*perturbed: Any) -> list[Any]:
+            return _apply_equation(eqn, _merge_operands(mask, primals, perturbed))
 
         outs, pull = jax.vjp(f, *select_masked(primals, mask))
         residuals, structure = jax.tree_util.tree_flatten(pull)
         return [*outs, *residuals]
 
-    traced = translation.trace_like(forward, avals, _operand_types(eqn))
-    first = translation.program(traced, avals)
+    traced = importer.trace_like(forward, avals, _operand_types(eqn))
+    first = importer.program(traced, avals)
     outs = first.jaxpr.out_avals
-    live = [dtypes.is_inexact(a.dtype) for a in outs[:n]]
+    has_cotangent = [dtypes.is_inexact(a.dtype) for a in outs[:n]]
     count = len(outs) - n
 
     def backward(*values: Any) -> list[Any]:
         pull = jax.tree_util.tree_unflatten(structure, values[:count])
-        given = iter(values[count:])
+        inexact_cts = iter(values[count:])
         cts = [
-            next(given) if alive else np.zeros(a.shape, dtypes.float0) for alive, a in zip(live, outs[:n], strict=True)
+            next(inexact_cts) if inexact else np.zeros(a.shape, dtypes.float0)
+            for inexact, a in zip(has_cotangent, outs[:n], strict=True)
         ]
         return list(pull(cts))
 
-    given = [*outs[n:], *[a.tangent() for a in select_masked(outs[:n], live)]]
-    theirs = [v.aval for v in traced.jaxpr.outvars]
-    types = [*theirs[n:], *select_masked(theirs[:n], live)]
-    return _VjpPrograms(first, translation.program(translation.trace_like(backward, given, types), given))
+    in_avals = [*outs[n:], *[a.tangent() for a in select_masked(outs[:n], has_cotangent)]]
+    jax_types = [v.aval for v in traced.jaxpr.outvars]
+    in_types = [*jax_types[n:], *select_masked(jax_types[:n], has_cotangent)]
+    return _VjpPrograms(first, importer.program(importer.trace_like(backward, in_avals, in_types), in_avals))
 
 
-def _linear_call(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+def _linear_call(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     params = eqn.params
-    consts, held = params["num_callee_consts"], params["num_callee_consts"] + params["num_res"]
+    consts, num_residuals = params["num_callee_consts"], params["num_callee_consts"] + params["num_res"]
 
     def forwards(residuals: Sequence[Array], linear: Sequence[Array]) -> list[Array]:
-        return _arrays(translation.run(params["callee"], [*residuals, *linear]))
+        return _arrays(importer.run(params["callee"], [*residuals, *linear]))
 
     def backwards(residuals: Sequence[Array], cts: Sequence[Array]) -> list[Array]:
-        transpose, own = params["transpose_thunk"]()
-        values = [*map(translation.constant, own), *residuals[consts:], *cts]
-        return _arrays(translation.run(transpose, values))
+        transpose, jax_consts = params["transpose_thunk"]()
+        values = [*map(importer.constant, jax_consts), *residuals[consts:], *cts]
+        return _arrays(importer.run(transpose, values))
 
-    return linear_call(forwards, backwards, _arrays(args[:held]), _arrays(args[held:]))
+    return linear_call(forwards, backwards, _arrays(args[:num_residuals]), _arrays(args[num_residuals:]))
 
 
 def _arrays(values: Sequence[Value]) -> list[Array]:
     return [as_array(x) for x in values]
 
 
-# ------------------------------------------------------------------ batches
+# ------------------------------------------------------------------ batching
 
 
-def _custom_vmap(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+def _custom_vmap(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     params = eqn.params
     in_tree = params["in_tree"]
 
     @custom_vmap
     def call(*operands: Array) -> list[Array]:
-        return _arrays(translation.run(params["call"], operands))
+        return _arrays(importer.run(params["call"], operands))
 
     @call.def_vmap
     def rule(axis_size: int, in_batched: list[bool], *operands: Array) -> tuple[list[Array], list[bool]]:
         out_batched: list[bool] = []
 
-        def theirs(*xs: Any) -> list[Any]:
+        def jax_rule(*xs: Any) -> list[Any]:
             batched = list(jax.tree_util.tree_unflatten(in_tree, in_batched))
             out, flags = params["rule"](axis_size, batched, *jax.tree_util.tree_unflatten(in_tree, xs))
             out_batched.extend(jax.tree_util.tree_leaves(flags))
             return jax.tree_util.tree_leaves(out)
 
         avals = [x.aval for x in operands]
-        traced = translation.trace(theirs, list(map(type_to_jax, avals)))
-        return _arrays(translation.run(traced, operands)), out_batched
+        traced = importer.trace(jax_rule, list(map(type_to_jax, avals)))
+        return _arrays(importer.run(traced, operands)), out_batched
 
     call.__name__ = str(params["call"].jaxpr.debug_info.func_name)
     return call(*_arrays(args))
 
 
-# ------------------------------------------------------------------ the host
+# ------------------------------------------------------------------ callbacks
 
 
 def _with_jax_arrays(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of the user's, which gets arrays of JAX, as it does in JAX."""
+    """Wraps a host callback so that it gets JAX arrays, as it does in JAX."""
 
     @functools.wraps(getattr(callback, "callback_func", callback))
     def call(*args: Array) -> Any:
@@ -282,29 +285,29 @@ def _with_jax_arrays(callback: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _structs(avals: Sequence[Any]) -> list[ShapeDtypeStruct]:
-    types = list(map(type_from_jax, avals))
-    return [ShapeDtypeStruct(a.shape, a.dtype) for a in types]
+    struct_avals = list(map(type_from_jax, avals))
+    return [ShapeDtypeStruct(a.shape, a.dtype) for a in struct_avals]
 
 
-def _pure_callback(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+def _pure_callback(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     params = eqn.params
     results = _structs(params["result_avals"])
-    found: Sequence[Value] = pure_callback(
+    outs: Sequence[Value] = pure_callback(
         _with_jax_arrays(params["callback"]), results, *_arrays(args), vmap_method=params["vmap_method"]
     )
-    return found
+    return outs
 
 
-def _io_callback(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+def _io_callback(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     params = eqn.params
     results = _structs(params["result_avals"])
-    found: Sequence[Value] = io_callback(
+    outs: Sequence[Value] = io_callback(
         _with_jax_arrays(params["callback"]), results, *_arrays(args), ordered=params["ordered"]
     )
-    return found
+    return outs
 
 
-def _debug_callback(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+def _debug_callback(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     params = eqn.params
     ordered = "Ordered" in str(params["effect"])
     debug_callback(
@@ -313,10 +316,10 @@ def _debug_callback(translation: Importer, eqn: JaxEquation, args: Sequence[Valu
     return ()
 
 
-def _debug_print(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+def _debug_print(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     params = eqn.params
-    static, given = dict(params["static_args"]), iter(_arrays(args))
-    leaves = [static[i] if i in static else next(given) for i in range(params["in_tree"].num_leaves)]
+    static, arrays = dict(params["static_args"]), iter(_arrays(args))
+    leaves = [static[i] if i in static else next(arrays) for i in range(params["in_tree"].num_leaves)]
     call_args, call_kwargs = jax.tree_util.tree_unflatten(params["in_tree"], leaves)
     with np.printoptions(**dict(params["np_printoptions"])):
         debug_print(
@@ -342,4 +345,4 @@ RULES: Final[Mapping[str, ImportRule]] = MappingProxyType(
         "pure_callback": _pure_callback,
     }
 )
-"""By the names of JAX's primitives."""
+"""Import rules by name of JAX's primitive."""

@@ -1,6 +1,6 @@
-"""Rules for JAX's primitives that speak of several devices: programs for each, and where arrays are to lie.
+"""Import rules for primitives about several devices: `shard_map`, shardings and collectives.
 
-What JAX says of where a value may differ from device to device (`pvary`, sums of what differs) changes no number.
+Casts that only change the varying mesh axes of JAX's types (`pvary`) do not change values; they are dropped.
 """
 
 from __future__ import annotations
@@ -26,77 +26,77 @@ from tracefx.ops.structural import reduce_sum
 from tracefx.shardings.named_sharding import NamedSharding
 from tracefx.transforms.shard_maps import shard_map
 
-# ------------------------------------------------------------------ a program for each
+# ------------------------------------------------------------------ shard_map
 
 
-def _shard_map(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+def _shard_map(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     params = eqn.params
     mesh = mesh_from_jax(params["mesh"])
     names = [name for name in mesh.axis_names if name in params["newly_manual_axes"]]
-    axes = (*translation.axes, *[(name, mesh.shape[name]) for name in names])
-    checked = CheckedShardMap(mesh_to_jax(mesh), tuple(names)) if params["check_vma"] and not translation.axes else None
-    inside = evolve(translation, axes=axes, checked_shard_map=checked)
+    axes = (*importer.axes, *[(name, mesh.shape[name]) for name in names])
+    checked = CheckedShardMap(mesh_to_jax(mesh), tuple(names)) if params["check_vma"] and not importer.axes else None
+    inner = evolve(importer, axes=axes, checked_shard_map=checked)
 
     def each(*parts: Array) -> list[Array]:
-        return [as_array(x) for x in inside.run(params["jaxpr"], parts)]
+        return [as_array(x) for x in inner.run(params["jaxpr"], parts)]
 
     each.__name__ = str(params["jaxpr"].debug_info.func_name).rpartition(".")[2].strip("<>") or "each"
-    over = shard_map(
+    mapped = shard_map(
         each,
         mesh=mesh,
         in_specs=tuple(map(spec_from_jax, params["in_specs"])),
         out_specs=list(map(spec_from_jax, params["out_specs"])),
         axis_names=names,
-        check_vma=False,  # JAX has, if it was asked to
+        check_vma=False,  # JAX has checked it, unless the user disabled that
     )
-    found: Sequence[Value] = over(*map(as_array, args))
-    return found
+    results: Sequence[Value] = mapped(*map(as_array, args))
+    return results
 
 
-def _all_gather(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+def _all_gather(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     return bind(operation_from_jax("all_gather", eqn.params), *args)
 
 
-def _identity(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+def _identity(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     return args
 
 
-# ------------------------------------------------------------------ where arrays lie
+# ------------------------------------------------------------------ shardings
 
 
-def _constrain(translation: Importer, x: Value, sharding: Any) -> Value:
-    """`x` where JAX wants it. Devices that run apart, and one alone, have nothing to say of it."""
+def _constrain(importer: Importer, x: Value, sharding: Any) -> Value:
+    """Constrains `x` to JAX's sharding, unless the mesh has one device or its axes are manual here."""
     if not isinstance(sharding, JaxNamedSharding) or sharding.mesh.size < 2:
         return x
-    apart = {name for name, _ in translation.axes}
-    if not apart.isdisjoint(sharding.mesh.axis_names):
+    manual_axes = {name for name, _ in importer.axes}
+    if not manual_axes.isdisjoint(sharding.mesh.axis_names):
         return x
     return sharding_constraint(x, NamedSharding(mesh_from_jax(sharding.mesh), spec_from_jax(sharding.spec)))
 
 
-def _reshard(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    """Of a mesh that names no devices it is a statement about types."""
+def _reshard(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    """Reshards to a concrete mesh. With an abstract mesh, `reshard` changes only JAX's types."""
     (x,), mesh = args, eqn.params["concrete_mesh"]
     if mesh is None:
         return args
-    return [_constrain(translation, x, JaxNamedSharding(mesh, eqn.params["dst_sharding"].spec))]
+    return [_constrain(importer, x, JaxNamedSharding(mesh, eqn.params["dst_sharding"].spec))]
 
 
 def _sharding_rule(parameter: str) -> ImportRule:
-    def rule(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-        said = eqn.params[parameter]
-        each = said if isinstance(said, tuple | list) else (said,) * len(args)
-        return [_constrain(translation, x, s) for x, s in zip(args, each, strict=True)]
+    def rule(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+        shardings = eqn.params[parameter]
+        per_operand = shardings if isinstance(shardings, tuple | list) else (shardings,) * len(args)
+        return [_constrain(importer, x, s) for x, s in zip(args, per_operand, strict=True)]
 
     return rule
 
 
-def _jit(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+def _jit(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     params = eqn.params
-    given = [_constrain(translation, x, s) for x, s in zip(args, params["in_shardings"], strict=True)]
-    program = translation.program(params["jaxpr"], [x.aval for x in given])
-    outs = bind(Call(params["name"], program.jaxpr), *program.consts, *given)
-    return [_constrain(translation, x, s) for x, s in zip(outs, params["out_shardings"], strict=True)]
+    operands = [_constrain(importer, x, s) for x, s in zip(args, params["in_shardings"], strict=True)]
+    program = importer.program(params["jaxpr"], [x.aval for x in operands])
+    outs = bind(Call(params["name"], program.jaxpr), *program.consts, *operands)
+    return [_constrain(importer, x, s) for x, s in zip(outs, params["out_shardings"], strict=True)]
 
 
 RULES: Final[Mapping[str, ImportRule]] = MappingProxyType(
@@ -111,4 +111,4 @@ RULES: Final[Mapping[str, ImportRule]] = MappingProxyType(
         "shard_map": _shard_map,
     }
 )
-"""By the names of JAX's primitives."""
+"""Import rules by name of JAX's primitive."""

@@ -1,4 +1,4 @@
-"""Rules for JAX's primitives without programs inside that are no operation of the same name and parameters."""
+"""Import rules for primitives without sub-jaxprs that have no tracefx primitive of the same name and parameters."""
 
 from __future__ import annotations
 
@@ -38,35 +38,35 @@ from tracefx.ops.structural import broadcast_to, constant_like_aval, reduce_sum,
 from tracefx.transforms.custom_derivatives import custom_jvp
 from tracefx.transforms.vmap import vmap
 
-# ------------------------------------------------------------------ the same under another name, or nothing at all
+# ------------------------------------------------------------------ renamed primitives and identities
 
 
-def _identity(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    """How an array lies in memory, and who has copied it, is no matter."""
+def _identity(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    """Returns the operands: memory layouts and copies have no meaning here."""
     return args
 
 
-def _add_any(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+def _add_any(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     x, y = args
     return [add(x, y)]
 
 
-def _reshape(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+def _reshape(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     (x,), params = args, eqn.params
     if params["dimensions"] is not None:
         x = transpose(x, params["dimensions"])
     return [reshape(x, params["new_sizes"])]
 
 
-def _empty(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+def _empty(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     return [constant_like_aval(aval, 0) for aval in result_types(eqn)]
 
 
 # ------------------------------------------------------------------ compositions of operations
 
 
-def _log2(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    """The natural logarithm times `1 / log(2)`, for complex operands part by part: `inf * 0j` would be NaN."""
+def _log2(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    """The natural logarithm times `1 / log(2)`; complex values by components, since `inf * 0j` would be NaN."""
     logarithm = bind1(operation_from_jax("log", eqn.params), *args)
     dtype = logarithm.aval.dtype
     scale = constant_like_aval(ShapedArray((), dtypes.real_dtype(dtype)), 1 / math.log(2))
@@ -77,23 +77,23 @@ def _log2(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Seq
 
 @custom_jvp
 def one_minus_square(x: Array) -> Array:
-    """`1 - x**2`, accurate near -1 and 1. The product rule would lose the derivative `-2 * x` near 0."""
+    """`1 - x**2`, accurate near -1 and 1. The product rule would make the derivative `-2 * x` inaccurate near 0."""
     return mul(add(1, x), sub(1, x))
 
 
 one_minus_square.defjvps(lambda t, out, x: mul(t, mul(-2, x)))
 
 
-def _one_minus_square(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+def _one_minus_square(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
     (x,) = args
     return [one_minus_square(as_array(x))]
 
 
-def _polynomial(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    """Horner's rule. The coefficients are operands, the lowest degree first."""
+def _polynomial(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    """Evaluates a polynomial by Horner's rule. The operands after `x` are coefficients, lowest degree first."""
     shape = eqn.outvars[0].aval.shape
-    x, *rest, value = [operand if not operand.aval.shape else broadcast_to(operand, shape) for operand in args]
-    for coefficient in reversed(rest):
+    x, *lower, value = [operand if not operand.aval.shape else broadcast_to(operand, shape) for operand in args]
+    for coefficient in reversed(lower):
         value = add(mul(value, x), coefficient)
     return [value if value.aval.shape == shape else broadcast_to(value, shape)]
 
@@ -104,17 +104,17 @@ _Reduce = Callable[[Value, Sequence[int]], Array]
 
 
 def collective_reduction_rule(reduce: _Reduce, operation: str) -> ImportRule:
-    """The rule for a sum, or the largest or least, along axes: `reduce` is what it is along axes of an operand."""
+    """Returns the rule for a sum or extremum over axes; `reduce` reduces positional axes of an operand."""
 
-    def rule(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-        """Along named axes, and along those that `jax.vmap` has made axes of the operands."""
+    def rule(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+        """Reduces over named axes, and over axes that `jax.vmap` has made positional."""
         axes = eqn.params["axes"]
-        places = [a for a in axes if isinstance(a, int)]
+        positions = [a for a in axes if isinstance(a, int)]
         names = tuple([a for a in axes if not isinstance(a, int)])
-        values: Sequence[Value] = [reduce(x, places) for x in args] if places else args
+        values: Sequence[Value] = [reduce(x, positions) for x in args] if positions else args
         if not names:
             return values
-        sizes = tuple(map(translation.size, names))
+        sizes = tuple(map(importer.size, names))
         params = {"axis_index_groups": None, **eqn.params, "axes": names}
         prim = operation_from_jax(operation, params, axis_sizes=sizes)
         return [bind1(prim, x) for x in values]
@@ -123,11 +123,11 @@ def collective_reduction_rule(reduce: _Reduce, operation: str) -> ImportRule:
 
 
 def single_axis_rule(operation: str) -> ImportRule:
-    """The rule for a collective that has the size of its axis as a field."""
+    """Returns the rule for a collective that has the size of its axis as a field."""
 
-    def rule(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    def rule(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
         name = eqn.params["axis_name"]
-        sizes = map(translation.size, name) if isinstance(name, tuple) else [translation.size(name)]
+        sizes = map(importer.size, name) if isinstance(name, tuple) else [importer.size(name)]
         return bind(operation_from_jax(operation, eqn.params, axis_size=math.prod(sizes)), *args)
 
     return rule
@@ -136,34 +136,34 @@ def single_axis_rule(operation: str) -> ImportRule:
 # ------------------------------------------------------------------ scatters
 
 
-def _scatter(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    """With a program of its own it applies that program, which doesn't look at the updates, to what it finds."""
+def _scatter(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    """Converts a scatter. With `update_jaxpr` it applies that function to the selected elements, ignoring updates."""
     prim = operation_from_jax("scatter", eqn.params)
     if eqn.params["update_jaxpr"] is None:
         return bind(prim, *args)
     assert isinstance(prim, Scatter)
     x, indices, updates = args
-    consts = list(map(translation.constant, eqn.params["update_consts"]))
+    consts = list(map(importer.constant, eqn.params["update_consts"]))
 
-    def changed(old: Array) -> Array:
-        none = constant_like_aval(ShapedArray((), updates.aval.dtype), 0)
+    def update(old: Array) -> Array:
+        unused_update = constant_like_aval(ShapedArray((), updates.aval.dtype), 0)
 
-        def one(element: Array) -> Array:
-            (out,) = translation.run(eqn.params["update_jaxpr"], [*consts, element, none])
+        def update_element(element: Array) -> Array:
+            (out,) = importer.run(eqn.params["update_jaxpr"], [*consts, element, unused_update])
             return as_array(out)
 
-        return reshape(vmap(one)(reshape(old, (old.size,))), old.shape)
+        return reshape(vmap(update_element)(reshape(old, (old.size,))), old.shape)
 
-    return [apply_at_indices(prim, x, indices, changed, updates.aval.shape)]
+    return [apply_at_indices(prim, x, indices, update, updates.aval.shape)]
 
 
-# ------------------------------------------------------------------ comparisons in the order of all numbers
+# ------------------------------------------------------------------ total order of floats
 
 
 def _total_order_rule(compare: Callable[[Value, Value], Array]) -> ImportRule:
-    """NaNs have a place in this order, and -0.0 is below 0.0: that of the bits, read as numbers with a sign."""
+    """Compares floats in IEEE 754 total order: NaNs are ordered, -0.0 is below 0.0; as signed integers of the bits."""
 
-    def rule(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    def rule(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
         x, y = args
         if not dtypes.is_float(x.aval.dtype):
             return [compare(x, y)]
@@ -182,20 +182,20 @@ def _total_order_key(x: Value) -> Array:
 # ------------------------------------------------------------------ random numbers
 
 
-def _random_gamma(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    """Each key of several, as there are under `jax.vmap`, draws what it draws alone."""
+def _random_gamma(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    """Draws for each key what it draws alone; `jax.vmap` gives several keys."""
     keys, a = map(as_array, args)
     draw = random.loggamma if eqn.params["log_space"] else random.gamma
     if not keys.ndim:
         return [draw(keys, a, a.shape, a.dtype)]
-    rest = a.shape[keys.ndim :]
-    flat = reshape(a, (keys.size, *rest))
-    out = vmap(lambda key, a: draw(key, a, rest, a.dtype))(reshape(keys, (keys.size,)), flat)
+    element_shape = a.shape[keys.ndim :]
+    flat = reshape(a, (keys.size, *element_shape))
+    out = vmap(lambda key, a: draw(key, a, element_shape, a.dtype))(reshape(keys, (keys.size,)), flat)
     return [reshape(out, a.shape)]
 
 
-def _random_bits(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    """Of several keys that aren't of Threefry, as there are under `jax.vmap`, JAX has the first draw for all."""
+def _random_bits(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    """Draws random bits. For several keys, except Threefry keys, JAX draws the bits of all from the first key."""
     (keys,) = args
     prim = operation_from_jax("random_bits", eqn.params)
     if keys.aval.dtype == dtypes.key_fry or not keys.aval.ndim:
@@ -204,50 +204,52 @@ def _random_bits(translation: Importer, eqn: JaxEquation, args: Sequence[Value])
     return bind(evolve(prim, shape=(*keys.aval.shape, *prim.shape)), _first_key(keys))
 
 
-def _random_split(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    """The same for keys that are made of what a key draws."""
+def _random_split(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    """Splits keys. For several `unsafe_rbg` keys JAX derives all new keys from bits that the first key draws."""
     (keys,) = args
     if keys.aval.dtype != dtypes.key_urbg or not keys.aval.ndim:
         return bind(operation_from_jax("random_split", eqn.params), keys)
     shape = (*keys.aval.shape, *eqn.params["shape"])
-    drawn = (*keys.aval.shape, 10 * math.prod(eqn.params["shape"]), 4)
-    words = rng_bit_generator(random_unwrap(_first_key(keys)), drawn, dtypes.uint32)[1]
+    words_shape = (*keys.aval.shape, 10 * math.prod(eqn.params["shape"]), 4)
+    words = rng_bit_generator(random_unwrap(_first_key(keys)), words_shape, dtypes.uint32)[1]
     strides = [1] * keys.aval.ndim + [10, 1]
-    return [random_wrap(reshape(slice(words, [0] * len(drawn), drawn, strides), (*shape, 4)), keys.aval.dtype)]
+    return [
+        random_wrap(reshape(slice(words, [0] * len(words_shape), words_shape, strides), (*shape, 4)), keys.aval.dtype)
+    ]
 
 
-def _random_fold_in(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    """The same for keys that are made of what a key of the data draws."""
+def _random_fold_in(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    """Folds data into keys. For several `unsafe_rbg` keys JAX derives them from bits that the first data key draws."""
     keys, data = args
     if keys.aval.dtype != dtypes.key_urbg or not data.aval.ndim:
-        return _broadcast_operands(translation, eqn, args)
+        return _broadcast_operands(importer, eqn, args)
     seed = bind1(RandomSeed(dtypes.key_urbg), _first_key(data))
-    drawn = (*data.aval.shape, 10, 4)
-    words = rng_bit_generator(random_unwrap(seed), drawn, dtypes.uint32)[1]
-    last = squeeze(slice(words, [0] * (len(drawn) - 2) + [9, 0], drawn), (len(drawn) - 2,))
+    words_shape = (*data.aval.shape, 10, 4)
+    words = rng_bit_generator(random_unwrap(seed), words_shape, dtypes.uint32)[1]
+    last = squeeze(slice(words, [0] * (len(words_shape) - 2) + [9, 0], words_shape), (len(words_shape) - 2,))
     shape = (*eqn.outvars[0].aval.shape, 4)
     mixed = bitwise_xor(broadcast_to(random_unwrap(keys), shape), broadcast_to(last, shape))
     return [random_wrap(mixed, dtypes.key_urbg)]
 
 
 def _first_key(keys: Value) -> Array:
-    """The first of several keys."""
+    """Returns the first key of an array of keys."""
     ndim = keys.aval.ndim
     return reshape(slice(keys, [0] * ndim, [1] * ndim), ())
 
 
-def _broadcast_operands(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    """Operands that JAX stretches over axes of size 1, and over all axes where they have none."""
+def _broadcast_operands(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    """Broadcasts the operands to the result's shape and binds the primitive of the same name."""
     shape = eqn.outvars[0].aval.shape
     return bind(operation_from_jax(eqn.primitive.name, eqn.params), *[broadcast_to(x, shape) for x in args])
 
 
-def _iota_2x32_shape(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    """The numbers of an array's elements, in two words."""
+def _iota_2x32_shape(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    """Returns the linear indices of an array's elements as two 32-bit words."""
     shape = eqn.params["shape"]
     size = math.prod(shape)
     if size >= 1 << 32:
-        raise NotImplementedError(f"from_jax: iota_2x32_shape of {shape} has more elements than one word can count")
+        raise NotImplementedError(f"from_jax: iota_2x32_shape of {shape} has more than 2**32 elements")
     high = as_array(constant_like_aval(ShapedArray(shape, dtypes.uint32), 0))
     return [high, reshape(iota(np.uint32, size), shape)]
 
@@ -255,18 +257,18 @@ def _iota_2x32_shape(translation: Importer, eqn: JaxEquation, args: Sequence[Val
 # ------------------------------------------------------------------ platforms
 
 
-def _platform_index(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    *named, last = eqn.params["platforms"]
-    groups = named if last is None else [*named, last]
+def _platform_index(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    *named, default = eqn.params["platforms"]
+    groups = named if default is None else [*named, default]
     if any(len(group) != 1 for group in groups):
         raise NotImplementedError(
-            f"from_jax: platform_index of {eqn.params['platforms']}: a branch must be for one platform, or the default"
+            f"from_jax: platform_index of {eqn.params['platforms']}: a branch must be for one platform or the default"
         )
-    return bind(PlatformIndex(tuple([name for (name,) in groups]), last is None))
+    return bind(PlatformIndex(tuple([name for (name,) in groups]), default is None))
 
 
-def _tracefx_operation(translation: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    """An operation of tracefx that `to_jax` handed to JAX as it is."""
+def _tracefx_operation(importer: Importer, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
+    """Binds a tracefx primitive that `to_jax` wrapped in a primitive of JAX."""
     prim: Primitive = eqn.params["operation"]
     return bind(prim, *args)
 
@@ -304,4 +306,4 @@ RULES: Final[Mapping[str, ImportRule]] = MappingProxyType(
         "with_memory_space_constraint": _identity,
     }
 )
-"""By the names of JAX's primitives."""
+"""Import rules by name of JAX's primitive."""

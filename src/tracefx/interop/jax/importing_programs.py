@@ -1,7 +1,7 @@
-"""JAX's programs, run equation by equation with the operations of tracefx, under whatever handler is current.
+"""The importer: runs jaxprs of JAX equation by equation with tracefx primitives under the current handler.
 
-Most primitives are operations of the same name and parameters. The others have a rule, which is a function of the
-translation, the equation and its operands. Programs inside of equations become programs here, each of them once.
+Most primitives have a tracefx primitive of the same name and parameters. The others have an import rule: a function of
+the importer, the equation and its operands. Sub-jaxprs are converted to tracefx jaxprs, each once.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from tracefx.ops.structural import broadcast_to, convert_value
 NO_KEYWORDS: Final[Mapping[str, Any]] = MappingProxyType({})
 JaxJaxpr: TypeAlias = jax_core.Jaxpr | jax_core.ClosedJaxpr
 UserImportRule: TypeAlias = Callable[..., Any]
-"""What a primitive does, by its user: a function of arrays, and of JAX's parameters by name, to an array or several."""
+"""A user-defined import rule: takes arrays, and JAX's parameters as keywords; returns one array or several."""
 
 
 class JaxEquation(Protocol):
-    """What rules ask of one of JAX's equations."""
+    """The interface of JAX's equations that import rules use."""
 
     @property
     def primitive(self) -> jax_core.Primitive: ...
@@ -58,7 +58,7 @@ class JaxEquation(Protocol):
 
 
 class ImportedProgram(NamedTuple):
-    """A program of JAX as one of ours, whose first inputs are the arrays that JAX's holds."""
+    """A jaxpr of JAX as a tracefx jaxpr whose leading inputs are its constants."""
 
     jaxpr: Jaxpr
     consts: tuple[Value, ...]
@@ -67,94 +67,94 @@ class ImportedProgram(NamedTuple):
 @final
 @frozen(eq=False)
 class Importer:
-    """What one import of a program knows: the rules, the settings that JAX traces with, and what it has translated.
+    """The state of one import: rules, trace settings, and caches of converted jaxprs and constants.
 
-    Rules of derivatives keep it, and trace more of JAX when they are asked.
+    Imported derivative rules keep a reference to it and trace more JAX functions when they run.
     """
 
     rules: Mapping[str, ImportRule]
-    """For the primitives that are no operations of the same name and parameters."""
+    """Import rules by name, for primitives without a tracefx primitive of the same name and parameters."""
     reasons: Mapping[str, str]
-    """Why primitives are not translated."""
+    """Why primitives are unsupported, by name."""
     fallback: ImportRule
-    """For those of other libraries."""
+    """The rule for all remaining primitives, which other libraries define."""
     user_rules: Mapping[str, UserImportRule]
-    """The user's rules, which go before all others."""
+    """User-defined rules by name; they take precedence over all others."""
     x64: bool
     axes: tuple[tuple[Hashable, int], ...]
-    """The named axes in scope and their sizes."""
+    """The axis environment: named axes and their sizes."""
     checked_shard_map: CheckedShardMap | None = None
-    """The `shard_map` around, if its types say along which axes values may differ."""
+    """The enclosing `shard_map` if JAX tracks varying mesh axes (vma) in its types."""
     programs: dict[Hashable, tuple[JaxJaxpr, ImportedProgram]] = field(factory=dict, init=False)
-    """By the identity of JAX's program, which is kept so that nothing else takes its place, the types of its inputs,
-    and, if it has equations without a line of their own, the place of the equation that calls it."""
+    """The cache of converted jaxprs. Keys: identity of JAX's jaxpr (which is kept alive), avals of the inputs, and the
+    location of the calling equation if some equations of the jaxpr have no location of their own."""
     consts: dict[int, tuple[object, Value]] = field(factory=dict, init=False)
-    """The same for arrays: one that several programs hold is one here."""
+    """The cache of converted constants, by identity: an array that several jaxprs share is converted once."""
 
     # -------------------------------------------------------------- tracing JAX
 
     def settings(self) -> AbstractContextManager[None]:
-        """JAX's settings while it traces."""
+        """Returns a context with the JAX settings of this import."""
         settings: AbstractContextManager[None] = jax.enable_x64(self.x64)
         return settings
 
     def trace(
         self, f: Callable[..., Sequence[object]], args: Sequence[Any], kwargs: Mapping[str, Any] = NO_KEYWORDS
     ) -> jax_core.ClosedJaxpr:
-        """JAX's program of a function, for arguments with types of JAX in the places of arrays."""
+        """Traces a function with JAX, with JAX's types in place of array arguments."""
         with self.settings():
             return jax.make_jaxpr(f, axis_env=self.axes)(*args, **kwargs)
 
     def trace_like(
         self, f: Callable[..., Sequence[object]], avals: Sequence[ShapedArray], like: Sequence[Any]
     ) -> jax_core.ClosedJaxpr:
-        """`traced` where JAX had values of types `like`, whose values may differ along axes as those do."""
-        types = list(map(type_to_jax, avals))
+        """Like `trace` for inputs of types `avals`, which vary over the same mesh axes as JAX's types `like`."""
+        jax_types = list(map(type_to_jax, avals))
         if self.checked_shard_map is None:
-            return self.trace(f, types)
+            return self.trace(f, jax_types)
         with self.settings():
-            return self.checked_shard_map.trace(f, types, list(map(varying_axes, like)))
+            return self.checked_shard_map.trace(f, jax_types, list(map(varying_axes, like)))
 
     def size(self, name: Hashable) -> int:
-        """How large a named axis is."""
+        """Returns the size of a named axis."""
         return dict(self.axes)[name]
 
-    # -------------------------------------------------------------- programs
+    # -------------------------------------------------------------- jaxprs
 
-    def program(self, theirs: JaxJaxpr, avals: Sequence[ShapedArray] | None = None) -> ImportedProgram:
-        """A program of JAX as one of ours, for inputs of these types, which differ from JAX's in weakness at most."""
-        given = tuple(input_types(theirs) if avals is None else avals)
-        key = id(theirs), given, self._around(theirs)
-        known = self.programs.get(key)
-        if known is None:
-            known = self.programs[key] = theirs, self.staged(lambda *xs: self.run(theirs, xs), given)
-        return known[1]
+    def program(self, jax_jaxpr: JaxJaxpr, avals: Sequence[ShapedArray] | None = None) -> ImportedProgram:
+        """Converts a jaxpr of JAX for inputs of types `avals`, by default its own; only weak types may differ."""
+        in_avals = tuple(input_types(jax_jaxpr) if avals is None else avals)
+        key = id(jax_jaxpr), in_avals, self._around(jax_jaxpr)
+        cached = self.programs.get(key)
+        if cached is None:
+            cached = self.programs[key] = jax_jaxpr, self.staged(lambda *xs: self.run(jax_jaxpr, xs), in_avals)
+        return cached[1]
 
-    def _around(self, theirs: JaxJaxpr) -> Hashable:
-        around = EQN_LOCATION.get()
-        if around is None or all(own_source(eqn.source_info) is not None for eqn in open_jaxpr(theirs)[0].eqns):
+    def _around(self, jax_jaxpr: JaxJaxpr) -> Hashable:
+        caller = EQN_LOCATION.get()
+        if caller is None or all(own_source(eqn.source_info) is not None for eqn in open_jaxpr(jax_jaxpr)[0].eqns):
             return None
-        return (around.code, around.lasti) if isinstance(around, LazySourceLocation) else around
+        return (caller.code, caller.lasti) if isinstance(caller, LazySourceLocation) else caller
 
     def staged(self, f: Callable[..., Sequence[Value]], avals: Sequence[ShapedArray]) -> ImportedProgram:
-        """What a function of values does, as a program."""
+        """Traces a function of values to a jaxpr."""
         jaxpr, consts = stage(f, avals, current(), title="from_jax")
         return ImportedProgram(jaxpr.closed(), tuple(consts))
 
-    def run(self, theirs: JaxJaxpr, args: Sequence[Value]) -> list[Value]:
-        """Do under the current handler what a program of JAX does."""
-        jaxpr, consts = open_jaxpr(theirs)
+    def run(self, jax_jaxpr: JaxJaxpr, args: Sequence[Value]) -> list[Value]:
+        """Runs a jaxpr of JAX under the current handler."""
+        jaxpr, consts = open_jaxpr(jax_jaxpr)
         env: dict[Any, Value] = dict(zip(jaxpr.constvars, map(self.constant, consts), strict=True))
         env.update(zip(jaxpr.invars, args, strict=True))
 
         def read(atom: Any) -> Value:
             return self.literal(atom) if isinstance(atom, jax_core.Literal) else env[atom]
 
-        around = EQN_LOCATION.get()
-        token = EQN_LOCATION.set(around)
+        caller = EQN_LOCATION.get()
+        token = EQN_LOCATION.set(caller)
         try:
             for eqn in jaxpr.eqns:
-                EQN_LOCATION.set(equation_source(eqn.source_info, around))
+                EQN_LOCATION.set(equation_source(eqn.source_info, caller))
                 outs = self.bind(eqn, [read(x) for x in eqn.invars])
                 env.update(zip(eqn.outvars, outs, strict=True))
         finally:
@@ -162,11 +162,11 @@ class Importer:
         return [read(x) for x in jaxpr.outvars]
 
     def bind(self, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-        """Do what one equation does."""
+        """Runs one equation of JAX under the current handler."""
         name = eqn.primitive.name
         outs: Sequence[Value]
-        if (own := self.user_rules.get(name)) is not None:
-            outs = _apply_user_rule(own, eqn, args)
+        if (user_rule := self.user_rules.get(name)) is not None:
+            outs = _apply_user_rule(user_rule, eqn, args)
         elif (rule := self.rules.get(name)) is not None:
             outs = rule(self, eqn, args)
         elif name in VOCABULARY and name not in self.reasons:
@@ -179,12 +179,12 @@ class Importer:
         return outs
 
     def missing_rule_error(self, name: str) -> MissingRuleError:
-        reason = self.reasons.get(name, "it has effects, or does what JAX can't trace")
+        reason = self.reasons.get(name, "it has effects, or JAX can't trace its implementation")
         return MissingRuleError(
             f"from_jax: JAX's primitive {name!r}{at_location(EQN_LOCATION.get())} has no counterpart in tracefx: "
-            f"{reason}. To say "
-            f"what it does, give from_jax(f, rules={{{name!r}: rule}}), where rule(*arrays, **parameters) gets the "
-            "parameters that JAX's primitive has and computes the results with tracefx"
+            f"{reason}. To define "
+            f"it, pass rules={{{name!r}: rule}} to from_jax, where rule(*arrays, **parameters) takes the "
+            "parameters of JAX's primitive and computes the results with tracefx"
         )
 
     # -------------------------------------------------------------- values
@@ -196,11 +196,11 @@ class Importer:
         return Literal(np.asarray(atom.val).item(), aval)
 
     def constant(self, x: object) -> Value:
-        """An array that JAX's program holds."""
-        known = self.consts.get(id(x))
-        if known is None:
-            known = self.consts[id(x)] = x, _constant(x)
-        return known[1]
+        """Converts a constant of JAX's jaxpr, memoized."""
+        cached = self.consts.get(id(x))
+        if cached is None:
+            cached = self.consts[id(x)] = x, _constant(x)
+        return cached[1]
 
 
 ImportRule: TypeAlias = Callable[[Importer, JaxEquation, Sequence[Value]], Sequence[Value]]
@@ -208,7 +208,7 @@ NO_RULES: Final[Mapping[str, UserImportRule]] = MappingProxyType({})
 
 
 def _is_number(aval: ShapedArray) -> bool:
-    return aval.dtype.names is None  # neither random keys nor float0
+    return aval.dtype.names is None  # structured dtypes represent random keys and float0
 
 
 def _constant(x: object) -> Value:
@@ -220,23 +220,23 @@ def _constant(x: object) -> Value:
     return from_numpy(host, host.dtype)
 
 
-def open_jaxpr(theirs: JaxJaxpr) -> tuple[jax_core.Jaxpr, Sequence[object]]:
-    """A program of JAX apart from the arrays that it holds."""
-    return (theirs.jaxpr, theirs.consts) if isinstance(theirs, jax_core.ClosedJaxpr) else (theirs, ())
+def open_jaxpr(jax_jaxpr: JaxJaxpr) -> tuple[jax_core.Jaxpr, Sequence[object]]:
+    """Splits a jaxpr of JAX into the open jaxpr and its constants."""
+    return (jax_jaxpr.jaxpr, jax_jaxpr.consts) if isinstance(jax_jaxpr, jax_core.ClosedJaxpr) else (jax_jaxpr, ())
 
 
-def input_types(theirs: JaxJaxpr) -> list[ShapedArray]:
-    """The types of the inputs of a program of JAX."""
-    return [type_from_jax(v.aval) for v in open_jaxpr(theirs)[0].invars]
+def input_types(jax_jaxpr: JaxJaxpr) -> list[ShapedArray]:
+    """Returns the avals of the inputs of a jaxpr of JAX."""
+    return [type_from_jax(v.aval) for v in open_jaxpr(jax_jaxpr)[0].invars]
 
 
 def result_types(eqn: JaxEquation) -> list[ShapedArray]:
-    """The types of an equation's results, as JAX has them."""
+    """Returns the avals of the results that JAX's equation declares."""
     return [type_from_jax(v.aval) for v in eqn.outvars]
 
 
 def retype_values(values: Sequence[Value], avals: Sequence[ShapedArray]) -> list[Value]:
-    """The values, their types weak or not as `avals` are."""
+    """Converts values to the weak or strong types of `avals`."""
     return [
         x if x.aval == aval else convert_value(x, aval.dtype, aval.weak_type)
         for x, aval in zip(values, avals, strict=True)
@@ -244,7 +244,7 @@ def retype_values(values: Sequence[Value], avals: Sequence[ShapedArray]) -> list
 
 
 def _broadcast_operands(name: str, eqn: JaxEquation, args: Sequence[Value]) -> Sequence[Value]:
-    """Operands as elementwise operations take them here: JAX's stretch axes of size 1."""
+    """Broadcasts operands of elementwise primitives: JAX's implicitly broadcast axes of size 1."""
     if len(args) < 2 or not issubclass(VOCABULARY[name], Elementwise):
         return args
     shape = eqn.outvars[0].aval.shape
@@ -252,23 +252,23 @@ def _broadcast_operands(name: str, eqn: JaxEquation, args: Sequence[Value]) -> S
 
 
 def _apply_user_rule(rule: UserImportRule, eqn: JaxEquation, args: Sequence[Value]) -> list[Value]:
-    found = rule(*[as_array(x) for x in args], **eqn.params)
-    outs = found if isinstance(found, tuple | list) else [found]
+    result = rule(*[as_array(x) for x in args], **eqn.params)
+    outs = result if isinstance(result, tuple | list) else [result]
     if len(outs) != len(eqn.outvars):
         raise TypeError(
-            f"from_jax: the rule for {eqn.primitive.name!r} gave {len(outs)} result{'s' * (len(outs) != 1)}, but JAX's "
-            f"primitive has {len(eqn.outvars)}{at_location(EQN_LOCATION.get())}"
+            f"from_jax: the rule for {eqn.primitive.name!r} returned {len(outs)} result{'s' * (len(outs) != 1)}, but "
+            f"JAX's primitive has {len(eqn.outvars)}{at_location(EQN_LOCATION.get())}"
         )
-    return [as_value(x, f"from_jax: what the rule for {eqn.primitive.name!r} gave") for x in outs]
+    return [as_value(x, f"from_jax: the result of the rule for {eqn.primitive.name!r}") for x in outs]
 
 
 def _require_types(eqn: JaxEquation, outs: Sequence[Value]) -> None:
-    """`TypeError` unless results have the shapes and dtypes that JAX says. Whether a type is weak is no matter."""
+    """Raises `TypeError` unless the results have the shapes and dtypes that JAX declares; weak types may differ."""
     for v, x in zip(eqn.outvars, outs, strict=True):
         aval = x.aval
         if aval.shape != v.aval.shape or (aval.dtype != v.aval.dtype and aval.dtype.names is None):
             raise TypeError(
-                f"from_jax: {eqn.primitive.name}{at_location(EQN_LOCATION.get())} gave "
+                f"from_jax: {eqn.primitive.name}{at_location(EQN_LOCATION.get())} returned "
                 f"{show_avals([o.aval for o in outs])} where "
-                f"JAX's primitive gives {show_avals(result_types(eqn))}"
+                f"JAX's primitive returns {show_avals(result_types(eqn))}"
             )

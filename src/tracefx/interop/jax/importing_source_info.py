@@ -1,4 +1,4 @@
-"""Where equations of JAX were written: the user's lines, which JAX keeps with each equation."""
+"""Source locations of JAX's equations, from the tracebacks that JAX keeps with them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _INSTALLED: Final = tuple(
 
 @unique
 class _FileOwner(Enum):
-    """Whose a file is."""
+    """Who wrote a source file."""
 
-    MACHINERY = "that of JAX or of tracefx, or made while running"
-    LIBRARY = "that of an installed library"
-    USERS = "the user's"
+    MACHINERY = "JAX, tracefx, or generated code"
+    LIBRARY = "an installed library"
+    USERS = "the user"
 
 
 @functools.lru_cache(maxsize=4096)
@@ -37,11 +37,11 @@ def _file_owner(file: str) -> _FileOwner:
 
 
 def equation_source(source_info: Any, around: Provenance | None) -> Provenance | None:
-    """Where an equation was written, and the `named_scope`s there, which name the modules of Flax.
+    """Returns the source location of an equation, with its `named_scope`s (which name the modules of Flax).
 
-    The innermost line that is neither JAX's nor an installed library's; a library's, if there is none. JAX keeps no
-    lines from outside of the function that it traces, so those of library functions have none at all: they have that
-    of the equation `around` them, which calls the function.
+    It is the innermost frame that is neither JAX's nor an installed library's, else the innermost frame of a library.
+    JAX keeps no frames from outside of the traced function, so equations of JAX's own library functions have none;
+    these get the location `around` of the equation that calls the function.
     """
     scope = tuple([part for part in str(source_info.name_stack).split("/") if part])
     own = own_source(source_info, scope)
@@ -53,16 +53,16 @@ def equation_source(source_info: Any, around: Provenance | None) -> Provenance |
 
 
 def own_source(source_info: Any, scope: tuple[str, ...] = ()) -> LazySourceLocation | None:
-    """The place that an equation has by itself."""
+    """Returns the location from the equation's own traceback, or None if it has no frame of the user or a library."""
     traceback = source_info.traceback
     if traceback is None:
         return None
     codes, lasti = traceback.raw_frames()
     library = None
     for code, i in zip(codes, lasti, strict=True):
-        kind = _file_owner(code.co_filename)
-        if kind is _FileOwner.USERS:
+        owner = _file_owner(code.co_filename)
+        if owner is _FileOwner.USERS:
             return LazySourceLocation(code, i, scope)
-        if kind is _FileOwner.LIBRARY and library is None:
+        if owner is _FileOwner.LIBRARY and library is None:
             library = LazySourceLocation(code, i, scope)
     return library

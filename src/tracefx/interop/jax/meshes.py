@@ -1,9 +1,9 @@
-"""Meshes, specifications and shardings, and arrays that lie on several devices, from JAX and to JAX.
+"""Conversion of meshes, partition specs, shardings and sharded arrays between JAX and tracefx.
 
-Devices have the same numbers in both, and on the CPU the same memory.
+Devices have the same ids in both, and share memory on the CPU.
 """
 
-# jax leaves some functions that are called here unannotated.
+# Some jax functions that are called here are unannotated.
 # mypy: untyped-calls-exclude="jax"
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from tracefx.shardings.sharded_array import ShardedArray
 
 
 def mesh_to_jax(mesh: Mesh) -> JaxMesh:
-    """The mesh of JAX's devices with these numbers, under the same names. ValueError if JAX has no such device.
+    """Converts a mesh to JAX: the devices with the same ids, under the same axis names.
+
+    Raises:
+        ValueError: JAX does not have one of the devices.
 
     >>> import tracefx as fx
     >>> mesh_to_jax(fx.make_mesh((1,), ("data",))).axis_names
@@ -37,11 +40,14 @@ def mesh_to_jax(mesh: Mesh) -> JaxMesh:
 
 
 def mesh_from_jax(mesh: JaxMesh | JaxAbstractMesh) -> Mesh:
-    """The mesh of our devices with these numbers, under the same names.
+    """Converts a mesh of JAX: the devices with the same ids, under the same axis names.
 
-    One that names no devices, as a program has it that was traced for the mesh in use, is that in use here or in JAX.
+    Args:
+        mesh: a mesh of JAX. An abstract mesh, as in programs that were traced for the current mesh, stands for the
+            current mesh of tracefx or of JAX.
 
-    Raises ValueError if there is no such device, or no mesh in use that has these axes.
+    Raises:
+        ValueError: there is no such device, or `mesh` is abstract and no current mesh has its axes.
 
     >>> mesh_from_jax(jax.make_mesh((1,), ("data",)))
     Mesh(data=1)
@@ -51,43 +57,43 @@ def mesh_from_jax(mesh: JaxMesh | JaxAbstractMesh) -> Mesh:
         return Mesh(
             _devices_by_id(BACKEND.value.devices(BACKEND.value.platform), ids, "tracefx"), tuple(mesh.axis_names)
         )
-    mine = MESH.value
-    if (mine.axis_names, mine.axis_sizes) == (tuple(mesh.axis_names), tuple(mesh.axis_sizes)):
-        return mine
-    theirs: Any = jax.sharding.get_mesh()
-    if (theirs.axis_names, theirs.axis_sizes) == (mesh.axis_names, mesh.axis_sizes):
-        return mesh_from_jax(theirs)
+    current_mesh = MESH.value
+    if (current_mesh.axis_names, current_mesh.axis_sizes) == (tuple(mesh.axis_names), tuple(mesh.axis_sizes)):
+        return current_mesh
+    jax_mesh: Any = jax.sharding.get_mesh()
+    if (jax_mesh.axis_names, jax_mesh.axis_sizes) == (mesh.axis_names, mesh.axis_sizes):
+        return mesh_from_jax(jax_mesh)
     raise ValueError(
-        f"JAX's program is for the mesh in use, {mesh}, but none with these axes is: call it inside of "
-        "`with tracefx.set_mesh(mesh):`, or give JAX's functions the mesh itself"
+        f"JAX's program is for the current mesh, {mesh}, but no current mesh has these axes: call it inside "
+        "`with tracefx.set_mesh(mesh):`, or pass the mesh itself to JAX's functions"
     )
 
 
-def _devices_by_id(there: list[Any], ids: NDArray, whose: str) -> NDArray:
-    by_id = {device.id: device for device in there}
+def _devices_by_id(available: list[Any], ids: NDArray, library: str) -> NDArray:
+    by_id = {device.id: device for device in available}
     missing = sorted({*map(int, ids.flat)} - {*by_id})
     if missing:
-        raise ValueError(f"the mesh has the devices {missing}, but of {whose} there are {sorted(by_id)} here")
+        raise ValueError(f"the mesh has the devices {missing}, but the devices of {library} here are {sorted(by_id)}")
     devices = np.empty(ids.size, object)
     devices[:] = [by_id[int(i)] for i in ids.flat]
     return devices.reshape(ids.shape)
 
 
 def spec_to_jax(spec: PartitionSpec) -> JaxPartitionSpec:
-    """The same specification."""
+    """Converts a partition spec to JAX."""
     return JaxPartitionSpec(*[JaxPartitionSpec.UNCONSTRAINED if part is UNCONSTRAINED else part for part in spec])
 
 
 def spec_from_jax(spec: JaxPartitionSpec) -> PartitionSpec:
-    """The same specification. ValueError for one that says of which axes an array is a sum, which there is not here."""
+    """Converts a partition spec of JAX; raises `ValueError` for unreduced axes, which tracefx does not have."""
     if spec.unreduced or spec.reduced:
-        raise ValueError(f"{spec} speaks of sums that are still to be made: there are no such arrays here")
+        raise ValueError(f"{spec} has unreduced or reduced axes: tracefx has no such arrays")
     parts = [None if part == () else part for part in spec]
     return PartitionSpec(*[UNCONSTRAINED if part is JaxPartitionSpec.UNCONSTRAINED else part for part in parts])
 
 
 def sharding_to_jax(sharding: Sharding) -> jax.sharding.Sharding:
-    """The same sharding, on JAX's devices.
+    """Converts a sharding to JAX.
 
     >>> import tracefx as fx
     >>> sharding_to_jax(fx.NamedSharding(fx.make_mesh((1,), ("data",)), fx.P("data"))).spec
@@ -100,7 +106,7 @@ def sharding_to_jax(sharding: Sharding) -> jax.sharding.Sharding:
 
 
 def sharding_from_jax(sharding: jax.sharding.Sharding) -> Sharding:
-    """The same sharding, on our devices. TypeError for kinds of JAX's that say it otherwise than by a mesh.
+    """Converts a sharding of JAX; raises `TypeError` unless it is a `NamedSharding` or `SingleDeviceSharding`.
 
     >>> mesh = jax.make_mesh((1,), ("data",))
     >>> sharding_from_jax(jax.NamedSharding(mesh, jax.P("data")))
@@ -110,9 +116,9 @@ def sharding_from_jax(sharding: jax.sharding.Sharding) -> Sharding:
         return NamedSharding(mesh_from_jax(sharding.mesh), spec_from_jax(sharding.spec))
     if isinstance(sharding, jax.sharding.SingleDeviceSharding):
         (device,) = _devices(sharding)
-        ours = BACKEND.value.devices(BACKEND.value.platform)
-        return SingleDeviceSharding(_devices_by_id(ours, np.array([device.id]), "tracefx")[0])
-    raise TypeError(f"JAX's sharding {sharding} has no counterpart here: use one on a mesh, a NamedSharding")
+        devices = BACKEND.value.devices(BACKEND.value.platform)
+        return SingleDeviceSharding(_devices_by_id(devices, np.array([device.id]), "tracefx")[0])
+    raise TypeError(f"JAX's sharding {sharding} has no counterpart in tracefx: use a NamedSharding")
 
 
 def _devices(sharding: jax.sharding.Sharding) -> list[Any]:
@@ -123,7 +129,7 @@ def _devices(sharding: jax.sharding.Sharding) -> list[Any]:
 
 
 def is_cpu_sharded(x: jax.Array) -> bool:
-    """Whether an array of JAX lies on several devices of a mesh of CPUs, all of them this process's."""
+    """Whether an array of JAX is sharded over several CPU devices of a mesh, all of them in this process."""
     sharding = x.sharding
     return (
         isinstance(sharding, JaxNamedSharding)
@@ -134,7 +140,7 @@ def is_cpu_sharded(x: jax.Array) -> bool:
 
 
 def sharded_array_from_jax(x: jax.Array, aval: ShapedArray) -> ShardedArray:
-    """The array where it lies, whose memory is shared."""
+    """Converts a sharded array of JAX in place; memory is shared."""
     sharding = sharding_from_jax(x.sharding)
     by_id = {shard.device.id: shard.data for shard in x.addressable_shards}
     tiles = [np.asarray(by_id[device.id]) for device in sharding.devices]
@@ -142,9 +148,9 @@ def sharded_array_from_jax(x: jax.Array, aval: ShapedArray) -> ShardedArray:
 
 
 def sharded_array_to_jax(x: ShardedArray) -> jax.Array:
-    """The array where it lies."""
+    """Converts a sharded array to JAX, in place."""
     sharding: Any = sharding_to_jax(x.placed)
     by_id = {device.id: device for device in sharding.device_set}
     parts = [jax.device_put(np.asarray(shard.data), by_id[shard.device.id]) for shard in x.addressable_shards]
-    found: jax.Array = jax.make_array_from_single_device_arrays(x.aval.shape, sharding, parts)
-    return found
+    array: jax.Array = jax.make_array_from_single_device_arrays(x.aval.shape, sharding, parts)
+    return array

@@ -1,6 +1,6 @@
-"""Operations from JAX's primitives and their parameters, and back: the names are the same, and most values.
+"""Conversion of primitives' parameters between JAX and tracefx: names are the same, and most values too.
 
-What differs stands here as pairs, read in both directions. Programs inside of operations are not dealt with here.
+The differences are tables of pairs, used in both directions. Sub-jaxprs are converted elsewhere.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tracefx.ops.random.rng_bit_generator import RandomAlgorithm
 from tracefx.ops.reductions.select_and_scatter import SelectComparator
 from tracefx.text.printer import field_text_name, text_fields
 
-# ------------------------------------------------------------------ the pairs, ours first
+# ------------------------------------------------------------------ tables of pairs, tracefx's value first
 
 ENUMS: Final[tuple[tuple[type[Enum], type[Enum]], ...]] = (
     (AccuracyMode, lax.AccuracyMode),
@@ -52,7 +52,7 @@ ENUMS: Final[tuple[tuple[type[Enum], type[Enum]], ...]] = (
     (RoundingMethod, lax.RoundingMethod),
     (SvdAlgorithm, lax.linalg.SvdAlgorithm),
 )
-"""Choices: their members have the same names."""
+"""Enums whose members have the same names."""
 
 RECORDS: Final[tuple[tuple[type, type], ...]] = (
     (ConvDimensionNumbers, lax.ConvDimensionNumbers),
@@ -62,32 +62,32 @@ RECORDS: Final[tuple[tuple[type, type], ...]] = (
     (ScatterDimensionNumbers, lax.ScatterDimensionNumbers),
     (Tolerance, lax.Tolerance),
 )
-"""Records: their fields have the same names."""
+"""Record types whose fields have the same names."""
 
 OBJECTS: Final[tuple[tuple[Hashable, Hashable], ...]] = (
     (SelectComparator.GE, primitives.ge_p),
     (SelectComparator.LE, primitives.le_p),
 )
-"""Single values."""
+"""Pairs of single values."""
 
 PRNG_IMPLS: Final = (
     (dtypes.key_fry, jax_random.threefry_prng_impl),
     (dtypes.key_rbg, jax_random.rbg_prng_impl),
     (dtypes.key_urbg, jax_random.unsafe_rbg_prng_impl),
 )
-"""Generators of random numbers, which JAX's operations on keys have in the place of a dtype."""
+"""Random generators: JAX's key primitives have an implementation object where tracefx's have a dtype."""
 
 FIELD_NAMES: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {("random_seed", "dtype"): "impl", ("random_wrap", "dtype"): "impl"}
 )
-"""JAX's names of fields, by operation and field, where the field itself doesn't say."""
+"""JAX's parameter names by primitive and field, where the field's metadata does not give them."""
 
 _SCATTERS: Final = ("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
 _COLLECTIVES: Final = ("psum", "pmax", "pmin", "all_gather", "reduce_scatter", "all_to_all")
 
 
 def _has_parameter(function: Callable[..., Any], parameter: str) -> bool:
-    """Whether a function of JAX has the parameter in the installed version; its primitive has it if so."""
+    """Whether a function of JAX, and so its primitive, has the parameter in the installed version."""
     return parameter in inspect.signature(function).parameters
 
 
@@ -113,11 +113,11 @@ NEUTRAL_PARAMETERS: Final[Mapping[tuple[str, str], object]] = MappingProxyType(
         **{(name, "update_jaxpr"): None for name in _SCATTERS},
     }
 )
-"""Parameters that JAX has and we haven't, by operation and name, with the value that leaves things as they are."""
+"""Parameters that only JAX has, by primitive and name, with the value that means no effect."""
 
 _IGNORED: Final = frozenset({"is_stable", "out_sharding", "sharding", "update_consts", "update_jaxpr"})
-"""The parameters whose values change no result here: shardings on one device, the function of a scatter, which its name
-says, and whether equal elements keep their order, which they do here in any case."""
+"""Parameters whose values do not change results here: shardings on one device; the function of a scatter, which follows
+from the primitive's name; and whether sorting is stable, which it always is here."""
 
 # ------------------------------------------------------------------ values
 
@@ -136,19 +136,19 @@ _UNCHANGED_TYPES: Final = frozenset({type(None), bool, int, float, complex, str}
 
 
 def value_from_jax(x: object) -> object:
-    """A parameter's value, from JAX's; TypeError for values that no parameter here has.
+    """Converts a parameter's value from JAX; raises `TypeError` for values of unknown types.
 
     >>> value_from_jax((lax.FftType.RFFT, (3, None), np.dtype("int8")))
     (<FftType.RFFT: 2>, (3, None), dtype('int8'))
     """
-    kind = type(x)
-    if kind in _UNCHANGED_TYPES:
+    value_type = type(x)
+    if value_type in _UNCHANGED_TYPES:
         return x
-    if kind in (tuple, list, range):
+    if value_type in (tuple, list, range):
         return tuple([value_from_jax(y) for y in cast("tuple[object, ...]", x)])
-    if (enum := _ENUM_FROM.get(kind)) is not None:
+    if (enum := _ENUM_FROM.get(value_type)) is not None:
         return _member(enum, cast("Enum", x).name)
-    if (record := _RECORD_FROM.get(kind)) is not None:
+    if (record := _RECORD_FROM.get(value_type)) is not None:
         return _record(record, x, value_from_jax)
     if isinstance(x, np.generic):
         return x.item()
@@ -161,29 +161,33 @@ def value_from_jax(x: object) -> object:
     for dtype, generator in PRNG_IMPLS:
         if x is generator:
             return dtype
-    raise TypeError(f"{x!r} of type {kind.__module__}.{kind.__qualname__} is no parameter of an operation of tracefx")
+    raise TypeError(
+        f"{x!r} of type {value_type.__module__}.{value_type.__qualname__} is no parameter of an operation of tracefx"
+    )
 
 
 def value_to_jax(x: object) -> object:
-    """A parameter's value, as JAX has it; TypeError for values that no parameter there has.
+    """Converts a parameter's value to JAX; raises `TypeError` for values of unknown types.
 
     >>> value_to_jax((FftType.RFFT, (3, None), np.dtype("int8")))
     (<FftType.RFFT: 2>, (3, None), dtype('int8'))
     """
-    kind = type(x)
-    if kind in _UNCHANGED_TYPES:
+    value_type = type(x)
+    if value_type in _UNCHANGED_TYPES:
         return x
-    if kind is tuple:
+    if value_type is tuple:
         return tuple([value_to_jax(y) for y in cast("tuple[object, ...]", x)])
-    if kind is SelectComparator:
+    if value_type is SelectComparator:
         return _OBJECT_TO[x]
-    if (enum := _ENUM_TO.get(kind)) is not None:
+    if (enum := _ENUM_TO.get(value_type)) is not None:
         return _member(enum, cast("Enum", x).name)
-    if (record := _RECORD_TO.get(kind)) is not None:
+    if (record := _RECORD_TO.get(value_type)) is not None:
         return _record(record, x, value_to_jax)
     if isinstance(x, np.dtype):
         return dtype_to_jax(x)
-    raise TypeError(f"{x!r} of type {kind.__module__}.{kind.__qualname__} is no parameter of a primitive of JAX")
+    raise TypeError(
+        f"{x!r} of type {value_type.__module__}.{value_type.__qualname__} is no parameter of a primitive of JAX"
+    )
 
 
 def _member(enum: type[Enum], name: str) -> Enum:
@@ -197,9 +201,13 @@ def _member(enum: type[Enum], name: str) -> Enum:
 
 @functools.cache
 def _record_fields(record: type) -> tuple[str, ...]:
-    """The names of our record's fields, which are those of JAX's."""
-    ours = record if record in _RECORD_TO else _RECORD_FROM[record]
-    names: tuple[str, ...] = ours._fields if hasattr(ours, "_fields") else tuple(f.name for f in attrs.fields(ours))
+    """Returns the names of a record's fields, which are the same in both libraries."""
+    tracefx_record = record if record in _RECORD_TO else _RECORD_FROM[record]
+    names: tuple[str, ...] = (
+        tracefx_record._fields
+        if hasattr(tracefx_record, "_fields")
+        else tuple(f.name for f in attrs.fields(tracefx_record))
+    )
     return names
 
 
@@ -211,35 +219,35 @@ def _record(record: type, x: object, convert: Any) -> object:
 
 
 class Parameter(NamedTuple):
-    """A field of an operation that is a parameter of JAX's primitive."""
+    """A field of a tracefx primitive that is a parameter of JAX's primitive."""
 
     field: str
     argument: str
-    """What the constructor calls it."""
+    """The name of the constructor's argument."""
     jax_name: str
 
 
 @functools.cache
 def parameters_of(name: str) -> tuple[Parameter, ...]:
-    """The parameters that an operation shares with JAX's primitive.
+    """Returns the parameters that a primitive shares with JAX's primitive of the same name.
 
-    The fields that JAX hasn't are not among them: what they hold is said by the program around it.
+    Fields that JAX's primitive lacks are left out: the context of an equation in JAX determines them.
 
     >>> parameters_of("tridiagonal")
     (Parameter(field='is_lower', argument='lower', jax_name='lower'),)
     """
-    kind: type = VOCABULARY[name]
-    found = []
-    for f in text_fields(kind) if attrs.has(kind) else ():
-        theirs = f.metadata.get("jax", field_text_name(f))
-        if theirs is not False:
-            found.append(Parameter(f.name, f.alias or f.name, FIELD_NAMES.get((name, f.name), theirs)))
-    return tuple(found)
+    prim_class: type = VOCABULARY[name]
+    parameters = []
+    for f in text_fields(prim_class) if attrs.has(prim_class) else ():
+        jax_name = f.metadata.get("jax", field_text_name(f))
+        if jax_name is not False:
+            parameters.append(Parameter(f.name, f.alias or f.name, FIELD_NAMES.get((name, f.name), jax_name)))
+    return tuple(parameters)
 
 
 @functools.cache
 def _extras(name: str) -> Mapping[str, object]:
-    """The parameters of `NEUTRAL_PARAMETERS` that a primitive has."""
+    """Returns the neutral values of the parameters that only JAX's primitive has."""
     return {parameter: value for (primitive, parameter), value in NEUTRAL_PARAMETERS.items() if primitive == name}
 
 
@@ -249,12 +257,11 @@ def _without_parameters(name: str) -> Primitive:
 
 
 def operation_from_jax(name: str, params: Mapping[str, object], **more: object) -> Primitive:
-    """The operation that JAX's primitive of this name, with these parameters, is.
+    """Returns the tracefx primitive for JAX's primitive `name` with parameters `params`.
 
-    `more` are the fields that JAX's primitive lacks, such as the sizes of named axes.
+    `more` are fields that JAX's primitive lacks, such as the sizes of named axes.
 
-    Raises NotImplementedError for parameters with values that no operation here has, KeyError for names that there
-    aren't.
+    Raises `NotImplementedError` for unsupported values of parameters, `KeyError` for unknown names.
 
     >>> operation_from_jax("squeeze", {"dimensions": (0,)})
     Squeeze(dimensions=(0,))
@@ -275,13 +282,13 @@ def operation_from_jax(name: str, params: Mapping[str, object], **more: object) 
 
 
 def parameters_to_jax(prim: Primitive) -> dict[str, Any]:
-    """The parameters of JAX's primitive that an operation without programs inside is.
+    """Returns the parameters of JAX's primitive for a primitive without sub-jaxprs.
 
     >>> parameters_to_jax(VOCABULARY["squeeze"](dimensions=(0,)))
     {'dimensions': (0,)}
     """
     params: dict[str, Any] = dict(_extras(prim.name))
-    for field, _, theirs in parameters_of(prim.name):
+    for field, _, jax_name in parameters_of(prim.name):
         value = getattr(prim, field)
-        params[theirs] = _GENERATOR_TO[value] if theirs == "impl" else value_to_jax(value)
+        params[jax_name] = _GENERATOR_TO[value] if jax_name == "impl" else value_to_jax(value)
     return params

@@ -1,6 +1,6 @@
-"""Clients of GPUs, TPUs and other devices, from the plug-ins that JAX finds.
+"""Clients of GPUs, TPUs and other devices, from the PJRT plug-ins that JAX finds.
 
-JAX has one client of a platform in a process, and so has tracefx: the same one, as two would not share a GPU's memory.
+JAX has one client per platform in a process. tracefx uses the same one, because two could not share a GPU's memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SWITCH: Final = "or set TRACEFX_PLATFORM=cpu to run on the host"
 @final
 @frozen(eq=False)
 class JaxPlugins(Plugins):
-    """What JAX finds."""
+    """The plug-ins that JAX finds."""
 
     @override
     def client(self, platform: str, joined: ProcessMembership | None) -> object:
@@ -48,79 +48,79 @@ class JaxPlugins(Plugins):
 
 
 def _start_backends(joined: ProcessMembership | None) -> dict[str, object]:
-    """The clients of all platforms that JAX has, by name."""
+    """Starts and returns JAX's clients by name of platform."""
     if joined is not None:
         _join_processes(joined)
     try:
         return dict(xla_bridge.backends())
     except RuntimeError as error:
         raise PlatformError(
-            f"a plug-in of XLA can't be used: {error}{_plugin_failures()}. Repair or remove it, {_SWITCH}"
+            f"an XLA plug-in can't be used: {error}{_plugin_failures()}. Repair or remove it, {_SWITCH}"
         ) from error
-    except AssertionError as error:  # as jax says that it found nothing at all
-        asked = f"JAX_PLATFORMS={config.jax_platforms.value}"
+    except AssertionError as error:  # raised by JAX if it finds no platform at all
+        setting = f"JAX_PLATFORMS={config.jax_platforms.value}"
         raise PlatformError(
-            f"there are no devices of what {asked} asks for{_plugin_failures()}. Change it, {_SWITCH}"
+            f"there are no devices of the platforms in {setting}{_plugin_failures()}. Change it, {_SWITCH}"
         ) from error
 
 
 def _join_processes(joined: ProcessMembership) -> None:
-    """Lets JAX's clients know of the other processes, as `jax.distributed.initialize` would."""
+    """Connects JAX's clients to the other processes, as `jax.distributed.initialize` would."""
     state = distributed.global_state
     if state.client is joined.distributed_client:
         return
     if state.client is not None or xla_bridge.backends_are_initialized():
         raise PlatformError(
-            "jax has asked for devices already, and what it started for that knows nothing of the other processes: "
+            "jax has started its devices already, without connecting them to the other processes: "
             "call tracefx.distributed.initialize, then tracefx.devices, before jax runs anything"
         )
     state.client, state.process_id, state.num_processes = joined.distributed_client, joined.index, joined.count
-    # When the process ends, jax would part from the others with it, before tracefx does.
+    # Otherwise JAX would disconnect this client when the process ends, before tracefx does.
     atexit.register(setattr, state, "client", None)
     if joined.local_ids is not None:
         jax.config.update("jax_num_cpu_devices", len(joined.local_ids))  # type: ignore[no-untyped-call]  # as below
         ids = ",".join(map(str, joined.local_ids))
         for option in ("jax_cuda_visible_devices", "jax_rocm_visible_devices"):
-            jax.config.update(option, ids)  # type: ignore[no-untyped-call]  # jax says no types here
+            jax.config.update(option, ids)  # type: ignore[no-untyped-call]  # untyped in jax
 
 
-def _missing_platform_message(platform: str, names: list[str], there: list[str]) -> str:
-    found = sorted({module.partition(":")[0] for module in _plugin_modules()})
-    said = f"there are no devices of platform {platform!r}; there are some of {', '.join(there)}"
+def _missing_platform_message(platform: str, names: list[str], available: list[str]) -> str:
+    plugins_found = sorted({module.partition(":")[0] for module in _plugin_modules()})
+    missing = f"there are no devices of platform {platform!r}, only of {', '.join(available)}"
     if config.jax_platforms.value:
-        return f"{said}, as JAX_PLATFORMS={config.jax_platforms.value} asks for no others: change it, or unset it"
+        return f"{missing}, as JAX_PLATFORMS={config.jax_platforms.value} allows no others: change it, or unset it"
     registered = [name for name in names if name in xla_bridge._backend_factories]
     if registered:
         failed = [xla_bridge._backend_errors[name] for name in registered if name in xla_bridge._backend_errors]
         reason = f": {failed[0]}" if failed else ", but finds no device for it on this machine"
-        look = "; see that `nvidia-smi` lists one and CUDA_VISIBLE_DEVICES hides none" if platform in _GPUS else ""
-        return f"{said}. jax has the plug-in for {registered[0]}{reason}{look}"
+        hint = "; check that `nvidia-smi` lists one and CUDA_VISIBLE_DEVICES hides none" if platform in _GPUS else ""
+        return f"{missing}. jax has the plug-in for {registered[0]}{reason}{hint}"
     why = _plugin_failures()
     if why:
         cuda = f". {_INSTALL} installs CUDA's libraries; the driver is installed separately"
-        return f"{said}{why}{cuda if platform in _GPUS else ''}"
-    plugins = f"the plug-ins installed are {', '.join(found)}" if found else "no plug-in is installed"
+        return f"{missing}{why}{cuda if platform in _GPUS else ''}"
+    plugins = f"the plug-ins installed are {', '.join(plugins_found)}" if plugins_found else "no plug-in is installed"
     install = f"{_INSTALL} installs NVIDIA's" if platform in _GPUS else f"install one for {platform}"
-    return f"{said}, and {plugins}: {install}"
+    return f"{missing}, and {plugins}: {install}"
 
 
 def _plugin_failures() -> str:
-    """What is wrong with plug-ins that are installed but gave nothing to JAX, which logs it and goes on."""
+    """Returns why installed plug-ins registered nothing with JAX, which logs such errors and goes on."""
     reasons = []
     for name in _plugin_modules():
         before = set(xla_bridge._backend_factories)
         short = name.rpartition(".")[2]
         if any(known in short for known in before - {"cpu", "tpu"}):
-            continue  # it did
+            continue  # this plug-in did register
         try:
             importlib.import_module(name).initialize()
-        except Exception as error:  # whatever a plug-in may raise
+        except Exception as error:  # a plug-in may raise anything
             reasons.append(f". The plug-in {name} fails: {type(error).__name__}: {error}")
     return "".join(reasons)
 
 
 def _plugin_modules() -> Iterator[str]:
-    """The names of the modules that are plug-ins, as JAX looks for them."""
+    """Yields the names of plug-in modules, found as JAX finds them."""
     seen = set()
     packages = find_spec("jax_plugins")
     where = [] if packages is None else packages.submodule_search_locations

@@ -1,10 +1,10 @@
-"""Operations that JAX has nothing like, as one primitive of JAX that has an operation for its parameter.
+"""A JAX primitive that wraps any tracefx primitive, for those without a counterpart in JAX.
 
-Its rules are the operation's: for derivatives, transposes and batches JAX gets what the operation's own rules compute.
-So derivatives that functions define are kept, as are the rules of operations that users have written.
+Its jvp, transpose and batching rules run the wrapped primitive's own rules. So user-defined derivatives are preserved,
+as are the rules of user-defined primitives.
 """
 
-# jax leaves some functions that are called here unannotated.
+# Some jax functions that are called here are unannotated.
 # mypy: untyped-calls-exclude="jax"
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tracefx.pytrees import trees
 from tracefx.transforms.jax_export_format import encode_jax_export
 
 OPERATION_P: Final = JaxPrimitive("tracefx_operation")
-"""An operation of tracefx, its parameter `operation`, done by `export`."""
+"""Applies the tracefx primitive `operation`; `export` is the exporter to run its rules with."""
 OPERATION_P.multiple_results = True
 
 
 def export_fallback(export: Exporter, prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
-    """The operation as it is; one that is defined by others, and has no rules of its own, as these others."""
+    """Wraps a primitive without a counterpart in JAX; one that has only an expansion is expanded instead."""
     if export.has_counterpart(prim):
         return bind_tracefx_operation(export, prim, args)
     if isinstance(prim, Expandable) and not isinstance(prim, Differentiable | Transposable | Batchable):
@@ -45,18 +45,18 @@ def export_fallback(export: Exporter, prim: Primitive, args: Sequence[jax.Array]
     if not isinstance(prim, Expandable | Lowerable):
         raise MissingRuleError(
             f"to_jax: JAX has nothing like the operation {prim.name!r}, which has no rule to compile it by: in class "
-            f"{type(prim).__name__}, define lower(self, builder, *operands) or expand(self, *args), or give "
-            f"to_jax(f, rules={{{prim.name!r}: rule}}), where rule(operation, *arrays) computes the results with JAX"
+            f"{type(prim).__name__}, define lower(self, builder, *operands) or expand(self, *args), or pass "
+            f"rules={{{prim.name!r}: rule}} to to_jax, where rule(operation, *arrays) computes the results with JAX"
         )
     return bind_tracefx_operation(export, prim, args)
 
 
 def bind_tracefx_operation(export: Exporter, prim: Primitive, args: Sequence[jax.Array]) -> Sequence[jax.Array]:
-    """The operation, whose rules are its own."""
+    """Binds the wrapper of a primitive."""
     return cast("Sequence[jax.Array]", OPERATION_P.bind(*args, operation=prim, export=export))
 
 
-# ------------------------------------------------------------------ types and values
+# ------------------------------------------------------------------ evaluation and lowering
 
 
 def _types_of(args: Sequence[jax.Array]) -> list[ShapedArray]:
@@ -68,7 +68,7 @@ def _abstract_eval(*avals: JaxType, operation: Primitive, export: Exporter) -> l
 
 
 def _impl(*args: jax.Array, operation: Primitive, export: Exporter) -> Sequence[jax.Array]:
-    """What is compiled, and runs where nothing is: what JAX has, what the operation is made of, or what it emits."""
+    """Evaluates or lowers the wrapped primitive: by JAX's counterpart, its expansion, or its own lowering rule."""
     if isinstance(operation, PureCallback):
         return export_pure_callback(operation, args)
     if export.has_counterpart(operation) and not samples_differently(operation, args):
@@ -83,13 +83,15 @@ _PLATFORMS: Final[Mapping[str, str]] = MappingProxyType({"gpu": "cuda"})
 
 
 def _compile_operation(operation: Primitive, avals: tuple[ShapedArray, ...]) -> Callable[..., Sequence[jax.Array]]:
-    """The operation compiled by its own rule, as a program that JAX reads."""
+    """Compiles a primitive by its own lowering rule, as an exported program that JAX can call."""
     program = single_eqn_jaxpr(operation, [a.strong() for a in avals])
-    here = jax.default_backend()
-    platforms = (_PLATFORMS.get(here, here),)
-    module, kept = BACKEND.value.serialize_portable(program, (), operation.name, platforms)
+    backend = jax.default_backend()
+    platforms = (_PLATFORMS.get(backend, backend),)
+    module, kept_inputs = BACKEND.value.serialize_portable(program, (), operation.name, platforms)
     structures = (trees.structure((tuple(avals), {})), trees.structure(list(program.out_avals)))
-    data = encode_jax_export(operation.name, structures, (program.in_avals, program.out_avals), platforms, module, kept)
+    data = encode_jax_export(
+        operation.name, structures, (program.in_avals, program.out_avals), platforms, module, kept_inputs
+    )
     call: Callable[..., Sequence[jax.Array]] = jax.export.deserialize(bytearray(data)).call
     return call
 
@@ -100,15 +102,15 @@ def _compile_operation(operation: Primitive, avals: tuple[ShapedArray, ...]) -> 
 def _jvp(
     primals: Sequence[jax.Array], tangents: Sequence[Any], *, operation: Primitive, export: Exporter
 ) -> tuple[list[jax.Array], list[Any]]:
-    given = [t for t in tangents if not isinstance(t, ad.Zero)]
+    nonzero_tangents = [t for t in tangents if not isinstance(t, ad.Zero)]
     with jax_settings():
         program = single_eqn_jaxpr(operation, _types_of(primals))
         derived = jvp_jaxpr(program, tuple([not isinstance(t, ad.Zero) for t in tangents]))
-    found = export.run(derived.jaxpr, [*map(constant_to_jax, derived.consts), *primals, *given])
+    results = export.run(derived.jaxpr, [*map(constant_to_jax, derived.consts), *primals, *nonzero_tangents])
     n = len(derived.out_nonzero)
-    moved = iter(found[n:])
-    return found[:n], [
-        next(moved) if nonzero else ad.Zero(type_to_jax(aval.tangent()))
+    out_tangents = iter(results[n:])
+    return results[:n], [
+        next(out_tangents) if nonzero else ad.Zero(type_to_jax(aval.tangent()))
         for nonzero, aval in zip(derived.out_nonzero, program.out_avals, strict=True)
     ]
 
@@ -116,14 +118,16 @@ def _jvp(
 def _transpose(cts: Sequence[Any], *args: Any, operation: Primitive, export: Exporter) -> list[Any]:
     linear = tuple([ad.is_undefined_primal(a) for a in args])
     avals = [type_from_jax(a.aval) if m else type_from_jax(jax.typeof(a)) for a, m in zip(args, linear, strict=True)]
-    given = [ct for ct in cts if not isinstance(ct, ad.Zero)]
+    nonzero_cts = [ct for ct in cts if not isinstance(ct, ad.Zero)]
     with jax_settings():
         nonzero = tuple([not isinstance(ct, ad.Zero) for ct in cts])
         derived = transpose_jaxpr(single_eqn_jaxpr(operation, avals), linear, nonzero)
-    found = export.run(derived.jaxpr, [*map(constant_to_jax, derived.consts), *select_unmasked(args, linear), *given])
-    results, alive = iter(found), iter(derived.in_nonzero)
+    outs = export.run(
+        derived.jaxpr, [*map(constant_to_jax, derived.consts), *select_unmasked(args, linear), *nonzero_cts]
+    )
+    in_cts, is_nonzero = iter(outs), iter(derived.in_nonzero)
     return [
-        None if not m else next(results) if next(alive) else ad.Zero(type_to_jax(aval.tangent()))
+        None if not m else next(in_cts) if next(is_nonzero) else ad.Zero(type_to_jax(aval.tangent()))
         for m, aval in zip(linear, avals, strict=True)
     ]
 
@@ -131,8 +135,8 @@ def _transpose(cts: Sequence[Any], *args: Any, operation: Primitive, export: Exp
 def _batch(
     axis: Any, args: Sequence[jax.Array], dims: Sequence[int | None], *, operation: Primitive, export: Exporter
 ) -> tuple[list[jax.Array], Sequence[int | None]]:
-    full = _types_of(args)
-    avals = [a if d is None else a.without_axis(d) for a, d in zip(full, dims, strict=True)]
+    batched_avals = _types_of(args)
+    avals = [a if d is None else a.without_axis(d) for a, d in zip(batched_avals, dims, strict=True)]
     with jax_settings():
         derived = batch_jaxpr(single_eqn_jaxpr(operation, avals), MappedAxis(axis.size, axis.name), tuple(dims))
     return export.run(derived.jaxpr, [*map(constant_to_jax, derived.consts), *args]), derived.out_dims

@@ -1,4 +1,4 @@
-"""Why some of JAX's primitives have no counterpart here, in words that the error for them says."""
+"""Primitives of JAX that tracefx does not support, with the reasons that error messages give."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-_REFERENCES: Final = "it reads or writes a mutable array, and programs here have values alone"
-_DEVICES: Final = "what it does with other devices nothing here does"
+_REFERENCES: Final = "it reads or writes a mutable array, but tracefx has no mutable arrays"
+_DEVICES: Final = "tracefx has no such communication between devices"
 _SPARSE: Final = (
-    "it computes with sparse arrays of jax.experimental.sparse by a kernel; make them dense, with todense, before"
+    "it is a kernel for the sparse arrays of jax.experimental.sparse; convert them to dense arrays with todense first"
 )
-_KERNEL: Final = "it is a kernel of a library for one kind of device"
-_TOKEN: Final = "it orders effects by a token, which programs here need none of"
-_LINEAR: Final = "JAX binds it within its own transformations alone"
-_INNER: Final = "it is a value of JAX that is no array"
+_KERNEL: Final = "it is a library kernel for one type of device"
+_TOKEN: Final = "it orders effects by tokens, which programs of tracefx do without"
+_LINEAR: Final = "JAX binds it only inside its own transformations"
+_INNER: Final = "it uses values of JAX that are no arrays"
 
 UNSUPPORTED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -73,10 +73,10 @@ UNSUPPORTED: Final[Mapping[str, str]] = MappingProxyType(
             _INNER,
         ),
         **dict.fromkeys(
-            ("philox2x32", "philox4x32", "threefry4x32"), "it is a generator of random numbers that is not here"
+            ("philox2x32", "philox4x32", "threefry4x32"), "tracefx does not have this random number generator"
         ),
         "check": "turn the checks into values with jax.experimental.checkify.checkify(f) first",
-        "rng_uniform": "what it gives is neither said nor the same everywhere; draw with jax.random instead",
+        "rng_uniform": "its random numbers are unspecified and depend on the platform; draw with jax.random instead",
     }
 )
-"""By the names of JAX's primitives."""
+"""Reasons by name of JAX's primitive."""

@@ -1,7 +1,7 @@
-"""Arrays, random keys and their types, from JAX and to JAX.
+"""Conversion of arrays, random keys, shapes and dtypes between JAX and tracefx.
 
-On the CPU nothing is copied where both can use the memory as it lies. Trees go by the map of the side they come from:
-`jax.tree.map(as_tracefx, tree)`, `tracefx.tree.map(as_jax, tree)`.
+On the CPU arrays share memory where both libraries can use it in place. For pytrees, map over the source library's
+tree: `jax.tree.map(as_tracefx, tree)`, `tracefx.tree.map(as_jax, tree)`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ JaxType: TypeAlias = jax.core.ShapedArray
 _PRNG_IMPLS: Final[Mapping[DType, str]] = MappingProxyType(
     {dtypes.key_fry: "threefry2x32", dtypes.key_rbg: "rbg", dtypes.key_urbg: "unsafe_rbg"}
 )
-"""What JAX calls the generator of keys of a dtype."""
+"""JAX's names of random generators by key dtype."""
 
 _KEY_DTYPES: Final[Mapping[str, DType]] = MappingProxyType({dtypes.name(dtype): dtype for dtype in _PRNG_IMPLS})
-"""Dtypes of keys by their names, which are the same in JAX."""
+"""Key dtypes by name; the names are the same in JAX."""
 
 _X64_DTYPES: Final = frozenset({dtypes.int64, dtypes.uint64, dtypes.float64, dtypes.complex128})
 
@@ -42,7 +42,7 @@ _X64_DTYPES: Final = frozenset({dtypes.int64, dtypes.uint64, dtypes.float64, dty
 
 
 def key_implementation(dtype: DType) -> str:
-    """What JAX calls the generator that keys of a dtype are for; ValueError for other dtypes.
+    """Returns JAX's name of the random generator of a key dtype; raises `ValueError` for other dtypes.
 
     >>> key_implementation(dtypes.key_fry)
     'threefry2x32'
@@ -55,7 +55,7 @@ def key_implementation(dtype: DType) -> str:
 
 @functools.cache
 def dtype_to_jax(dtype: DType) -> DType:
-    """JAX's dtype: another one for random keys alone.
+    """Converts a dtype to JAX's; only the dtypes of random keys differ.
 
     >>> dtype_to_jax(dtypes.key_rbg), dtype_to_jax(dtypes.bfloat16)
     (key<rbg>, dtype(bfloat16))
@@ -63,25 +63,27 @@ def dtype_to_jax(dtype: DType) -> DType:
     if not dtypes.is_key(dtype):
         return dtype
     keys = jax.eval_shape(functools.partial(jax.random.key, impl=key_implementation(dtype)), 0)
-    return cast("DType", keys.dtype)  # an extended dtype, which is where JAX has those of NumPy
+    return cast("DType", keys.dtype)  # an extended dtype, which JAX uses in place of NumPy's
 
 
 def dtype_from_jax(dtype: object) -> DType:
-    """Our dtype for one of JAX; TypeError for keys of generators that are not here.
+    """Converts a dtype of JAX; raises `TypeError` for keys of generators that tracefx does not have.
 
     >>> dtype_from_jax(jax.random.key(0).dtype) == dtypes.key_fry
     True
     """
     if isinstance(dtype, np.dtype):
         return dtypes.as_dtype(dtype)
-    known = _KEY_DTYPES.get(str(dtype))
-    if known is None:
-        raise TypeError(f"arrays can't have JAX's dtype {dtype}; of random keys there are {', '.join(_KEY_DTYPES)}")
-    return known
+    key_dtype = _KEY_DTYPES.get(str(dtype))
+    if key_dtype is None:
+        raise TypeError(
+            f"arrays can't have JAX's dtype {dtype}; the dtypes of random keys are {', '.join(_KEY_DTYPES)}"
+        )
+    return key_dtype
 
 
 def type_to_jax(aval: ShapedArray) -> JaxType:
-    """The type of an array, as JAX has it.
+    """Converts an aval to JAX's.
 
     >>> print(type_to_jax(ShapedArray((2,), dtypes.float32, weak_type=True)))
     ~float32[2]
@@ -90,7 +92,7 @@ def type_to_jax(aval: ShapedArray) -> JaxType:
 
 
 def type_from_jax(aval: jax.core.AbstractValue) -> ShapedArray:
-    """The type of an array from JAX's; TypeError for types that no array has.
+    """Converts an aval of JAX; raises `TypeError` for types other than arrays and random keys.
 
     >>> type_from_jax(jax.typeof(jax.numpy.zeros((2, 3))))
     f32[2,3]
@@ -105,15 +107,19 @@ def type_from_jax(aval: jax.core.AbstractValue) -> ShapedArray:
 
 
 def as_jax(x: ArrayLike) -> jax.Array:
-    """An array of JAX with the numbers, dtype, weak type, or random keys, of `x`.
+    """Converts an array to JAX, keeping its values, dtype and weak type; random keys too.
 
-    On the CPU it shares the memory of arrays that lie as XLA needs them: what compiled programs give does, and arrays
-    of NumPy's of 64 KiB and more; what a single operation gives may not. It copies the others, weakly typed arrays and
-    those of dtypes of less than 8 bits. 64-bit dtypes stay, whatever JAX's setting is.
-    What lies on several devices stays there, but for random keys.
-    Arrays of `float0`, which JAX has none of, become NumPy's, as JAX has them.
+    On the CPU the result shares the memory of arrays that are aligned as XLA needs it: results of compiled programs,
+    and NumPy arrays of 64 KiB or more; results of single operations may not be. Other arrays are copied, as are weakly
+    typed arrays and those of dtypes of less than 8 bits. Sharded arrays stay on their devices, except random keys.
+    64-bit dtypes are kept whatever JAX's setting is. Arrays of dtype `float0` become NumPy arrays, which represent them
+    in JAX.
 
-    Raises TracerArrayConversionError for a tracer.
+    Args:
+        x: an array, a random key array, a NumPy array or a number.
+
+    Raises:
+        TracerArrayConversionError: `x` is a tracer of tracefx.
 
     >>> import tracefx.numpy as fnp
     >>> as_jax(fnp.arange(3.0))
@@ -122,13 +128,13 @@ def as_jax(x: ArrayLike) -> jax.Array:
     value: Value = as_value(x, "as_jax: x")
     if isinstance(value, Tracer):
         raise TracerArrayConversionError(
-            f"as_jax: {value!r} is traced by tracefx, so its numbers aren't known yet: give the function of JAX that "
-            "takes it to tracefx.interop.jax.from_jax, and call that"
+            f"as_jax: {value!r} is traced by tracefx, so only its shape and dtype are known: pass the JAX function "
+            "that takes it to tracefx.interop.jax.from_jax, and call the result"
         )
     dtype = value.aval.dtype
     if dtype == dtypes.float0:
         return cast("jax.Array", to_numpy(value))
-    with jax.ensure_compile_time_eval():  # so that what JAX may be tracing has nothing to do with it
+    with jax.ensure_compile_time_eval():  # so that the conversion is not traced where JAX is tracing
         if dtype not in _X64_DTYPES:
             return _value_to_jax(value)
         with jax.enable_x64(True):
@@ -136,25 +142,25 @@ def as_jax(x: ArrayLike) -> jax.Array:
 
 
 def _value_to_jax(value: Value) -> jax.Array:
-    found: jax.Array
+    array: jax.Array
     if dtypes.is_key(value.aval.dtype):
         host = value.numpy() if isinstance(value, ShardedArray) else to_numpy(value)
         words = _put_on_default_device(to_key_data(host))
         keys: jax.Array = jax.random.wrap_key_data(words, impl=key_implementation(value.aval.dtype))
         return keys
     if isinstance(value, ShardedArray) and value.placed.num_devices > 1:
-        found = sharded_array_to_jax(value)
+        array = sharded_array_to_jax(value)
     elif isinstance(value, ConcreteArray) and value.device.platform != "cpu":
-        found = jax.dlpack.from_dlpack(value)
+        array = jax.dlpack.from_dlpack(value)
     else:
-        found = _put_on_default_device(to_numpy(value))
-    return _with_weak_type(found, value.aval) if value.aval.weak_type else found
+        array = _put_on_default_device(to_numpy(value))
+    return _with_weak_type(array, value.aval) if value.aval.weak_type else array
 
 
 def _put_on_default_device(host: NDArray) -> jax.Array:
-    # Not by DLPack, whose arrays may be donated: then JAX would write to memory of ours.
-    found: jax.Array = jax.device_put(host)
-    return found
+    # Not with DLPack: JAX may donate such arrays and would then write to tracefx's memory.
+    array: jax.Array = jax.device_put(host)
+    return array
 
 
 def _with_weak_type(x: jax.Array, aval: ShapedArray) -> jax.Array:
@@ -163,12 +169,16 @@ def _with_weak_type(x: jax.Array, aval: ShapedArray) -> jax.Array:
 
 
 def as_tracefx(x: jax.Array) -> Array:
-    """An array with the numbers, dtype, weak type, or random keys, of an array of JAX.
+    """Converts an array of JAX, keeping its values, dtype and weak type; random keys too.
 
-    On the CPU it shares the memory, but for dtypes of less than 8 bits. What JAX has on another device stays there, and
-    on the CPU what it has on several, along a mesh, but for random keys.
+    On the CPU the result shares memory, except for dtypes of less than 8 bits. Arrays on other devices stay there, as
+    do arrays that are sharded over a mesh of CPU devices, except random keys.
 
-    Raises TypeError for a tracer of JAX, and for keys of generators that are not here.
+    Args:
+        x: an array of JAX, or a NumPy array of dtype `float0`.
+
+    Raises:
+        TypeError: `x` is a tracer of JAX or no array, or a key of a generator that tracefx does not have.
 
     >>> as_tracefx(jax.numpy.arange(3.0))
     Array([0., 1., 2.], dtype=float32)
@@ -177,12 +187,12 @@ def as_tracefx(x: jax.Array) -> Array:
     """
     if isinstance(x, jax.core.Tracer):
         raise TypeError(
-            f"as_tracefx: {x} is traced by JAX, so its numbers aren't known yet: give the function of tracefx that "
-            "takes it to tracefx.interop.jax.to_jax, and call that"
+            f"as_tracefx: {x} is traced by JAX, so only its shape and dtype are known: pass the tracefx function "
+            "that takes it to tracefx.interop.jax.to_jax, and call the result"
         )
     if (zeros := _float0(x)) is not None:
         return zeros
-    if not isinstance(x, jax.Array):  # it may come from untyped code
+    if not isinstance(x, jax.Array):  # possible from untyped code
         raise TypeError(f"as_tracefx takes an array of JAX, got {x!r} of type {type(x).__name__}")
     aval = type_from_jax(jax.typeof(x))
     if dtypes.is_key(aval.dtype):
@@ -193,7 +203,7 @@ def as_tracefx(x: jax.Array) -> Array:
 
 
 def _float0(x: object) -> Array | None:
-    """A tangent of integers, which JAX has as an array of NumPy."""
+    """Converts a `float0` array, which JAX represents as a NumPy array; returns None for other arrays."""
     if isinstance(x, np.ndarray) and x.dtype == dtypes.float0:
         return ConcreteArray(ShapedArray(x.shape, dtypes.float0), np.zeros(x.shape, dtypes.float0))
     return None

@@ -1,7 +1,7 @@
-"""Linear algebra, with the names of `jax.numpy.linalg`: the array API's extension, and more of NumPy's.
+"""Linear algebra, with the names of `jax.numpy.linalg`: the array API's extension and other functions of NumPy.
 
-Matrices are the last two axes; the others are a batch. Integers become floats. Where a decomposition doesn't exist the
-result is NaN, and no error is raised.
+Matrices are the last two axes; the others are batch axes. Integers become floats. Where a decomposition does not exist
+the result is NaN, and no error is raised.
 
 >>> import tracefx.numpy as fnp
 >>> fnp.linalg.solve(fnp.array([[2.0, 0.0], [1.0, 1.0]]), fnp.array([4.0, 3.0]))

@@ -1,4 +1,4 @@
-"""Decompositions of matrices: Cholesky, QR, singular values, eigenvalues. Leading axes are a batch."""
+"""Matrix decompositions: Cholesky, QR, singular values, eigenvalues. Leading axes are batch axes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tracefx.transforms.at_once import at_once
 
 
 class QRResult(NamedTuple):
-    """What `qr` gives."""
+    """The results of `qr`."""
 
     Q: Array
     R: Array
 
 
 class SVDResult(NamedTuple):
-    """What `svd` gives."""
+    """The results of `svd`."""
 
     U: Array
     S: Array
@@ -37,28 +37,29 @@ class SVDResult(NamedTuple):
 
 
 class EighResult(NamedTuple):
-    """What `eigh` gives."""
+    """The results of `eigh`."""
 
     eigenvalues: Array
     eigenvectors: Array
 
 
 class EigResult(NamedTuple):
-    """What `eig` gives."""
+    """The results of `eig`."""
 
     eigenvalues: Array
     eigenvectors: Array
 
 
 def as_matrices(name: str, a: ArrayLike) -> Array:
-    """An operand of floats or complex numbers that has two axes or more."""
+    """Returns an operand of floats or complex numbers; raises ShapeError unless it has two axes or more."""
     x = as_array(to_inexact(a, f"{name}: a"))
     if x.ndim < 2:
-        raise ShapeError(f"{name} takes matrices, arrays with two axes or more, got {x.aval}")
+        raise ShapeError(f"{name} takes matrices (arrays with two axes or more), got {x.aval}")
     return x
 
 
 def as_square_matrices(name: str, a: ArrayLike) -> Array:
+    """Returns an operand of floats or complex numbers; raises ShapeError unless it is of square matrices."""
     x = as_matrices(name, a)
     if x.shape[-1] != x.shape[-2]:
         raise ShapeError(f"{name} takes square matrices, got {x.aval}")
@@ -70,12 +71,15 @@ def as_square_matrices(name: str, a: ArrayLike) -> Array:
 
 @at_once(arrays=1)
 def cholesky(a: ArrayLike, *, upper: bool = False, symmetrize_input: bool = True) -> Array:
-    """The lower triangular `l` for which `l l^H` is `a` (`f32[..., n, n]`, Hermitian and positive definite); its
-    conjugate transpose if `upper`. Where it doesn't exist, NaN.
+    """Returns the Cholesky factor of Hermitian positive definite matrices: `l` with `l l^H = a`; NaN if none exists.
 
-    Unless `symmetrize_input`, only the lower triangle of `a` is read.
+    Args:
+        a: The matrices, `f32[..., n, n]`.
+        upper: Whether to return the upper triangular factor `l^H` instead of the lower triangular `l`.
+        symmetrize_input: Whether to use the Hermitian part of `a`; if False, only its lower triangle is read.
 
-    Raises ValueError for matrices that are not square.
+    Raises:
+        ValueError: If the matrices are not square.
 
     >>> import numpy as np
     >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]])).tolist()
@@ -101,12 +105,15 @@ def qr(a: ArrayLike, mode: Literal["r"]) -> Array: ...
 def qr(a: ArrayLike, mode: str) -> Array | QRResult: ...
 @at_once(arrays=1)
 def qr(a: ArrayLike, mode: str = "reduced") -> Array | QRResult:
-    """`Q` with orthonormal columns and upper triangular `R`, whose product is `a` (`f32[..., m, n]`).
+    """Returns the QR decomposition: `Q` with orthonormal columns and upper triangular `R` with `Q R = a`.
 
-    `Q` is `f32[..., m, min(m, n)]`, and `f32[..., m, m]` for mode "complete"; mode "r" gives `R` alone, "raw" the
-    reflections in the columns of a transposed matrix, and their factors.
+    Args:
+        a: The matrices, `f32[..., m, n]`.
+        mode: `"reduced"` (or `"full"`) for `Q` of shape `f32[..., m, min(m, n)]`, `"complete"` for `f32[..., m, m]`,
+            `"r"` for `R` alone, `"raw"` for LAPACK's reflectors, transposed, and their factors.
 
-    Raises ValueError for other modes.
+    Raises:
+        ValueError: If the mode is unknown.
 
     >>> import numpy as np
     >>> qr(np.array([[3.0], [4.0]])).R.tolist()
@@ -170,11 +177,14 @@ def svd(
     hermitian: bool = False,
     subset_by_index: tuple[int, int] | None = None,
 ) -> Array | SVDResult:
-    """`(U, S, Vh)` for which `U diag(S) Vh` is `a` (`f32[..., m, n]`), or without `compute_uv` the decreasing singular
-    values `S` alone.
+    """Returns the singular value decomposition: `U`, `S` (descending) and `Vh` with `U diag(S) Vh = a`.
 
-    `U` is square, and so is `Vh`; unless `full_matrices` they have `min(m, n)` columns and rows. `hermitian` matrices
-    are decomposed by their eigenvalues. `subset_by_index` is a range of the singular values that are given.
+    Args:
+        a: The matrices, `f32[..., m, n]`.
+        full_matrices: Whether `U` and `Vh` are square; if False, they have `min(m, n)` columns and rows.
+        compute_uv: Whether to compute `U` and `Vh`; if False, only `S` is returned.
+        hermitian: Whether the matrices are Hermitian, which are decomposed by their eigenvalues.
+        subset_by_index: The range of the singular values to compute; None means all.
 
     >>> import numpy as np
     >>> svd(np.array([[0.0, 2.0], [1.0, 0.0]])).S.tolist()
@@ -186,8 +196,8 @@ def svd(
 
 
 def _svd(x: Array, *, full_matrices: bool, compute_uv: bool, subset: tuple[int, int] | None) -> Array | SVDResult:
-    found = svd_operations.svd(x, full_matrices=full_matrices, compute_uv=compute_uv, subset_by_index=subset)
-    return SVDResult(*found) if isinstance(found, tuple) else found
+    result = svd_operations.svd(x, full_matrices=full_matrices, compute_uv=compute_uv, subset_by_index=subset)
+    return SVDResult(*result) if isinstance(result, tuple) else result
 
 
 def _hermitian_svd(
@@ -195,12 +205,12 @@ def _hermitian_svd(
 ) -> Array | SVDResult:
     vectors, values = eigen.eigh(x, subset_by_index=subset)
     last = values.ndim - 1
-    sizes = absolute(values)
+    magnitudes = absolute(values)
     if not compute_uv:
-        return slicing.rev(sorting.sort(sizes, last), (last,))
-    places = array_creation.broadcasted_iota(dtypes.int32, sizes.shape, last)
-    found = sorting.sort((sizes, places, sign(values)), last, num_keys=1)
-    s, order, signs = [slicing.rev(v, (last,)) for v in found]
+        return slicing.rev(sorting.sort(magnitudes, last), (last,))
+    positions = array_creation.broadcasted_iota(dtypes.int32, magnitudes.shape, last)
+    sorted_values = sorting.sort((magnitudes, positions, sign(values)), last, num_keys=1)
+    s, order, signs = [slicing.rev(v, (last,)) for v in sorted_values]
     u = matrix_transpose(permute_rows(matrix_transpose(vectors), order))
     flipped = multiply(u, broadcast_rows(signs, u.shape[-2]))
     return SVDResult(u, s, adjoint(flipped))
@@ -208,7 +218,7 @@ def _hermitian_svd(
 
 @at_once(arrays=1)
 def svdvals(x: ArrayLike, /) -> Array:
-    """The singular values of matrices, decreasing: `f32[..., m, n]` gives `f32[..., min(m, n)]`.
+    """Returns the singular values of matrices, descending: `f32[..., m, n]` gives `f32[..., min(m, n)]`.
 
     >>> import numpy as np
     >>> svdvals(np.array([[0.0, 2.0], [1.0, 0.0]])).tolist()
@@ -222,9 +232,18 @@ def svdvals(x: ArrayLike, /) -> Array:
 
 @at_once(arrays=1)
 def eigh(a: ArrayLike, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
-    """The increasing eigenvalues (`f32[..., n]`) of Hermitian `a`, and eigenvectors in columns (`f32[..., n, n]`).
+    """Returns the eigenvalues of Hermitian matrices, ascending, and eigenvectors as columns.
 
-    They are those of its Hermitian part, or unless `symmetrize_input`, of its triangle `UPLO`: "L" or "U".
+    Args:
+        a: The matrices, `f32[..., n, n]`.
+        UPLO: The triangle that is read unless `symmetrize_input`: `"L"` (or None) or `"U"`.
+        symmetrize_input: Whether to use the Hermitian part of `a`.
+
+    Returns:
+        The eigenvalues, `f32[..., n]`, and the eigenvectors, `f32[..., n, n]`.
+
+    Raises:
+        ValueError: If the matrices are not square, or `UPLO` is unknown.
 
     >>> import numpy as np
     >>> eigh(np.array([[2.0, 0.0], [0.0, 1.0]])).eigenvalues.tolist()
@@ -242,7 +261,7 @@ def _eigh(x: Array, *, lower: bool, symmetrize: bool) -> tuple[Array, Array]:
 
 
 def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Array:
-    """The eigenvalues that `eigh` gives.
+    """Returns the eigenvalues of Hermitian matrices, ascending. The arguments are those of `eigh`.
 
     >>> import numpy as np
     >>> eigvalsh(np.array([[2.0, 0.0], [0.0, 1.0]])).tolist()
@@ -253,9 +272,9 @@ def eigvalsh(a: ArrayLike, UPLO: str | None = "L", *, symmetrize_input: bool = T
 
 @at_once(arrays=1)
 def eig(a: ArrayLike) -> EigResult:
-    """The eigenvalues (`c64[..., n]`) of square matrices, as complex numbers, and their eigenvectors in columns.
+    """Returns the eigenvalues of square matrices as complex numbers, `c64[..., n]`, and eigenvectors as columns.
 
-    Only eigenvalues have derivatives, those that `eigvals` gives.
+    Only the eigenvalues can be differentiated, by `eigvals`. Raises ValueError if the matrices are not square.
 
     >>> import numpy as np
     >>> eig(np.array([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues.tolist()
@@ -270,7 +289,7 @@ def _eig(x: Array) -> EigResult:
 
 @at_once(arrays=1)
 def eigvals(a: ArrayLike) -> Array:
-    """The eigenvalues of square matrices, as complex numbers.
+    """Returns the eigenvalues of square matrices as complex numbers. Raises ValueError if the matrices are not square.
 
     >>> import numpy as np
     >>> eigvals(np.array([[0.0, 1.0], [-1.0, 0.0]])).tolist()

@@ -1,4 +1,4 @@
-"""Determinants, also of singular matrices, and their logarithms. Leading axes are a batch."""
+"""Determinants and their logarithms, with derivatives at singular matrices too. Leading axes are batch axes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tracefx.transforms.custom_derivatives import custom_jvp
 
 
 class SlogdetResult(NamedTuple):
-    """What `slogdet` gives."""
+    """The results of `slogdet`."""
 
     sign: Array
     logabsdet: Array
@@ -38,9 +38,9 @@ class SlogdetResult(NamedTuple):
 
 @at_once(arrays=1)
 def det(a: ArrayLike) -> Array:
-    """The determinants of square matrices: `f32[..., n, n]` gives `f32[...]`. Singular ones have derivatives, too.
+    """Returns the determinants of square matrices: `f32[..., n, n]` gives `f32[...]`.
 
-    Raises ValueError for matrices that are not square.
+    Derivatives are right for singular matrices too. Raises ValueError if the matrices are not square.
 
     >>> import numpy as np
     >>> det(np.array([[1.0, 2.0], [3.0, 4.0]]))
@@ -73,37 +73,37 @@ def _determinant_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Arr
 
 
 def _adjugate_times(a: Array, b: Array) -> Array:
-    """`det(a) a^-1 b`, without division by the last pivot, which is zero where the rank is one too low.
+    """Returns `det(a) a^-1 b` without division by the last pivot, which is zero if the rank is deficient by one.
 
-    Pivots of orthogonal decompositions decrease, so that no other is zero then. Where more than one is, all is zero.
+    The pivots of the pivoted QR decomposition decrease, so no other is zero then. If more than one is, the result is 0.
     """
     n = a.shape[-1]
     if n <= 1:
         return b
     q, r, order = qr(a, pivoting=True)
     direction, _ = _logarithm(False, q)
-    so_far = cumprod(diagonal(r), axis=-1) * (direction * _permutation_sign(order, a))[..., None]
-    value, before = so_far[..., -1], so_far[..., -2]
+    partial_products = cumprod(diagonal(r), axis=-1) * (direction * _permutation_sign(order, a))[..., None]
+    value, previous = partial_products[..., -1], partial_products[..., -2]
     last = diagonal_mask(a.shape) & (broadcasted_iota(dtypes.int32, a.shape, a.ndim - 1) == n - 1)
-    upper = where(last, (1.0 / before)[..., None, None], r)
+    upper = where(last, (1.0 / previous)[..., None, None], r)
     column = triangular_solve(upper, full_like_aval(a.aval.update(shape=(*a.shape[:-1], 1)), 1), left_side=True)
-    hopeless = ~all(isfinite(stop_gradient(column)), axis=(-2, -1), keepdims=True) & all(
+    deficient = ~all(isfinite(stop_gradient(column)), axis=(-2, -1), keepdims=True) & all(
         isfinite(stop_gradient(a)), axis=(-2, -1), keepdims=True
     )
-    upper, b = where(hopeless, eye(a.dtype, n), upper), where(hopeless, 0.0, b)
+    upper, b = where(deficient, eye(a.dtype, n), upper), where(deficient, 0.0, b)
     x = matmul(adjoint(q), b)
     x = concatenate([x[..., :-1, :] * value[..., None, None], x[..., -1:, :]], axis=-2)
     return unpermute_rows(triangular_solve(upper, x, left_side=True), order)
 
 
 def _permutation_sign(order: Array, a: Array) -> Array:
-    """1 or -1, by the number of pairs of a permutation that are in the wrong order."""
-    wrong = (order[..., :, None] > order[..., None, :]) & ~lower_mask((*order.shape, order.shape[-1]))
-    return convert(1 - 2 * (total(wrong, axis=(-2, -1)) % 2), a.dtype)
+    """Returns the sign of a permutation: 1 or -1 for an even or odd number of inversions."""
+    inversions = (order[..., :, None] > order[..., None, :]) & ~lower_mask((*order.shape, order.shape[-1]))
+    return convert(1 - 2 * (total(inversions, axis=(-2, -1)) % 2), a.dtype)
 
 
 def _pivots_sign(pivots: Array, a: Array) -> Array:
-    """1 or -1, by the number of rows that were exchanged."""
+    """Returns 1 or -1 for an even or odd number of row exchanges."""
     exchanged = total(pivots != broadcasted_iota(dtypes.int32, pivots.shape, pivots.ndim - 1), axis=-1)
     return convert(1 - 2 * (exchanged % 2), a.dtype)
 
@@ -113,12 +113,16 @@ def _pivots_sign(pivots: Array, a: Array) -> Array:
 
 @at_once(arrays=1)
 def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
-    """The sign of the determinants of square matrices, of complex ones a number on the unit circle, and the logarithms
-    of their absolute values: `f32[..., n, n]` gives two `f32[...]`. 0 and minus infinity for singular ones.
+    """Returns the signs of determinants and the logarithms of their absolute values.
 
-    `method` is "lu" or, for real matrices, "qr".
+    Singular matrices give 0 and minus infinity. The sign of a complex determinant is a number on the unit circle.
 
-    Raises ValueError for matrices that are not square and for other methods.
+    Args:
+        a: Square matrices, `f32[..., n, n]`; both results are `f32[...]`.
+        method: The decomposition to use: `"lu"` (or None), or, for real matrices, `"qr"`.
+
+    Raises:
+        ValueError: If the matrices are not square or the method is unknown.
 
     >>> import numpy as np
     >>> slogdet(np.array([[0.0, 1.0], [1.0, 0.0]]))
@@ -128,7 +132,7 @@ def slogdet(a: ArrayLike, *, method: str | None = None) -> SlogdetResult:
         raise ValueError(f'slogdet: method must be "lu" or "qr", got {method!r}')
     x = as_square_matrices("slogdet", a)
     if method == "qr" and dtypes.is_complex(x.dtype):
-        raise NotImplementedError('slogdet: method "qr" is for real matrices; use "lu"')
+        raise NotImplementedError('slogdet: method "qr" supports real matrices only; use "lu"')
     return SlogdetResult(*_slogdet(x, by_qr=method == "qr"))
 
 
@@ -148,14 +152,14 @@ def _sign_and_logarithm(by_qr: bool, a: Array) -> tuple[Array, Array]:
 
 
 def _by_lu(a: Array) -> tuple[Array, Array]:
-    found, pivots, _ = lu(a)
-    factors = diagonal(found)
+    packed, pivots, _ = lu(a)
+    factors = diagonal(packed)
     return _pivots_sign(pivots, a) * prod(sign(factors), axis=-1), total(log(absolute(factors)), axis=-1)
 
 
 def _by_qr(a: Array) -> tuple[Array, Array]:
-    found, taus = geqrf(a)
-    factors = diagonal(found)
+    packed, taus = geqrf(a)
+    factors = diagonal(packed)
     flips = prod(where(taus[..., : a.shape[-1] - 1] != 0, -1.0, 1.0), axis=-1)
     return convert(flips, a.dtype) * prod(sign(factors), axis=-1), total(log(absolute(factors)), axis=-1)
 
@@ -172,5 +176,5 @@ def _logarithm_jvp(
     rate = total(diagonal(solve_batched(a, t)), axis=-1)
     if not dtypes.is_complex(a.dtype):
         return (direction, logarithm), (full_like_aval(direction.aval, 0), rate)
-    turned = complex(full_like_aval(logarithm.aval, 0), rate.imag)
-    return (direction, logarithm), (turned * direction, rate.real)
+    imaginary_rate = complex(full_like_aval(logarithm.aval, 0), rate.imag)
+    return (direction, logarithm), (imaginary_rate * direction, rate.real)

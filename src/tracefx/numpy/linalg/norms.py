@@ -1,4 +1,4 @@
-"""Norms of vectors and matrices, condition numbers and ranks."""
+"""Vector and matrix norms, condition numbers and ranks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tracefx.transforms.at_once import at_once
 
 
 def _norm_kernel(x: ShapedArray, ord: object = None, axis: object = None, keepdims: bool = False) -> Kernel | None:
-    """The Euclidean norm of all elements of NumPy's arrays."""
+    """Returns the NumPy kernel of the Euclidean norm of all elements."""
     if ord is not None or axis is not None or keepdims:
         return None
     return lambda v: np.sqrt(np.dot(flat := v.ravel(), flat))
@@ -42,13 +42,18 @@ def norm(
     axis: int | tuple[int, ...] | None = None,
     keepdims: bool = False,
 ) -> Array:
-    """The norms of vectors, along one `axis`, or of matrices, along two.
+    """Returns norms of vectors along one axis, or of matrices along two.
 
-    Without `ord` it is the root of the sum of the squares, of all elements if there is no `axis` either. For vectors
-    `ord` is any number; for matrices "fro", "nuc" (the sum of the singular values), 2 and -2 (the largest and the least
-    of them), 1 and -1 (the largest and the least sum of a column), inf and -inf (of a row).
+    Args:
+        x: The array.
+        ord: The order. For vectors a number, as for `vector_norm`; for matrices `"fro"`, `"nuc"` (the sum of the
+            singular values), 2 and -2 (the largest and the least of them), 1 and -1 (the largest and the least sum of
+            absolute values of a column), inf and -inf (of a row). None means the root of the sum of squares.
+        axis: One axis for vectors, two for matrices. None means all axes; without `ord` there may then be any number.
+        keepdims: Whether to keep the reduced axes with size 1.
 
-    Raises ValueError for other orders and for more axes.
+    Raises:
+        ValueError: If the order is unknown or there are more axes.
 
     >>> norm(np.array([3.0, 4.0]))
     Array(5., dtype=float32)
@@ -68,7 +73,7 @@ def norm(
 
 
 def _abs_squared(x: Array) -> Array:
-    """The squares of absolute values."""
+    """Returns squared absolute values."""
     return square(x.real) + square(x.imag) if dtypes.is_complex(x.dtype) else square(x)
 
 
@@ -104,9 +109,14 @@ def vector_norm(
     keepdims: bool = False,
     ord: int | float | str = 2,
 ) -> Array:
-    """The norms of vectors along `axis`, which may be several axes or all: `sum(abs(x) ** ord) ** (1 / ord)`.
+    """Returns norms of vectors: `sum(abs(x) ** ord) ** (1 / ord)`.
 
-    For `ord` inf and -inf, the largest and the least absolute value; for 0, the number of elements that aren't zero.
+    Args:
+        x: The array.
+        axis: The axis or axes of the vectors; None means all.
+        keepdims: Whether to keep the reduced axes with size 1.
+        ord: The order. For inf and -inf, the largest and the least absolute value; for 0, the number of nonzero
+            elements.
 
     >>> vector_norm(np.array([3.0, -4.0]), ord=1)
     Array(7., dtype=float32)
@@ -129,7 +139,7 @@ def vector_norm(
 
 @by_numpy()
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: int | float | str = "fro") -> Array:
-    """The norms of matrices, in the last two axes; `ord` as in `norm`.
+    """Returns norms of matrices, which are the last two axes. `ord` and `keepdims` are as for `norm`.
 
     >>> matrix_norm(np.array([[1.0, 2.0], [3.0, -4.0]]), ord=1)
     Array(6., dtype=float32)
@@ -142,18 +152,22 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: int | float | s
 
 @at_once(arrays=1)
 def cond(x: ArrayLike, p: int | float | str | None = None) -> Array:
-    """How much a matrix magnifies errors: its norm of order `p` times that of its inverse; infinite if it has none.
+    """Returns condition numbers: the norm of a matrix times the norm of its inverse; infinite for singular matrices.
 
-    Without `p`, and for 2, the quotient of the largest and the least singular value, of matrices of any shape.
+    Args:
+        x: The matrices, `f32[..., m, n]`.
+        p: The order of the norm, as for `norm`. For None and 2, the quotient of the largest and the least singular
+            value, for matrices of any shape; for -2 its inverse.
 
-    Raises ValueError for empty matrices, and for those that are not square with other orders.
+    Raises:
+        ValueError: If matrices are empty, or not square with another order.
 
     >>> cond(np.array([[2.0, 0.0], [0.0, 1.0]])).tolist()
     2.0
     """
     value = as_matrices("cond", x)
     if not value.shape[-1] or not value.shape[-2]:
-        raise ValueError(f"cond: matrices must have elements, got {value.aval}")
+        raise ValueError(f"cond: matrices must not be empty, got {value.aval}")
     if p not in (None, 2, -2) and value.shape[-1] != value.shape[-2]:
         raise ValueError(f"cond: for p = {p!r} matrices must be square, got {value.aval}")
     return _cond(value, p=p)
@@ -174,17 +188,20 @@ def _cond(x: Array, *, p: int | float | str | None) -> Array:
 def matrix_rank(
     M: ArrayLike, rtol: ArrayLike | None = None, *, hermitian: bool = False, tol: ArrayLike | None = None
 ) -> Array:
-    """The number of singular values greater than `rtol` times the largest one, or greater than `tol`: `f32[..., m, n]`
-    gives `i32[...]`. Of a vector, whether it has an element that isn't zero.
+    """Returns the rank of matrices, the number of nonzero singular values: `f32[..., m, n]` gives `i32[...]`.
 
-    `rtol` is the larger size times the dtype's precision unless given. `hermitian` matrices are decomposed by their
-    eigenvalues.
+    Args:
+        M: The matrices. For a vector, the result is whether it has a nonzero element.
+        rtol: The size, relative to the largest, up to which singular values count as zero; None means the machine
+            epsilon times `max(m, n)`.
+        hermitian: Whether the matrices are Hermitian, which are decomposed by their eigenvalues.
+        tol: The absolute size in place of `rtol`.
 
     >>> matrix_rank(np.array([[1.0, 1.0], [1.0, 1.0]])).tolist()
     1
     """
     if tol is not None and rtol is not None:
-        raise ValueError("matrix_rank: tol is absolute and rtol relative; give one of them")
+        raise ValueError("matrix_rank: tol is absolute and rtol relative; pass one of them")
     x = as_array(to_inexact(M, "matrix_rank: M"))
     if x.ndim < 2:
         return any(x != 0).astype("int32")

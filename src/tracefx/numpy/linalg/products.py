@@ -1,4 +1,4 @@
-"""Products of vectors and matrices, and parts of matrices, with the arguments that the array API gives them."""
+"""Products of vectors and matrices, and diagonals, with the array API's signatures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tracefx.ops.static_integers import canonicalize_axis
 
 
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
-    """The vectors at right angles to both, as long as the parallelogram they span is large. They have 3 components.
+    """Returns the cross product of vectors with 3 components along `axis`. Raises ValueError for other sizes.
 
     >>> import numpy as np
     >>> cross(np.array([1, 0, 0]), np.array([0, 1, 0])).tolist()
@@ -29,7 +29,7 @@ def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Array:
 
 
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Array:
-    """All products of an element of one vector and one of another: `f32[m]` and `f32[n]` give `f32[m, n]`.
+    """Returns the outer product of vectors: `f32[m]` and `f32[n]` give `f32[m, n]`. Raises ValueError for other ranks.
 
     >>> import numpy as np
     >>> outer(np.arange(2), np.arange(3)).tolist()
@@ -50,7 +50,9 @@ def vecdot(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """The sums of products along an axis, those of `x1` conjugated; other axes broadcast.
+    """Returns the dot products of vectors along `axis`, with those of `x1` conjugated; other axes broadcast.
+
+    `precision` and `preferred_element_type` are as for `tracefx.numpy.vecdot`.
 
     >>> import numpy as np
     >>> vecdot(np.array([1, 2, 3]), np.array([4, 5, 6])).tolist()
@@ -67,7 +69,7 @@ def matmul(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """The matrix product: `f32[..., m, k]` and `f32[..., k, n]` give `f32[..., m, n]`.
+    """Returns the matrix product: `f32[..., m, k]` and `f32[..., k, n]` give `f32[..., m, n]`.
 
     >>> import numpy as np
     >>> matmul(np.ones((5, 2, 3)), np.ones((3, 4))).shape
@@ -85,7 +87,7 @@ def tensordot(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """The sum over some axes of both: the last and first `axes`, or a pair of sequences.
+    """Returns the sum of products over some axes of both. The arguments are those of `tracefx.numpy.tensordot`.
 
     >>> import numpy as np
     >>> tensordot(np.ones((2, 3, 4)), np.ones((3, 4, 5))).shape
@@ -95,7 +97,7 @@ def tensordot(
 
 
 def matrix_transpose(x: ArrayLike, /) -> Array:
-    """Matrices with rows and columns exchanged.
+    """Swaps the last two axes of `x`: `f32[..., n, m]` becomes `f32[..., m, n]`.
 
     >>> import numpy as np
     >>> matrix_transpose(np.ones((5, 2, 3))).shape
@@ -105,7 +107,7 @@ def matrix_transpose(x: ArrayLike, /) -> Array:
 
 
 def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
-    """The diagonals of matrices; for positive `offset` beyond the main one, for negative below it.
+    """Returns diagonals of matrices: the main one for `offset` 0, those above it for positive offsets.
 
     >>> import numpy as np
     >>> diagonal(np.arange(6).reshape(2, 3)).tolist()
@@ -115,7 +117,7 @@ def diagonal(x: ArrayLike, /, *, offset: int = 0) -> Array:
 
 
 def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Array:
-    """The sums of the diagonals of matrices.
+    """Returns the sums of diagonals of matrices. `offset` is as for `diagonal`, `dtype` as for `sum`.
 
     >>> import numpy as np
     >>> trace(np.arange(6).reshape(2, 3)).tolist()
@@ -125,26 +127,30 @@ def trace(x: ArrayLike, /, *, offset: int = 0, dtype: DTypeLike | None = None) -
 
 
 def multi_dot(arrays: Sequence[ArrayLike], *, precision: PrecisionLike = None) -> Array:
-    """The product of matrices, in the order that takes the fewest multiplications. The first and the last may be
-    vectors.
+    """Returns the product of a sequence of matrices, in the order that takes the fewest multiplications.
 
-    Raises ValueError if the sizes don't fit.
+    Args:
+        arrays: Two arrays or more. The first and the last may be vectors.
+        precision: The precision of the products; None means the default.
+
+    Raises:
+        ValueError: If the sizes do not fit.
 
     >>> import numpy as np
     >>> multi_dot([np.ones((2, 3)), np.ones((3, 4)), np.ones(4)]).tolist()
     [12.0, 12.0]
     """
-    given = list(arrays)
-    if len(given) < 2:
-        raise ValueError(f"multi_dot takes two arrays or more, got {len(given)}")
-    values = [as_array(v) for v in promote_dtypes("multi_dot", *given)]
+    operands = list(arrays)
+    if len(operands) < 2:
+        raise ValueError(f"multi_dot takes two arrays or more, got {len(operands)}")
+    values = [as_array(v) for v in promote_dtypes("multi_dot", *operands)]
     ranks = [v.ndim for v in values]
     if any(n != 2 for n in ranks[1:-1]) or ranks[0] not in (1, 2) or ranks[-1] not in (1, 2):
         raise ValueError(
             f"multi_dot takes matrices, the first and the last may be vectors, got {_format_avals(values)}"
         )
     if any(x.shape[-1] != y.shape[0] for x, y in pairwise(values)):
-        raise ValueError(f"multi_dot: each must have as many columns as the next has rows, got {_format_avals(values)}")
+        raise ValueError(f"multi_dot: each array needs as many columns as the next has rows: {_format_avals(values)}")
     rows = 1 if ranks[0] == 1 else values[0].shape[0]
     columns = 1 if ranks[-1] == 1 else values[-1].shape[1]
     sizes = [rows, *[v.shape[0] for v in values[1:]], columns]
@@ -156,24 +162,25 @@ def _format_avals(values: Sequence[Array]) -> str:
 
 
 def _optimal_splits(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
-    """For each run of matrices, after which of them it is cut: by the least number of multiplications."""
+    """Returns, for each range of matrices, after which of them to split it for the fewest multiplications."""
     count = len(sizes) - 1
     costs = {(i, i): 0 for i in range(count)}
     cuts: dict[tuple[int, int], int] = {}
     for length in range(2, count + 1):
         for first in range(count - length + 1):
             last = first + length - 1
-            found = [
+            options = [
                 (costs[first, k] + costs[k + 1, last] + sizes[first] * sizes[k + 1] * sizes[last + 1], k)
                 for k in range(first, last)
             ]
-            costs[first, last], cuts[first, last] = min(found)
+            costs[first, last], cuts[first, last] = min(options)
     return cuts
 
 
 def _multiply_chain(
     values: Sequence[Array], cuts: dict[tuple[int, int], int], first: int, last: int, precision: PrecisionLike
 ) -> Array:
+    """Multiplies a range of matrices in the order of the splits."""
     if first == last:
         return values[first]
     cut = cuts[first, last]

@@ -1,4 +1,4 @@
-"""Solutions of linear equations, inverses, and what is made of them. Leading axes are a batch."""
+"""Solutions of linear equations, inverses, pseudo-inverses and least squares. Leading axes are batch axes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tracefx.transforms.solvers import custom_linear_solve
 
 
 def promote_inexact_pair(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Array, Array]:
-    """Two operands in the dtype in which they meet, floats or complex numbers."""
+    """Returns two operands promoted to a float or complex dtype."""
     x, y = promote_dtypes(name, a, b)
     dtype = inexact_dtype(x.aval.dtype)
     return as_array(convert_dtype(x, dtype, x.aval.weak_type)), as_array(convert_dtype(y, dtype, y.aval.weak_type))
@@ -45,11 +45,14 @@ def promote_inexact_pair(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Array, 
 
 @at_once(arrays=2)
 def solve(a: ArrayLike, b: ArrayLike) -> Array:
-    """The `x` for which `a x` is `b`, for square matrices `a` (`f32[..., n, n]`).
+    """Returns the solution `x` of `a x = b` for square matrices; infinities or NaN where `a` is singular.
 
-    `b` is one vector (`f32[n]`), or matrices (`f32[..., n, k]`). Where `a` is singular, infinities or NaN.
+    Args:
+        a: The matrices, `f32[..., n, n]`.
+        b: One vector, `f32[n]`, or matrices, `f32[..., n, k]`.
 
-    Raises ValueError if the sizes don't fit.
+    Raises:
+        ValueError: If the sizes do not fit.
 
     >>> import numpy as np
     >>> solve(np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([4.0, 3.0])).tolist()
@@ -60,7 +63,7 @@ def solve(a: ArrayLike, b: ArrayLike) -> Array:
     n = x.shape[-1]
     if not y.ndim or y.shape[max(y.ndim - 2, 0)] != n:
         raise ValueError(
-            f"solve: b must be a vector of {n} numbers or matrices of {n} rows, as a is {x.aval}, got {y.aval}"
+            f"solve: b must be a vector of {n} numbers or matrices of {n} rows for a of {x.aval}, got {y.aval}"
         )
     return _broadcast_and_solve(x, y)
 
@@ -74,27 +77,27 @@ def _broadcast_and_solve(a: Array, b: Array) -> Array:
 
 
 def solve_batched(a: Array, b: Array) -> Array:
-    """`solve` for stacks of matrices of one shape and dtype."""
-    found, _, permutation = lu(stop_gradient(a))
+    """Solves equations for batches of matrices of one shape and dtype."""
+    factors, _, permutation = lu(stop_gradient(a))
 
     def product(x: Array) -> Array:
         return matmul(a, x)
 
-    def forwards(_: object, y: Array) -> Array:
-        return lu_solve(found, permutation, y)
+    def solve_(_: object, y: Array) -> Array:
+        return lu_solve(factors, permutation, y)
 
-    def backwards(_: object, y: Array) -> Array:
-        return lu_solve(found, permutation, y, trans=1)
+    def transposed_solve(_: object, y: Array) -> Array:
+        return lu_solve(factors, permutation, y, trans=1)
 
-    out: Array = custom_linear_solve(product, b, forwards, backwards)
+    out: Array = custom_linear_solve(product, b, solve_, transposed_solve)
     return out
 
 
 @at_once(arrays=1)
 def inv(a: ArrayLike) -> Array:
-    """The inverses of square matrices: `f32[..., n, n]`. Where one is singular, infinities or NaN.
+    """Returns the inverses of square matrices, `f32[..., n, n]`; infinities or NaN where one is singular.
 
-    Raises ValueError for matrices that are not square.
+    Raises ValueError if the matrices are not square.
 
     >>> import numpy as np
     >>> inv(np.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
@@ -111,9 +114,9 @@ def _inverse(x: Array) -> Array:
 
 @at_once(arrays=1)
 def matrix_power(a: ArrayLike, n: SupportsIndex) -> Array:
-    """The product of `n` times the matrix `a`; for negative `n`, of its inverse.
+    """Returns the `n`-th power of square matrices; for negative `n`, of their inverses.
 
-    Raises ValueError for matrices that are not square, TypeError if `n` is no integer known while tracing.
+    Raises ValueError if the matrices are not square, TypeError if `n` is not a static integer.
 
     >>> import numpy as np
     >>> matrix_power(np.array([[1.0, 1.0], [0.0, 1.0]]), 3).tolist()
@@ -140,13 +143,13 @@ def _power(x: Array, *, count: int) -> Array:
         x = x @ x
 
 
-# ------------------------------------------------------------------ tensors as matrices
+# ------------------------------------------------------------------ tensor equations
 
 
 def tensorinv(a: ArrayLike, ind: SupportsIndex = 2) -> Array:
-    """The inverse of a tensor with respect to `tensordot` over its first `ind` axes.
+    """Returns the inverse of a tensor with respect to `tensordot` over its first `ind` axes.
 
-    The product of the sizes of those axes must be that of the others.
+    Raises ValueError unless the product of the sizes of these axes is that of the others.
 
     >>> import numpy as np
     >>> tensorinv(np.eye(6).reshape(2, 3, 6)).shape
@@ -155,14 +158,22 @@ def tensorinv(a: ArrayLike, ind: SupportsIndex = 2) -> Array:
     x, count = as_array(as_operand(a, "tensorinv: a")), static_int("tensorinv", ind, "ind")
     if count <= 0:
         raise ValueError(f"tensorinv: ind must be positive, got {count}")
-    first, rest = x.shape[:count], x.shape[count:]
-    if math.prod(first) != math.prod(rest):
+    first, remaining = x.shape[:count], x.shape[count:]
+    if math.prod(first) != math.prod(remaining):
         raise ValueError(f"tensorinv: the first {count} axes of {x.aval} must have as many elements as the others")
-    return reshape(inv(reshape(x, (math.prod(first), math.prod(rest)))), (*rest, *first))
+    return reshape(inv(reshape(x, (math.prod(first), math.prod(remaining)))), (*remaining, *first))
 
 
 def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -> Array:
-    """The `x` for which `tensordot(a, x, x.ndim)` is `b`; `axes` of `a` are moved to its end first.
+    """Returns the solution `x` of `tensordot(a, x, x.ndim) = b`.
+
+    Args:
+        a: The tensor, whose first axes are those of `b`, and whose other axes have as many elements.
+        b: The right-hand side.
+        axes: Axes of `a` to move to the end first; None means none.
+
+    Raises:
+        ValueError: If the shapes do not fit.
 
     >>> import numpy as np
     >>> tensorsolve(np.eye(6).reshape(2, 3, 6), np.ones((2, 3))).shape
@@ -175,8 +186,8 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -
     sizes = x.shape[y.ndim :]
     if x.shape[: y.ndim] != y.shape or math.prod(sizes) != y.size:
         raise ValueError(
-            f"tensorsolve: a must begin with the axes of b, and the others have as many elements, got {x.aval} and "
-            f"{y.aval}"
+            f"tensorsolve: the first axes of a must be those of b, and the others have as many elements, got {x.aval} "
+            f"and {y.aval}"
         )
     return reshape(solve(reshape(x, (y.size, y.size)), reshape(y, (y.size,))), sizes)
 
@@ -187,10 +198,14 @@ def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -
 def pinv(
     a: ArrayLike, rtol: ArrayLike | None = None, hermitian: bool = False, *, rcond: ArrayLike | None = None
 ) -> Array:
-    """The pseudo-inverse of matrices: `f32[..., m, n]` gives `f32[..., n, m]`.
+    """Returns the pseudo-inverse of matrices: `f32[..., m, n]` gives `f32[..., n, m]`.
 
-    Singular values of at most `rtol` (or `rcond`) times the largest one count as zero; it is 10 times the larger size
-    times the dtype's precision unless given. `hermitian` matrices are decomposed by their eigenvalues.
+    Args:
+        a: The matrices.
+        rtol: The size, relative to the largest, up to which singular values count as zero; None means 10 times the
+            machine epsilon times `max(m, n)`.
+        hermitian: Whether the matrices are Hermitian, which are decomposed by their eigenvalues.
+        rcond: Another name of `rtol`.
 
     >>> import numpy as np
     >>> pinv(np.array([[2.0, 0.0], [0.0, 0.0]])).tolist()
@@ -198,7 +213,7 @@ def pinv(
     """
     if rcond is not None:
         if rtol is not None:
-            raise ValueError("pinv: rtol and rcond are the same; give one of them")
+            raise ValueError("pinv: rtol and rcond mean the same; pass one of them")
         rtol = rcond
     x = as_matrices("pinv", a)
     if not x.size:
@@ -254,13 +269,21 @@ def _pseudo_inverse_jvp(
 def lstsq(
     a: ArrayLike, b: ArrayLike, rcond: ArrayLike | None = None, *, numpy_resid: bool = False
 ) -> tuple[Array, Array, Array, Array]:
-    """The `x` for which `a x` is nearest to `b`: a matrix `f32[m, n]`, and a vector `f32[m]` or matrix `f32[m, k]`.
+    """Returns the least-squares solution `x` of `a x = b`; of several, the one with the least norm.
 
-    The results are `x`, of all that are nearest the least; the squares of the distances of the columns; the rank of
-    `a`; and its singular values. Those below `rcond` times the largest count as zero. With `numpy_resid` there are no
-    distances where NumPy gives none: then the rank must be known while tracing.
+    Args:
+        a: A matrix, `f32[m, n]`.
+        b: A vector, `f32[m]`, or a matrix, `f32[m, k]`.
+        rcond: The size, relative to the largest, below which singular values count as zero; None means the machine
+            epsilon times `max(m, n)`.
+        numpy_resid: Whether to return empty residuals where NumPy does, which needs a concrete rank.
 
-    Raises ValueError if the numbers of rows differ, TypeError for more axes.
+    Returns:
+        `x`, the squared residuals of the columns, the rank of `a`, and its singular values.
+
+    Raises:
+        ValueError: If the numbers of rows differ.
+        TypeError: If an operand has another number of axes.
 
     >>> import numpy as np
     >>> lstsq(np.array([[1.0], [1.0]]), np.array([1.0, 3.0]))[0].round(3).tolist()
@@ -296,5 +319,5 @@ def _least_squares(a: Array, b: Array, rcond: Array | None = None) -> tuple[Arra
         x = full_like_aval(columns.aval.update(shape=(a.shape[1], columns.shape[1])), 0)
         s = full_like_aval(ShapedArray((0,), dtypes.real_dtype(a.dtype)), 0)
         rank = full_like_aval(ShapedArray((), dtypes.default_int()), 0)
-    rest = columns - a @ x
-    return reshape(x, (a.shape[1],)) if b.ndim == 1 else x, total((rest * rest.conj()).real, axis=0), rank, s
+    residuals = columns - a @ x
+    return reshape(x, (a.shape[1],)) if b.ndim == 1 else x, total((residuals * residuals.conj()).real, axis=0), rank, s

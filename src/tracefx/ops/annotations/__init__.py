@@ -1,1 +1,1 @@
-"""Operations that return their operands and inform the compiler or a transformation."""
+"""Primitives that return their operands and pass information to the compiler or to a transformation."""

@@ -1,4 +1,4 @@
-"""Operations that give their operands as they are, and stand in a program for those who look for them."""
+"""`Identity`, the base of primitives that return their operands and only mark a position in a program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from tracefx.lowering import Builder, IrValue, Lowerable
 
 
 class Identity(Lowerable):
-    """A capability, to stand before `Primitive` among the bases: evaluated and compiled, the operation is nothing."""
+    """Capability of primitives that return their operands: evaluation and lowering do nothing.
+
+    List it before `Primitive` among the bases.
+    """
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""A barrier for the compiler: what stands before it is computed before it, and not merged with what stands behind."""
+"""`optimization_barrier`: keeps the compiler from moving or merging computations across a point of the program."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tracefx.pytrees.trees import PyTree
 
 @final
 class OptimizationBarrier(Primitive, Differentiable, Transposable, Batchable, Lowerable):
-    """Any number of operands, each of them an output."""
+    """Returns its operands, any number of them, all of which are computed before any of them is used."""
 
     __slots__ = ()
     name = "optimization_barrier"
@@ -51,15 +51,15 @@ class OptimizationBarrier(Primitive, Differentiable, Transposable, Batchable, Lo
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        wanted = [ct if isinstance(x, UndefinedPrimal) else Zero(x.aval) for ct, x in zip(cts, args, strict=True)]
-        passed = self.bind_nonzero(wanted)
-        return [ct if isinstance(x, UndefinedPrimal) else None for ct, x in zip(passed, args, strict=True)]
+        operand_cts = [ct if isinstance(x, UndefinedPrimal) else Zero(x.aval) for ct, x in zip(cts, args, strict=True)]
+        results = self.bind_nonzero(operand_cts)
+        return [ct if isinstance(x, UndefinedPrimal) else None for ct, x in zip(results, args, strict=True)]
 
     def bind_nonzero(self, tangents: Sequence[Tangent]) -> list[Tangent]:
-        """A barrier for those that are no `Zero`."""
-        given = [t for t in tangents if not isinstance(t, Zero)]
-        passed = iter(bind(self, *given) if given else ())
-        return [t if isinstance(t, Zero) else next(passed) for t in tangents]
+        """Applies one barrier to all tangents that are not `Zero`."""
+        nonzero = [t for t in tangents if not isinstance(t, Zero)]
+        results = iter(bind(self, *nonzero) if nonzero else ())
+        return [t if isinstance(t, Zero) else next(results) for t in tangents]
 
     @override
     def batch(
@@ -76,7 +76,16 @@ OPTIMIZATION_BARRIER: Final = OptimizationBarrier()
 
 
 def optimization_barrier(operand: PyTree, /) -> Any:
-    """The arrays of a tree, none of which is used before all are computed, nor computed in another way for its use.
+    """Returns a pytree of arrays unchanged, as a barrier for compiler optimizations.
+
+    No array of the result is used before all of them are computed, and the compiler does not merge computations across
+    the barrier (for example by CSE, or by fusing a producer into its consumer).
+
+    Args:
+        operand: A pytree of arrays and numbers.
+
+    Returns:
+        A pytree of the same structure, with arrays as leaves.
 
     >>> optimization_barrier((1.0, 2))
     (Array(1., dtype=float32, weak_type=True), Array(2, dtype=int32, weak_type=True))

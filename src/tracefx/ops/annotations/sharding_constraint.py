@@ -1,4 +1,4 @@
-"""A wish, in the middle of a program, where an array is to lie."""
+"""`sharding_constraint`: requests a sharding for a value inside a program."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ from tracefx.text.printer import HasJaxParams
 @final
 @frozen(eq=False)
 class ShardingConstraint(LinearOperation, DataMovement, HasJaxParams):
+    """Returns its operand, with the given sharding."""
+
     name = "sharding_constraint"
     sharding: NamedSharding
 
@@ -70,8 +72,8 @@ class ShardingConstraint(LinearOperation, DataMovement, HasJaxParams):
         (x,), (dim,) = args, dims
         assert dim is not None
         parts = self.sharding.spec.of_rank(x.aval.ndim - 1)
-        along = UNCONSTRAINED if axis.spmd_name is None else axis.spmd_name
-        spec = PartitionSpec(*parts[:dim], along, *parts[dim:])
+        batch_part = UNCONSTRAINED if axis.spmd_name is None else axis.spmd_name
+        spec = PartitionSpec(*parts[:dim], batch_part, *parts[dim:])
         return bind1(ShardingConstraint(NamedSharding(self.sharding.mesh, spec)), x), dim
 
     @override
@@ -81,5 +83,5 @@ class ShardingConstraint(LinearOperation, DataMovement, HasJaxParams):
 
 
 def sharding_constraint(x: ArrayLike, sharding: NamedSharding) -> Array:
-    """`x`, which is to lie as `sharding` says at this point of the program."""
+    """Returns `x`, constrained to have `sharding` at this point of the program."""
     return bind1(ShardingConstraint(sharding), x)

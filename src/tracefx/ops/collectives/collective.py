@@ -1,7 +1,8 @@
-"""Operations along a named axis, which a `vmap(axis_name=...)` around them maps over.
+"""Base classes of collectives, reducing collectives (`psum`, `pmean`, `pmax`, `pmin`), `axis_index` and `axis_size`.
 
-Each is an effect of its axis: it passes through all handlers up to the one that binds the name, whose batch rule turns
-it into operations on the batch. The size of the axis is a field, so types are known without asking any handler.
+A collective has an effect on its named axes. It passes through handlers up to the one that binds the name (a `vmap`
+with `axis_name`), whose batch rule turns it into operations on the batch; `shard_map` lowers it to communication
+between devices. The axis size is a field of the primitive, so output avals don't depend on a handler.
 """
 
 from __future__ import annotations
@@ -47,14 +48,14 @@ from tracefx.text.printer import HasJaxParams
 
 AxisNameTuple = tuple[Hashable, ...]
 AxisName = Hashable
-"""The name of an axis, or a tuple of names, which stand for one axis: that of all their combinations in order."""
+"""The name of an axis, or a tuple of names, which stands for the product of these axes in row-major order."""
 
 NOT_IN_JAX: Final = {"jax": False}
 ReplicaGroups = tuple[tuple[int, ...], ...]
 
 
 def replica_group_attrs(builder: Builder, groups: ReplicaGroups) -> dict[str, Attr]:
-    """What operations between devices are told: who works together."""
+    """Returns the StableHLO attributes of a collective between devices: its replica groups and a channel."""
     shape = f"{len(groups)}x{len(groups[0])}"
     rows = ", ".join([str(list(group)) for group in groups])
     return {
@@ -64,22 +65,22 @@ def replica_group_attrs(builder: Builder, groups: ReplicaGroups) -> dict[str, At
 
 
 def reducer_region(aval: ShapedArray, name: str) -> Region:
-    """The region of a reduction by one operation."""
+    """Returns a region that combines two elements with one operation."""
     element = ShapedArray((), aval.dtype)
     return Region((element, element), lambda builder, xs: builder.emit(name, xs, [element]))
 
 
 class Collective(Primitive, Batchable, Lowerable, HasVaryingRule):
-    """An operation along named axes."""
+    """A primitive over named axes."""
 
     __slots__ = ()
     arity: ClassVar[int] = 1
-    """How many operands it takes."""
+    """The number of operands."""
 
     @property
     @abstractmethod
     def names(self) -> AxisNameTuple:
-        """The axes it is along."""
+        """The named axes that the collective runs over."""
         raise NotImplementedError
 
     @property
@@ -89,21 +90,22 @@ class Collective(Primitive, Batchable, Lowerable, HasVaryingRule):
 
     @override
     def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
-        # Declared it is already, of the operand, by who bound the operation: which axes are checked is known there.
+        # The caller of `bind` has declared the operand to be varying, because it knows which axes are checked.
         names = map(str, self.names) if flow.of_values else ()
         return [NOWHERE.union(*operands, names)] * count
 
     @abstractmethod
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
+        """Returns the output's aval."""
         raise NotImplementedError
 
     @abstractmethod
     def batch_over_axis(self, axis: MappedAxis, x: Value, dim: int | None) -> tuple[Value, int | None]:
-        """The output where `axis` is ours: the operation on the whole batch."""
+        """Returns the output, and its batch axis, for a batch along one of the collective's own axes."""
         raise NotImplementedError
 
     def batch_other_axis(self, x: Value, dim: int) -> tuple[Value, int | None]:
-        """The output where the batch is along another axis."""
+        """Returns the output, and its batch axis, for a batch along any other axis."""
         return bind1(self, x), dim
 
     @override
@@ -116,15 +118,15 @@ class Collective(Primitive, Batchable, Lowerable, HasVaryingRule):
     def batch(
         self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
-        # So that errors speak of what users see.
+        # Checks the unbatched avals, so that error messages show these.
         self.abstract_eval(*[a.aval if d is None else a.aval.without_axis(d) for a, d in zip(args, dims, strict=True)])
         (x,), (dim,) = args, dims
         if axis.name is not None and axis.name in self.names:
-            out, place = self.batch_over_axis(axis, x, dim)
+            out, out_dim = self.batch_over_axis(axis, x, dim)
         else:
             assert dim is not None
-            out, place = self.batch_other_axis(x, dim)
-        return [out], [place]
+            out, out_dim = self.batch_other_axis(x, dim)
+        return [out], [out_dim]
 
     @override
     def impl(self, *args: NDArray) -> Sequence[NDArray]:
@@ -145,21 +147,22 @@ class Collective(Primitive, Batchable, Lowerable, HasVaryingRule):
         return [self.emit_across_devices(builder, groups, out, *operands)]
 
     def emit_single_device(self, builder: Builder, out: ShapedArray, x: IrValue) -> IrValue:
-        """The operation of a device that is the only one along the axes."""
+        """Emits the collective for an axis of one device."""
         return builder.emit("stablehlo.reshape", [x], [out])[0]
 
     @abstractmethod
     def emit_across_devices(
         self, builder: Builder, groups: ReplicaGroups, out: ShapedArray, *operands: IrValue
     ) -> IrValue:
-        """The operation between devices, of which those in one of `groups` work together."""
+        """Emits the collective between the devices of each of `groups`."""
         raise NotImplementedError
 
     def raise_unbound(self) -> NoReturn:
+        """Raises the error for a collective whose axis nothing binds."""
         raise NameError(
-            f"{self.name} along {_describe_axes(self.names)} was to be computed where nothing maps over that axis: "
-            "it has a "
-            "meaning only inside vmap(..., axis_name=...), shard_map or pmap"
+            f"{self.name} along {_describe_axes(self.names)} is evaluated where no axis of that name is bound: "
+            "use it "
+            "only inside vmap(..., axis_name=...), shard_map or pmap"
         )
 
 
@@ -168,6 +171,8 @@ def _describe_axes(names: Iterable[Hashable]) -> str:
 
 
 class LinearCollective(Collective, Differentiable, Transposable):
+    """A linear collective of one operand."""
+
     __slots__ = ()
 
     @override
@@ -178,6 +183,7 @@ class LinearCollective(Collective, Differentiable, Transposable):
 
     @abstractmethod
     def transposed(self) -> Collective:
+        """Returns the transposed collective."""
         raise NotImplementedError
 
     @override
@@ -191,26 +197,26 @@ class LinearCollective(Collective, Differentiable, Transposable):
 
 
 class ShowsAxisIndexGroups(HasJaxParams):
-    """A collective of which JAX's can be of groups of an axis's members."""
+    """Capability: prints the parameter `axis_index_groups` of the corresponding JAX primitive."""
 
     __slots__ = ()
 
     @override
     def jax_params(self) -> Mapping[str, object]:
-        fields = attrs.fields(type(self))  # type: ignore[arg-type]  # each such operation is made by attrs
+        fields = attrs.fields(type(self))  # type: ignore[arg-type]  # subclasses are attrs classes
         shown = {f.name: getattr(self, f.name) for f in fields if f.metadata.get("jax") is not False}
         return {"axis_index_groups": None, **shown}
 
 
 @frozen(eq=False)
 class AllReduce(Collective, ShowsAxisIndexGroups):
-    """Folds along all axes of `axes`; every member of the batch gets the result."""
+    """A reduction over all axes in `axes`. Every member of the batch gets the result."""
 
     axes: AxisNameTuple
     axis_sizes: tuple[int, ...] = field(metadata=NOT_IN_JAX)
     domain: ClassVar[Domain] = ANY
     reducer: ClassVar[str]
-    """What StableHLO calls the operation of two."""
+    """The StableHLO operation that combines two elements."""
 
     @override
     def emit_across_devices(
@@ -236,25 +242,29 @@ class AllReduce(Collective, ShowsAxisIndexGroups):
 
     @abstractmethod
     def reduce_dim(self, x: Value, dim: int) -> Value:
+        """Returns `x` reduced over the axis `dim`."""
         raise NotImplementedError
 
     def reduce_replicated(self, x: Value, size: int) -> Value:
-        """The fold of `size` times the same."""
+        """Returns the reduction of `size` copies of `x`."""
         return x
 
     def without_axis_name(self, name: Hashable) -> Self:
-        left = [(n, size) for n, size in zip(self.axes, self.axis_sizes, strict=True) if n != name]
-        return evolve(self, axes=tuple([n for n, _ in left]), axis_sizes=tuple([size for _, size in left]))
+        """Returns the reduction over the other axes."""
+        remaining = [(n, size) for n, size in zip(self.axes, self.axis_sizes, strict=True) if n != name]
+        return evolve(self, axes=tuple([n for n, _ in remaining]), axis_sizes=tuple([size for _, size in remaining]))
 
     @override
     def batch_over_axis(self, axis: MappedAxis, x: Value, dim: int | None) -> tuple[Value, int | None]:
         out = self.reduce_replicated(x, axis.size) if dim is None else self.reduce_dim(x, dim)
-        rest = self.without_axis_name(axis.name)
-        return (bind1(rest, out) if rest.axes else out), None
+        prim = self.without_axis_name(axis.name)
+        return (bind1(prim, out) if prim.axes else out), None
 
 
 @final
 class PSum(AllReduce, LinearCollective):
+    """The sum over named axes."""
+
     __slots__ = ()
     name = "psum"
     reducer = "stablehlo.add"
@@ -270,7 +280,7 @@ class PSum(AllReduce, LinearCollective):
 
     @override
     def transposed(self) -> Collective:
-        return self  # the sum goes to every member, so the cotangents of all are summed, and go to every member
+        return self  # every member gets the sum, so the cotangents of all members are summed for every member
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
@@ -282,6 +292,8 @@ class PSum(AllReduce, LinearCollective):
 
 @final
 class PMax(AllReduce):
+    """The maximum over named axes."""
+
     __slots__ = ()
     name = "pmax"
     reducer = "stablehlo.maximum"
@@ -293,6 +305,8 @@ class PMax(AllReduce):
 
 @final
 class PMin(AllReduce):
+    """The minimum over named axes."""
+
     __slots__ = ()
     name = "pmin"
     reducer = "stablehlo.minimum"
@@ -303,40 +317,47 @@ class PMin(AllReduce):
 
 
 def _reducer_for(name: str, aval: ShapedArray) -> str:
+    """Returns the StableHLO operation for booleans or numbers: booleans have no maximum or minimum."""
     if not dtypes.is_bool(aval.dtype):
         return name
     return "stablehlo.or" if name == "stablehlo.maximum" else "stablehlo.and"
 
 
 def psum_over(x: Value, axes: Iterable[tuple[Hashable, int]]) -> Value:
-    """The sum along axes of these names and sizes, wherever it is bound: without a word between devices if all have
-    the same."""
+    """Returns the sum along axes of these names and sizes.
+
+    Along axes over which `x` is known to be replicated, it multiplies by their size instead of communicating.
+    """
     axes = list(axes)
-    same = replicated_axes(x, [name for name, _ in axes])
-    apart = [(name, size) for name, size in axes if name not in same]
-    if apart:
-        x = bind1(PSum(tuple([name for name, _ in apart]), tuple([size for _, size in apart])), x)
-    count = prod([size for name, size in axes if name in same])
+    replicated = replicated_axes(x, [name for name, _ in axes])
+    varying_axes = [(name, size) for name, size in axes if name not in replicated]
+    if varying_axes:
+        x = bind1(PSum(tuple([name for name, _ in varying_axes]), tuple([size for _, size in varying_axes])), x)
+    count = prod([size for name, size in axes if name in replicated])
     return x if count == 1 else mul(x, scalar_like(count, x.aval))
 
 
 def to_unreduced(ct: Value, known: Axes, axes: Sequence[tuple[str, int]]) -> Value:
-    """A true cotangent of a value that varies along the axes in `known`, as each device's share of it."""
+    """Returns each device's summand of a cotangent `ct`, whose primal varies over the axes in `known`.
+
+    The sum over the other axes is the cotangent.
+    """
     n = prod([size for name, size in axes if name not in known])
     return ct if n == 1 else div(ct, scalar_like(n, ct.aval))
 
 
 def from_unreduced(ct: Value, known: Axes, axes: Sequence[tuple[str, int]]) -> Value:
-    """The true cotangent of a value that varies along the axes in `known`, from each device's share of it."""
+    """Returns the cotangent of a primal that varies over the axes in `known`, from each device's summand of it."""
     return psum_over(ct, [(name, size) for name, size in axes if name not in known])
 
 
 def scalar_like(n: int, aval: ShapedArray) -> Array:
+    """Returns the integer `n` as a weakly typed scalar of `aval`'s dtype."""
     return convert(as_value(n), aval.dtype, True)
 
 
 def resolve_axis_names(name: str, axis_name: AxisName) -> tuple[AxisNameTuple, tuple[int, ...]]:
-    """The named axes and their sizes; `NameError` for a name that nothing around binds."""
+    """Returns the axis names as a tuple, and their sizes; raises NameError for a name that is not bound."""
     names: AxisNameTuple = tuple(axis_name) if isinstance(axis_name, tuple | list) else (axis_name,)
     axes = current().axes
     for n in names:
@@ -352,7 +373,18 @@ def resolve_axis_names(name: str, axis_name: AxisName) -> tuple[AxisNameTuple, t
 
 
 def psum(x: ArrayLike, axis_name: AxisName) -> Array | Scalar:
-    """The sum of `x` along the named axis; that of a Python number is known at once: it times the axis's size.
+    """Returns the sum of `x` over the named axis. For a Python number, that is the number times the axis size.
+
+    Args:
+        x: Array or number. Booleans are counted as integers.
+        axis_name: The name of the axis, or a tuple of names.
+
+    Returns:
+        An array of the shape of `x`, equal for all members of the axis, or a Python number.
+
+    Raises:
+        NameError: The name is not bound.
+        ValueError: A name occurs twice.
 
     >>> from tracefx import vmap
     >>> vmap(lambda x: x / psum(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
@@ -368,7 +400,7 @@ def psum(x: ArrayLike, axis_name: AxisName) -> Array | Scalar:
 
 
 def pmean(x: ArrayLike, axis_name: AxisName) -> Array | Scalar:
-    """The mean of `x` along the named axis.
+    """Returns the mean of `x` over the named axis; the arguments and errors are those of `psum`.
 
     >>> from tracefx import vmap
     >>> vmap(lambda x: x - pmean(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
@@ -384,7 +416,7 @@ def pmean(x: ArrayLike, axis_name: AxisName) -> Array | Scalar:
 
 
 def pmax(x: ArrayLike, axis_name: AxisName) -> Array:
-    """The greatest `x` along the named axis.
+    """Returns the maximum of `x` over the named axis; the arguments and errors are those of `psum`.
 
     >>> from tracefx import vmap
     >>> vmap(lambda x: x - pmax(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
@@ -395,7 +427,7 @@ def pmax(x: ArrayLike, axis_name: AxisName) -> Array:
 
 
 def pmin(x: ArrayLike, axis_name: AxisName) -> Array:
-    """The least `x` along the named axis.
+    """Returns the minimum of `x` over the named axis; the arguments and errors are those of `psum`.
 
     >>> from tracefx import vmap
     >>> vmap(lambda x: x - pmin(x, "i"), axis_name="i")(np.array([1.0, 3.0]))
@@ -411,6 +443,8 @@ def pmin(x: ArrayLike, axis_name: AxisName) -> Array:
 @final
 @frozen(eq=False)
 class AxisIndex(Collective):
+    """The index along a named axis."""
+
     name = "axis_index"
     arity = 0
     axis_name: Hashable
@@ -444,7 +478,16 @@ class AxisIndex(Collective):
 
 
 def axis_index(axis_name: AxisName) -> Array:
-    """The index of this member of the batch along the named axis: `i32[]`.
+    """Returns the index of the current member of the batch, or device, along a named axis.
+
+    Args:
+        axis_name: The name of the axis, or a tuple of names for the row-major index along all of them.
+
+    Returns:
+        A traced scalar `i32[]`.
+
+    Raises:
+        NameError: The name is not bound.
 
     >>> from tracefx import vmap
     >>> vmap(lambda x: x * axis_index("i"), axis_name="i")(np.array([5, 5]))
@@ -453,13 +496,22 @@ def axis_index(axis_name: AxisName) -> Array:
     names, sizes = resolve_axis_names("axis_index", axis_name)
     index = as_array(from_numpy(np.zeros((), np.int32)))
     for i, (name, size) in enumerate(zip(names, sizes, strict=True)):
-        here = as_array(varying(bind1(AxisIndex(name, size)), (name,)))
-        index = add(mul(index, size), here) if i else here
+        position = as_array(varying(bind1(AxisIndex(name, size)), (name,)))
+        index = add(mul(index, size), position) if i else position
     return index
 
 
 def axis_size(axis_name: AxisName) -> int:
-    """The size of the named axis, a Python integer.
+    """Returns the size of a named axis.
+
+    Args:
+        axis_name: The name of the axis, or a tuple of names for the product of their sizes.
+
+    Returns:
+        A Python integer.
+
+    Raises:
+        NameError: The name is not bound.
 
     >>> from tracefx import vmap
     >>> vmap(lambda x: x / axis_size("i"), axis_name="i")(np.array([1.0, 3.0]))

@@ -1,4 +1,4 @@
-"""Collectives that move data between the members of a batch: gathering, scattering, permuting, transposing."""
+"""Collectives that exchange data: `all_gather`, `psum_scatter`, `ppermute`, `all_to_all`, and their variants."""
 
 from __future__ import annotations
 
@@ -53,6 +53,8 @@ from tracefx.ops.structural import batch_first, reduce_sum, reshape, transpose
 @final
 @frozen(eq=False)
 class AllGather(LinearCollective, DataMovement, ShowsAxisIndexGroups):
+    """Gathers the operands of all members along a new axis, or along an existing one if `tiled`."""
+
     name = "all_gather"
     all_gather_dimension: int
     axis_name: AxisNameTuple
@@ -66,7 +68,7 @@ class AllGather(LinearCollective, DataMovement, ShowsAxisIndexGroups):
 
     @override
     def varies(self, operands: Sequence[Axes], count: int, flow: Flow) -> Sequence[Axes]:
-        # All have the same. But each has it for itself, as in JAX: what they make of it, they make each for themselves.
+        # All devices have equal values. But they count as varying, as in JAX: their cotangents are each device's own.
         names = map(str, self.names) if flow.of_values else ()
         return [NOWHERE.union(*operands).difference(names)] * count
 
@@ -117,6 +119,8 @@ class AllGather(LinearCollective, DataMovement, ShowsAxisIndexGroups):
 @final
 @frozen(eq=False)
 class ReduceScatter(LinearCollective, ShowsAxisIndexGroups):
+    """Sums the operands of all members, and returns to each member its part along an axis."""
+
     name = "reduce_scatter"
     scatter_dimension: int
     axis_name: AxisNameTuple
@@ -136,10 +140,12 @@ class ReduceScatter(LinearCollective, ShowsAxisIndexGroups):
             raise ValueError(f"psum_scatter: scatter_dimension {axis} is out of bounds for {x}")
         if self.tiled:
             if x.shape[axis] % self.axis_size:
-                raise ValueError(f"psum_scatter: axis {axis} of {x} must be a multiple of {self.axis_size} long")
+                raise ValueError(
+                    f"psum_scatter: axis {axis} of {x} must have a size that is a multiple of {self.axis_size}"
+                )
             return x.update(shape=(*x.shape[:axis], x.shape[axis] // self.axis_size, *x.shape[axis + 1 :]))
         if x.shape[axis] != self.axis_size:
-            raise ValueError(f"psum_scatter: axis {axis} of {x} must have the named axis's size {self.axis_size}")
+            raise ValueError(f"psum_scatter: axis {axis} of {x} must have the size {self.axis_size} of the named axis")
         return x.without_axis(axis)
 
     @override
@@ -177,18 +183,31 @@ class ReduceScatter(LinearCollective, ShowsAxisIndexGroups):
 
 
 def _merged(x: Array, axis: int) -> Array:
-    """Two neighbouring axes as one."""
+    """Returns `x` with the axes `axis` and `axis + 1` merged."""
     shape = x.shape
     return reshape(x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
 
 
 def _split(x: Array, axis: int, size: int) -> Array:
-    """An axis as two, the first of the given size."""
+    """Returns `x` with an axis split in two, the first of the given size."""
     return reshape(x, (*x.shape[:axis], size, x.shape[axis] // size, *x.shape[axis + 1 :]))
 
 
 def all_gather(x: ArrayLike, axis_name: AxisName, *, axis: int = 0, tiled: bool = False) -> Array:
-    """All of `x` along the named axis: as a new axis at place `axis`, or `tiled`, one behind another along it.
+    """Returns the values of `x` of all members of the named axis.
+
+    Args:
+        x: Array.
+        axis_name: The name of the axis, or a tuple of names.
+        axis: The position of the new axis, or of the axis to concatenate along. 0 by default.
+        tiled: Whether to concatenate along an existing axis instead of stacking. False by default.
+
+    Returns:
+        An array, equal for all members.
+
+    Raises:
+        NameError: The name is not bound.
+        ValueError: There is no such axis.
 
     >>> from tracefx import vmap
     >>> vmap(lambda x: all_gather(x, "i"), axis_name="i")(np.array([1, 2])).tolist()
@@ -197,16 +216,29 @@ def all_gather(x: ArrayLike, axis_name: AxisName, *, axis: int = 0, tiled: bool 
     names, sizes = resolve_axis_names("all_gather", axis_name)
     out = as_array(varying(as_value(x, "x"), names))
     place = canonicalize_axis("all_gather", axis, out.ndim + (not tiled), "axis")
-    for name, size in zip(reversed(names), reversed(sizes), strict=True):  # the first name counts slowest
+    for name, size in zip(reversed(names), reversed(sizes), strict=True):  # the first name is the major one
         out = bind1(AllGather(place, (name,), size, tiled), out)
         tiled = True
     return out
 
 
 def psum_scatter(x: ArrayLike, axis_name: AxisName, *, scatter_dimension: int = 0, tiled: bool = False) -> Array:
-    """The sum of `x` along the named axis, of which each member of the batch gets its part along `scatter_dimension`.
+    """Returns this member's part of the sum of `x` over the named axis.
 
-    Without `tiled`, that axis has the named axis's size, and is gone in the result.
+    Args:
+        x: Array of numbers.
+        axis_name: The name of the axis, or a tuple of names.
+        scatter_dimension: The axis that is distributed over the members. 0 by default.
+        tiled: If False, the default, that axis must have the size of the named one, and the result does not have it. If
+            True, its size must be a multiple of that, and each member gets a slice.
+
+    Returns:
+        An array of the dtype of `x`.
+
+    Raises:
+        NameError: The name is not bound.
+        TypeError: `x` is boolean.
+        ValueError: The axis has another size, or does not exist.
 
     >>> from tracefx import vmap
     >>> vmap(lambda x: psum_scatter(x, "i"), axis_name="i")(np.array([[1, 2], [10, 20]])).tolist()
@@ -219,7 +251,7 @@ def psum_scatter(x: ArrayLike, axis_name: AxisName, *, scatter_dimension: int = 
         return bind1(ReduceScatter(place, names, sizes[0], bool(tiled)), out)
     if not tiled and out.shape[place] != prod(sizes):
         raise ValueError(f"psum_scatter: axis {place} of {out.aval} must have the named axes' size {prod(sizes)}")
-    for name, size in zip(names, sizes, strict=True):  # the first name counts slowest
+    for name, size in zip(names, sizes, strict=True):  # the first name is the major one
         out = bind1(ReduceScatter(place, (name,), size, True), out)
     return out if tiled else reshape(out, (*out.shape[:place], *out.shape[place + 1 :]))
 
@@ -230,6 +262,8 @@ def psum_scatter(x: ArrayLike, axis_name: AxisName, *, scatter_dimension: int = 
 @final
 @frozen(eq=False)
 class PPermute(LinearCollective, DataMovement):
+    """Sends operands between pairs of members. Members that receive nothing get zeros."""
+
     name = "ppermute"
     axis_name: AxisNameTuple
     perm: tuple[tuple[int, int], ...]
@@ -245,7 +279,7 @@ class PPermute(LinearCollective, DataMovement):
         for what, members in (("sources", [s for s, _ in self.perm]), ("destinations", [d for _, d in self.perm])):
             if len(set(members)) != len(members) or any(not 0 <= m < self.axis_size for m in members):
                 raise ValueError(
-                    f"ppermute: the {what} in perm {self.perm} must be different and between 0 and {self.axis_size - 1}"
+                    f"ppermute: the {what} in perm {self.perm} must be distinct and between 0 and {self.axis_size - 1}"
                 )
         return avals[0]
 
@@ -253,12 +287,12 @@ class PPermute(LinearCollective, DataMovement):
     def batch_over_axis(self, axis: MappedAxis, x: Value, dim: int | None) -> tuple[Value, int | None]:
         if len(self.names) > 1:
             raise ValueError(
-                f"ppermute along {self.names} at once works between devices only; inside vmap(axis_name="
+                f"ppermute along {self.names} at once is supported only between devices; inside vmap(axis_name="
                 f"{axis.name!r}) permute along one axis after the other"
             )
         if dim is None and len(self.perm) == axis.size:
             return x, None
-        sources = [-1] * axis.size  # out of bounds: filled with zeros
+        sources = [-1] * axis.size  # out of bounds, so filled with zeros
         for source, destination in self.perm:
             sources[destination] = source
         moved = batch_first(x, dim, axis)
@@ -289,9 +323,19 @@ class PPermute(LinearCollective, DataMovement):
 
 
 def ppermute(x: ArrayLike, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Array:
-    """`x` sent along the named axis: for each pair of `perm`, from its first to its second member of the batch.
+    """Returns the value of `x` that another member of the named axis sends to this one.
 
-    A member to which nothing is sent gets zeros.
+    Args:
+        x: Array.
+        axis_name: The name of the axis, or a tuple of names.
+        perm: Pairs (source, destination) of members. Sources are distinct, and so are destinations.
+
+    Returns:
+        An array with the shape and dtype of `x`; zeros if this member is not a destination.
+
+    Raises:
+        NameError: The name is not bound.
+        ValueError: A source or destination is repeated or out of range.
 
     >>> from tracefx import vmap
     >>> vmap(lambda x: ppermute(x, "i", [(0, 1), (1, 2), (2, 0)]), axis_name="i")(np.array([1, 2, 3]))
@@ -308,7 +352,10 @@ def ppermute(x: ArrayLike, axis_name: AxisName, perm: Sequence[tuple[int, int]])
 @final
 @frozen(eq=False)
 class AllToAll(LinearCollective, DataMovement, ShowsAxisIndexGroups):
-    """Cuts `split_axis` into as many pieces as the named axis has members; member `i` gets the `i`-th of every one."""
+    """Splits `split_axis` into one part per member; member `i` gets the `i`-th part of each member.
+
+    The parts are concatenated along `concat_axis`.
+    """
 
     name = "all_to_all"
     axis_name: Hashable
@@ -332,7 +379,8 @@ class AllToAll(LinearCollective, DataMovement, ShowsAxisIndexGroups):
         sizes = list(x.shape)
         if sizes[self.split_axis] % self.axis_size:
             raise ValueError(
-                f"all_to_all: split_axis {self.split_axis} of {x} must be a multiple of {self.axis_size} long"
+                f"all_to_all: split_axis {self.split_axis} of {x} must have a size that is a "
+                f"multiple of {self.axis_size}"
             )
         sizes[self.split_axis] //= self.axis_size
         sizes[self.concat_axis] *= self.axis_size
@@ -371,10 +419,23 @@ class AllToAll(LinearCollective, DataMovement, ShowsAxisIndexGroups):
 
 
 def all_to_all(x: ArrayLike, axis_name: AxisName, split_axis: int, concat_axis: int, *, tiled: bool = False) -> Array:
-    """`x` with its axis `split_axis` dealt out along the named axis, which is collected at `concat_axis` in turn.
+    """Transposes an axis of `x` with the named axis: distributes `split_axis` and collects along `concat_axis`.
 
-    Without `tiled`, `split_axis` has the named axis's size and is gone in the result, where `concat_axis` is new.
-    `tiled`, `split_axis` is cut into pieces and these are joined along `concat_axis`.
+    Args:
+        x: Array.
+        axis_name: The name of the axis, or a tuple of names.
+        split_axis: The axis that is distributed over the members.
+        concat_axis: Where the received parts are collected.
+        tiled: If False, the default, `split_axis` must have the size of the named axis and is removed, and
+            `concat_axis` is a new axis. If True, `split_axis` is split into slices, which are concatenated along
+            `concat_axis`.
+
+    Returns:
+        An array of the same size and dtype.
+
+    Raises:
+        NameError: The name is not bound.
+        ValueError: `split_axis` has another size, or an axis does not exist.
 
     >>> from tracefx import vmap
     >>> vmap(lambda x: all_to_all(x, "i", 0, 0), axis_name="i")(np.array([[1, 2], [3, 4]])).tolist()
@@ -393,7 +454,7 @@ def all_to_all(x: ArrayLike, axis_name: AxisName, split_axis: int, concat_axis: 
         return bind1(AllToAll(name, split, concat, bool(tiled), size), value)
     if value.shape[split] != size:
         raise ValueError(_UNEVEN.format(split, value.aval, size))
-    # The new axis is there already, with size 1, when pieces are joined along it; the old one is left with size 1.
+    # Adds the new axis with size 1 before the tiled exchange, which leaves the old one with size 1.
     wide = split + (concat < split)
     concat += split < concat
     shape = list(value.shape)
@@ -403,7 +464,7 @@ def all_to_all(x: ArrayLike, axis_name: AxisName, split_axis: int, concat_axis: 
 
 
 def pswapaxes(x: ArrayLike, axis_name: AxisName, axis: int) -> Array:
-    """`x` with the named axis and its axis `axis`, which must be as long, in each other's place.
+    """Exchanges the named axis with the axis `axis` of `x`, which must have the same size.
 
     >>> from tracefx import vmap
     >>> vmap(lambda x: pswapaxes(x, "i", 0), axis_name="i")(np.array([[1, 2], [3, 4]])).tolist()
@@ -413,7 +474,9 @@ def pswapaxes(x: ArrayLike, axis_name: AxisName, axis: int) -> Array:
 
 
 def pshuffle(x: ArrayLike, axis_name: AxisName, perm: Sequence[int]) -> Array:
-    """The `x` of the member `perm[i]`, at the `i`-th member of the batch: `perm` has every number once.
+    """Permutes the members of the named axis: member `i` gets the value of `x` of member `perm[i]`.
+
+    `perm` is a permutation of all members; otherwise ValueError is raised.
 
     >>> from tracefx import vmap
     >>> vmap(lambda x: pshuffle(x, "i", [2, 0, 1]), axis_name="i")(np.array([1, 2, 3]))
@@ -422,12 +485,12 @@ def pshuffle(x: ArrayLike, axis_name: AxisName, perm: Sequence[int]) -> Array:
     sources = [static_int("pshuffle", source, "perm") for source in perm]
     size = prod(resolve_axis_names("pshuffle", axis_name)[1])
     if sorted(sources) != list(range(size)):
-        raise ValueError(f"pshuffle: perm must have every number from 0 to {size - 1} once, got {perm!r}")
+        raise ValueError(f"pshuffle: perm must contain every number from 0 to {size - 1} once, got {perm!r}")
     return ppermute(x, axis_name, list(zip(sources, range(size), strict=True)))
 
 
 def pbroadcast(x: ArrayLike, axis_name: AxisName, source: int) -> Array:
-    """The `x` of the member `source`, at every member of the batch.
+    """Returns the value of `x` of the member `source` of the named axis; ValueError if there is no such member.
 
     >>> from tracefx import vmap
     >>> vmap(lambda x: pbroadcast(x, "i", 1), axis_name="i")(np.array([1, 2, 3]))
@@ -440,14 +503,14 @@ def pbroadcast(x: ArrayLike, axis_name: AxisName, source: int) -> Array:
     value = as_array(x)
     if not NUMBERS.takes(value.dtype):
         return index_in_dim(all_gather(value, axis_name), member, keepdims=False)
-    here = eq(axis_index(axis_name), member)
-    return as_array(psum(select_with_aval(here, value, 0, value.aval), axis_name))
+    is_source = eq(axis_index(axis_name), member)
+    return as_array(psum(select_with_aval(is_source, value, 0, value.aval), axis_name))
 
 
 def _all_to_all_along(
     names: AxisNameTuple, sizes: Sequence[int], x: Array, split: int, concat: int, tiled: bool
 ) -> Array:
-    """`all_to_all` along several axes, one after the other: each has an axis of the array of its own meanwhile."""
+    """Exchanges along several named axes, one after the other. Meanwhile, each has its own axis of the array."""
     size, n = prod(sizes), len(names)
     if x.shape[split] % size if tiled else x.shape[split] != size:
         raise ValueError(_UNEVEN.format(split, x.aval, size))
@@ -464,4 +527,4 @@ def _all_to_all_along(
     return reshape(moved, (*moved.shape[:concat], joined, *moved.shape[concat + merged :]))
 
 
-_UNEVEN: Final = "all_to_all: split_axis {} of {} must have the named axis's size {}, or a multiple of it if tiled"
+_UNEVEN: Final = "all_to_all: split_axis {} of {} must have the size {} of the named axis, or a multiple of it if tiled"

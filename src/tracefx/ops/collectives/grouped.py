@@ -1,4 +1,7 @@
-"""Collectives among groups of an axis's members, and of uneven pieces: each works on what its group has gathered."""
+"""Collectives within groups of an axis's members (`axis_index_groups`), and `ragged_all_to_all`.
+
+Each gathers the values of the group and computes its result from them.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,13 @@ from tracefx.ops.static_integers import canonicalize_axis, static_int
 from tracefx.ops.structural import broadcast_in_dim, convert, move_axis, reduce_sum, reshape
 
 AxisIndexGroups: TypeAlias = Sequence[Sequence[int]]
-"""Which members work together: groups of one size, in which each member is once."""
+"""A partition of the members of an axis into groups of equal size."""
 
 
 @final
 @frozen(eq=False)
 class AxisIndexGroup:
-    """What a member's group has: `f32[members, ...]`, in the group's order, and the member's place in it."""
+    """The values of a member's group, `f32[members, ...]` in the order of the group, and the member's index in it."""
 
     gathered_values: Array
     index_in_group: Array
@@ -42,39 +45,40 @@ class AxisIndexGroup:
 
     @staticmethod
     def of(name: str, x: ArrayLike, axis_name: AxisName, groups: AxisIndexGroups) -> AxisIndexGroup:
-        """ValueError if the groups don't have each member once, or are of different sizes."""
+        """Gathers the values of the group; raises ValueError unless the groups are a partition into equal sizes."""
         names, sizes = resolve_axis_names(name, axis_name)
         if len(names) != 1:
-            raise ValueError(f"{name}: axis_index_groups are groups of one axis's members, got axis_name {axis_name!r}")
+            raise ValueError(f"{name}: axis_index_groups need a single axis name, got axis_name {axis_name!r}")
         rows = [[static_int(name, member, "axis_index_groups") for member in group] for group in groups]
         if sorted([member for row in rows for member in row]) != list(range(sizes[0])):
-            raise ValueError(f"{name}: axis_index_groups must have each of 0 to {sizes[0] - 1} once, got {groups}")
+            raise ValueError(f"{name}: axis_index_groups must contain each of 0 to {sizes[0] - 1} once, got {groups}")
         if len({len(row) for row in rows}) != 1:
-            raise ValueError(f"{name}: axis_index_groups must be of one size, got {groups}")
-        mine = np.empty((sizes[0], len(rows[0])), np.int32)
+            raise ValueError(f"{name}: axis_index_groups must have equal sizes, got {groups}")
+        group_of = np.empty((sizes[0], len(rows[0])), np.int32)
         places = np.empty(sizes[0], np.int32)
         for row in rows:
             for place, member in enumerate(row):
-                mine[member], places[member] = row, place
+                group_of[member], places[member] = row, place
         here = axis_index(names[0])
-        everything = all_gather(x, names[0])
-        return AxisIndexGroup(_take_rows(everything, _table_row(mine, here)), _table_row(places, here))
+        gathered = all_gather(x, names[0])
+        return AxisIndexGroup(_take_rows(gathered, _table_row(group_of, here)), _table_row(places, here))
 
 
 def _table_row(table: NDArray, index: Array) -> Array:
-    """The row of a table at an index."""
+    """Returns the row of a table at a traced index."""
     starts: list[ArrayLike] = [index, *[np.int32(0)] * (table.ndim - 1)]
     return reshape(dynamic_slice(table, starts, (1, *table.shape[1:])), table.shape[1:])
 
 
 def _take_rows(x: Array, indices: Array) -> Array:
+    """Returns the rows of `x` at the given indices, which are in bounds."""
     numbers = GatherDimensionNumbers(range(1, x.ndim), (0,), (0,))
     prim = Gather(numbers, (1, *x.shape[1:]), False, True, GatherScatterMode.PROMISE_IN_BOUNDS, None)
     return bind1(prim, x, reshape(indices, (*indices.shape, 1)))
 
 
 def grouped_psum(x: ArrayLike, axis_name: AxisName, groups: AxisIndexGroups) -> Array:
-    """`psum` within the group."""
+    """Returns the `psum` within the group."""
     value = as_array(x)
     if is_bool(value.dtype):
         value = convert(value, int32)
@@ -82,7 +86,7 @@ def grouped_psum(x: ArrayLike, axis_name: AxisName, groups: AxisIndexGroups) -> 
 
 
 def grouped_pmean(x: ArrayLike, axis_name: AxisName, groups: AxisIndexGroups) -> Array:
-    """`pmean` within the group."""
+    """Returns the `pmean` within the group."""
     total = grouped_psum(x, axis_name, groups)
     return div(total if is_inexact(total.dtype) else convert(total, default_float()), len(groups[0]))
 
@@ -90,12 +94,12 @@ def grouped_pmean(x: ArrayLike, axis_name: AxisName, groups: AxisIndexGroups) ->
 def grouped_reduce(
     name: str, fold: Callable[[Array, Sequence[int]], Array], x: ArrayLike, axis_name: AxisName, groups: AxisIndexGroups
 ) -> Array:
-    """`pmax` or `pmin` within the group."""
+    """Returns the `pmax` or `pmin` within the group; `fold` reduces over axes."""
     return fold(AxisIndexGroup.of(name, x, axis_name, groups).gathered_values, (0,))
 
 
 def grouped_all_gather(x: ArrayLike, axis_name: AxisName, groups: AxisIndexGroups, axis: int, tiled: bool) -> Array:
-    """`all_gather` within the group."""
+    """Returns the `all_gather` within the group."""
     group = AxisIndexGroup.of("all_gather", x, axis_name, groups)
     rank = group.gathered_values.ndim - tiled
     place = canonicalize_axis("all_gather", axis, rank, "axis")
@@ -106,7 +110,7 @@ def grouped_all_gather(x: ArrayLike, axis_name: AxisName, groups: AxisIndexGroup
 def grouped_psum_scatter(
     x: ArrayLike, axis_name: AxisName, groups: AxisIndexGroups, dimension: int, tiled: bool
 ) -> Array:
-    """`psum_scatter` within the group."""
+    """Returns the `psum_scatter` within the group."""
     NUMBERS.require("psum_scatter", as_array(x).aval)
     group = AxisIndexGroup.of("psum_scatter", x, axis_name, groups)
     total = as_array(reduce_sum(group.gathered_values, (0,)))
@@ -118,7 +122,7 @@ def grouped_psum_scatter(
 def grouped_all_to_all(
     x: ArrayLike, axis_name: AxisName, groups: AxisIndexGroups, split_axis: int, concat_axis: int, tiled: bool
 ) -> Array:
-    """`all_to_all` within the group."""
+    """Returns the `all_to_all` within the group."""
     rank = as_array(x).ndim
     split = canonicalize_axis("all_to_all", split_axis, rank, "split_axis")
     concat = canonicalize_axis("all_to_all", concat_axis, rank, "concat_axis")
@@ -131,11 +135,13 @@ def grouped_all_to_all(
 
 
 def _piece(name: str, x: Array, axis: int, group: AxisIndexGroup, tiled: bool) -> Array:
-    """The member's piece along an axis."""
+    """Returns the part of `x` along an axis that belongs to this member of the group."""
     n = x.shape[axis]
     if n % group.size if tiled else n != group.size:
-        wanted = f"a multiple of {group.size}" if tiled else f"{group.size}"
-        raise ValueError(f"{name}: the axis to be dealt out in groups of {group.size} must be {wanted} long, not {n}")
+        expected = f"a multiple of {group.size}" if tiled else f"{group.size}"
+        raise ValueError(
+            f"{name}: the size of the axis that is split in groups of {group.size} must be {expected}, got {n}"
+        )
     size = n // group.size
     starts: list[ArrayLike] = [np.int32(0)] * x.ndim
     starts[axis] = group.index_in_group * size
@@ -143,12 +149,12 @@ def _piece(name: str, x: Array, axis: int, group: AxisIndexGroup, tiled: bool) -
 
 
 def _merged(x: Array, axis: int) -> Array:
-    """Two neighbouring axes as one."""
+    """Returns `x` with the axes `axis` and `axis + 1` merged."""
     shape = x.shape
     return reshape(x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
 
 
-# ------------------------------------------------------------------ pieces of different lengths
+# ------------------------------------------------------------------ ragged_all_to_all
 
 
 def ragged_all_to_all(
@@ -162,10 +168,28 @@ def ragged_all_to_all(
     axis_name: AxisName,
     axis_index_groups: AxisIndexGroups | None = None,
 ) -> Array:
-    """`output` with rows of all members' operands written into it: each sends to each some of its rows.
+    """Returns `output` with rows that all members of the axis send to this one written into it.
 
-    To member `i` go the `send_sizes[i]` rows of `operand` from `input_offsets[i]` on, and there they begin at
-    `output_offsets[i]`; `recv_sizes[i]` says how many come from member `i`. Pieces that overlap are not allowed.
+    To each member `i`, this member sends the `send_sizes[i]` rows of `operand` from `input_offsets[i]` on; they are
+    written at `output_offsets[i]` of that member's output.
+
+    Args:
+        operand: The rows to send, `f32[n, ...]`.
+        output: The array to write into, `f32[m, ...]`; rows that are not received keep their values.
+        input_offsets: `i32[members]`, where the rows for each member start in `operand`.
+        send_sizes: `i32[members]`, the number of rows for each member.
+        output_offsets: `i32[members]`, where the rows go in each member's output. Written ranges must not overlap.
+        recv_sizes: `i32[members]`, the number of rows from each member.
+        axis_name: The name of the axis, or a tuple of names.
+        axis_index_groups: A partition of the members into groups of equal size, within which rows are exchanged. None,
+            the default, means all members.
+
+    Returns:
+        An array with the shape and dtype of `output`.
+
+    Raises:
+        NameError: The axis name is not bound.
+        TypeError: The operands don't fit.
 
     >>> from tracefx import vmap
     >>> def f(x, sizes):
@@ -176,37 +200,41 @@ def ragged_all_to_all(
     """
     x, into = as_array(operand), as_array(output)
     if x.ndim == 0 or into.ndim == 0 or x.shape[1:] != into.shape[1:] or x.dtype != into.dtype:
-        raise TypeError(f"ragged_all_to_all: operand {x.aval} and output {into.aval} must be rows of one type")
+        raise TypeError(
+            f"ragged_all_to_all: operand {x.aval} and output {into.aval} must have rows of one shape and dtype"
+        )
     places = [as_array(a) for a in (input_offsets, send_sizes, output_offsets, recv_sizes)]
     if axis_index_groups is None:
         members, sizes = resolve_axis_names("ragged_all_to_all", axis_name)
         here, count = axis_index(members), prod(sizes)
-        everyone = [all_gather(a, members) for a in (x, *places[:3])]
+        gathered_operands = [all_gather(a, members) for a in (x, *places[:3])]
     else:
         groups = [AxisIndexGroup.of("ragged_all_to_all", a, axis_name, axis_index_groups) for a in (x, *places[:3])]
         here, count = groups[0].index_in_group, groups[0].size
-        everyone = [group.gathered_values for group in groups]
+        gathered_operands = [group.gathered_values for group in groups]
     for name, a in zip(("input_offsets", "send_sizes", "output_offsets", "recv_sizes"), places, strict=True):
         if a.shape != (count,) or not is_integer(a.dtype):
-            raise TypeError(f"ragged_all_to_all: {name} must have an integer for each of {count} members, got {a.aval}")
-    rows, *given = everyone
-    starts, lengths, begins = [_column(convert(a, int32), here) for a in given]
+            raise TypeError(
+                f"ragged_all_to_all: {name} must have one integer for each of {count} members, got {a.aval}"
+            )
+    rows, *tables = gathered_operands
+    starts, lengths, begins = [_column(convert(a, int32), here) for a in tables]
     row = iota(int32, into.shape[0])
     within = (row >= begins) & (row < begins + lengths)
     source = member_indices(count) * x.shape[0] + starts + row - begins
-    some = as_array(reduce_sum(select_with_aval(within, 1, 0, source.aval), (0,))) > 0
-    chosen = as_array(reduce_sum(select_with_aval(within, source, 0, source.aval), (0,)))
-    taken = _take_rows(reshape(rows, (count * x.shape[0], *x.shape[1:])), chosen)
-    mask = broadcast_in_dim(some, into.shape, (0,))
-    return select_with_aval(mask, taken, into, into.aval)
+    is_received = as_array(reduce_sum(select_with_aval(within, 1, 0, source.aval), (0,))) > 0
+    source_rows = as_array(reduce_sum(select_with_aval(within, source, 0, source.aval), (0,)))
+    received = _take_rows(reshape(rows, (count * x.shape[0], *x.shape[1:])), source_rows)
+    mask = broadcast_in_dim(is_received, into.shape, (0,))
+    return select_with_aval(mask, received, into, into.aval)
 
 
 def member_indices(count: int) -> Array:
-    """The numbers of the members, one below the other."""
+    """Returns the indices of the members as a column, `i32[count, 1]`."""
     return reshape(iota(int32, count), (count, 1))
 
 
 def _column(table: Array, index: Array) -> Array:
-    """`i32[n, 1]`: what each member says of the one at an index."""
+    """Returns the column of a table at a traced index, `i32[n, 1]`."""
     n = table.shape[0]
     return dynamic_slice(table, [np.int32(0), index], (n, 1))

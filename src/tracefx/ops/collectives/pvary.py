@@ -1,8 +1,8 @@
-"""Values declared to be each device's own, and cotangents whole and in shares.
+"""`pvary`, which marks a value as varying over mesh axes, and queries of whether values vary.
 
-A program between devices is differentiated as all of them compute it together. There the cotangent of a value that is
-the same everywhere is in shares: each device has one, and the true one is their sum. So nothing has to be summed on the
-way but where a true cotangent is asked for: by the user, whose function begins and ends there, or by a rule of theirs.
+A `shard_map` program is differentiated as the joint program of all devices. There, the cotangent of a replicated value
+is unreduced: each device holds a summand, and the cotangent is the sum. So cotangents are summed only where a reduced
+one is needed: at the inputs and outputs of the user's function, and in user-defined rules.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tracefx.ops.annotations.identity import Identity
 @final
 @frozen(eq=False)
 class PVary(Identity, Primitive, Expandable, Differentiable, Transposable, Batchable, HasVaryingRule):
-    """The operand itself, from here on one that may differ along these axes of a mesh."""
+    """The identity; its output is marked as varying over these mesh axes."""
 
     name = "pvary"
     axes: tuple[str, ...]
@@ -45,7 +45,7 @@ class PVary(Identity, Primitive, Expandable, Differentiable, Transposable, Batch
 
     @override
     def expand(self, *args: Value) -> Sequence[Value]:
-        return args  # for handlers whose values know nothing of a mesh
+        return args  # for handlers that don't track varying axes
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -55,7 +55,7 @@ class PVary(Identity, Primitive, Expandable, Differentiable, Transposable, Batch
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
-        return cts  # which is a share before, and one behind
+        return cts  # unreduced on both sides
 
     @override
     def batch(
@@ -65,7 +65,7 @@ class PVary(Identity, Primitive, Expandable, Differentiable, Transposable, Batch
 
 
 def varying(x: Value, names: Iterable[Hashable]) -> Value:
-    """A value that varies along those of the named axes that are checked."""
+    """Returns `x`, marked as varying over those of the named axes that are checked."""
     checked = current().checked
     if not checked:
         return x
@@ -75,7 +75,7 @@ def varying(x: Value, names: Iterable[Hashable]) -> Value:
 
 
 def replicated_axes(x: Value, names: Iterable[Hashable]) -> list[Hashable]:
-    """Those of the named axes along which a value is known to be the same everywhere, with all that is beside it."""
+    """Returns the named axes over which `x` is known to be replicated, in the context of the current program."""
     checked = current().checked
     if not checked:
         return []

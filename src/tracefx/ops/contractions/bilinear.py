@@ -1,4 +1,4 @@
-"""Operations linear in each of two operands: contractions, convolutions."""
+"""`Bilinear`, the base of contractions and convolutions."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from tracefx.ops.structural import match_aval
 
 
 class Bilinear(Primitive, Differentiable, Transposable):
-    """Linear in the first operand and in the second; what others there are has no derivative. It has one output."""
+    """A primitive with one output that is linear in its first and in its second operand; others have no derivative."""
 
     __slots__ = ()
 
     @abstractmethod
     def transpose_lhs(self, ct: Value, x: ShapedArray, y: Value, *others: Value) -> Tangent:
-        """The cotangent of the first operand, which has the type `x`."""
+        """Returns the cotangent of the first operand, which has the aval `x`."""
         raise NotImplementedError
 
     @abstractmethod
     def transpose_rhs(self, ct: Value, x: Value, y: ShapedArray, *others: Value) -> Tangent:
-        """The cotangent of the second operand, which has the type `y`."""
+        """Returns the cotangent of the second operand, which has the aval `y`."""
         raise NotImplementedError
 
     @override
@@ -54,10 +54,10 @@ class Bilinear(Primitive, Differentiable, Transposable):
         (ct,), (x, y, *others) = cts, args
         assert not isinstance(ct, Zero)
         known = [a for a in others if not isinstance(a, UndefinedPrimal)]
-        nothing: list[Tangent | None] = [None] * len(known)
+        other_cts: list[Tangent | None] = [None] * len(known)
         if isinstance(x, UndefinedPrimal):
             if isinstance(y, UndefinedPrimal):
                 raise not_linear_error(self)
-            return [self.transpose_lhs(ct, x.aval, y, *known), None, *nothing]
+            return [self.transpose_lhs(ct, x.aval, y, *known), None, *other_cts]
         assert isinstance(y, UndefinedPrimal)
-        return [None, self.transpose_rhs(ct, x, y.aval, *known), *nothing]
+        return [None, self.transpose_rhs(ct, x, y.aval, *known), *other_cts]

@@ -1,4 +1,4 @@
-"""Sums of products: `dot_general`, which matrix products and all contractions of two arrays are made of."""
+"""`dot_general`, the contraction of two arrays that all matrix products are built on; `dot` and `batch_matmul`."""
 
 from __future__ import annotations
 
@@ -39,11 +39,14 @@ from tracefx.text.printer import HasJaxParams
 
 @unique
 class Precision(Enum):
-    """How exactly an accelerator multiplies floats; the CPU is always exact."""
+    """How accurately accelerators multiply floats. The CPU is always accurate."""
 
     DEFAULT = 0
+    """The fastest way, for example products of bfloat16."""
     HIGH = 1
+    """An intermediate way, for example three products of bfloat16, or TensorFloat32."""
     HIGHEST = 2
+    """Full float32 accuracy."""
 
     @override
     def __repr__(self) -> str:
@@ -71,6 +74,8 @@ Dimensions: TypeAlias = tuple[int, ...]
 @final
 @frozen(eq=False)
 class DotGeneral(Operation, Bilinear, HasJaxParams):
+    """Contracts some axes of two arrays, and maps over others."""
+
     name = "dot_general"
     arity = 2
     dimension_numbers: tuple[tuple[Dimensions, Dimensions], tuple[Dimensions, Dimensions]]
@@ -78,7 +83,7 @@ class DotGeneral(Operation, Bilinear, HasJaxParams):
     preferred_element_type: DType | None = field(default=None, metadata={"hide_default": True})
 
     def swapped(self) -> DotGeneral:
-        """The product of the operands in the other order; of its axes those of the second come first."""
+        """Returns the contraction of exchanged operands; its output has the axes of the second operand first."""
         (lc, rc), (lb, rb) = self.dimension_numbers
         precision = self.precision
         if isinstance(precision, tuple):
@@ -108,14 +113,14 @@ class DotGeneral(Operation, Bilinear, HasJaxParams):
             named = (*contracting, *batch)
             if any(not 0 <= d < x.ndim for d in named) or len(set(named)) != len(named):
                 raise TypeError(
-                    f"dot_general: dimension_numbers must name different axes of {side}, counted from 0, but {side} is "
-                    f"{x} and its axes to contract are {contracting}, those to map over {batch}"
+                    f"dot_general: dimension_numbers must name distinct, non-negative axes of {side}, but {side} is "
+                    f"{x}, its contracting axes are {contracting}, and its batch axes {batch}"
                 )
-        for what, left, right in (("contract", lc, rc), ("map over", lb, rb)):
+        for what, left, right in (("contracting", lc, rc), ("batch", lb, rb)):
             sizes = [lhs.shape[d] for d in left], [rhs.shape[d] for d in right]
             if sizes[0] != sizes[1]:
                 raise TypeError(
-                    f"dot_general: axes to {what} must have equal sizes, got axes {left} of {lhs} with {sizes[0]} and "
+                    f"dot_general: {what} axes must have equal sizes, got axes {left} of {lhs} with {sizes[0]} and "
                     f"axes {right} of {rhs} with {sizes[1]}"
                 )
         shape = [lhs.shape[d] for d in lb]
@@ -153,14 +158,15 @@ class DotGeneral(Operation, Bilinear, HasJaxParams):
         return cast(cast(product, total), out)
 
     def _is_matmul(self, lhs: ShapedArray | NDArray, rhs: ShapedArray | NDArray) -> bool:
-        """Whether the product is that of NumPy's operator, of vectors and matrices."""
+        """Returns whether `np.dot` computes the product: vectors or matrices, last axis by first."""
         (lc, rc), (lb, _) = self.dimension_numbers
         return not lb and rc == (0,) and rhs.ndim <= 2 >= lhs.ndim and lc == (lhs.ndim - 1,)
 
     def _product(self, lhs: NDArray, rhs: NDArray) -> NDArray:
+        """Computes the contraction with NumPy, in the dtype of the operands."""
         (lc, rc), (lb, rb) = self.dimension_numbers
         if self._is_matmul(lhs, rhs):
-            return np.asarray(np.dot(lhs, rhs))  # which gets under way in half of the time of `matmul`
+            return np.asarray(np.dot(lhs, rhs))  # has half the overhead of `matmul`
         left = [d for d in range(lhs.ndim) if d not in lc and d not in lb]
         right = [d for d in range(rhs.ndim) if d not in rc and d not in rb]
         batch, contracted = _sizes(lhs, lb), _size(_sizes(lhs, lc))
@@ -194,7 +200,7 @@ class DotGeneral(Operation, Bilinear, HasJaxParams):
         *,
         y_first: bool,
     ) -> Tangent:
-        """The cotangent of the operand of type `x`: that of the output contracted with `y` over `y`'s free axes."""
+        """Returns the cotangent of the operand `x`: `ct` contracted with `y` over the free axes of `y`."""
         x_free = [d for d in range(x.ndim) if d not in xc and d not in xb]
         y_free = tuple([d for d in range(y.aval.ndim) if d not in yc and d not in yb])
         batch = tuple(range(len(xb)))
@@ -202,7 +208,7 @@ class DotGeneral(Operation, Bilinear, HasJaxParams):
         ct_contracted = tuple(range(start, start + len(y_free)))
         prim = DotGeneral(((ct_contracted, y_free), (batch, yb)), self.precision, self.preferred_element_type)
         product = bind1(prim, ct, y)
-        # Its axes: the mapped ones, x's free ones, then those contracted, in the order they have in y.
+        # Its axes: the batch axes, the free axes of x, then the contracting axes in the order of y.
         order = [*xb, *x_free, *[xc[i] for i in sorted(range(len(yc)), key=yc.__getitem__)]]
         return match_aval(transpose(product, sorted(range(len(order)), key=order.__getitem__)), x)
 
@@ -212,20 +218,20 @@ class DotGeneral(Operation, Bilinear, HasJaxParams):
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
         (x, y), (x_dim, y_dim) = args, dims
         (xc, yc), (xb, yb) = self.dimension_numbers
-        # A batched operand's axes have moved; where only one is batched, its batch axis is one more free axis.
+        # Shifts the axes of batched operands. If only one operand is batched, its batch axis is one more free axis.
         new_xc, new_xb = _shift_axes(xc, x_dim), _shift_axes(xb, x_dim)
         new_yc, new_yb = _shift_axes(yc, y_dim), _shift_axes(yb, y_dim)
         if x_dim is not None and y_dim is not None:
-            new_xb, new_yb, place = (x_dim, *new_xb), (y_dim, *new_yb), 0
+            new_xb, new_yb, out_dim = (x_dim, *new_xb), (y_dim, *new_yb), 0
         elif x_dim is not None:
             free = [d for d in range(x.aval.ndim) if d not in new_xc and d not in new_xb]
-            place = len(xb) + free.index(x_dim)
+            out_dim = len(xb) + free.index(x_dim)
         else:
             assert y_dim is not None
             free = [d for d in range(y.aval.ndim) if d not in new_yc and d not in new_yb]
-            place = x.aval.ndim - len(xc) + free.index(y_dim)
+            out_dim = x.aval.ndim - len(xc) + free.index(y_dim)
         numbers = ((new_xc, new_yc), (new_xb, new_yb))
-        return bind1(DotGeneral(numbers, self.precision, self.preferred_element_type), x, y), place
+        return bind1(DotGeneral(numbers, self.precision, self.preferred_element_type), x, y), out_dim
 
     # ------------------------------------------------------------------ compilation
 
@@ -233,8 +239,10 @@ class DotGeneral(Operation, Bilinear, HasJaxParams):
     def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
         if isinstance(self.precision, AnyDotAlgorithm):
             return self._emit_algorithm(self.precision, builder, out, *operands)
-        given = _operand_dtypes(operands[0].aval.dtype, operands[1].aval.dtype, out.dtype)
-        operands = tuple([stablehlo.emit_convert(builder, x, dtype) for x, dtype in zip(operands, given, strict=True)])
+        operand_types = _operand_dtypes(operands[0].aval.dtype, operands[1].aval.dtype, out.dtype)
+        operands = tuple(
+            [stablehlo.emit_convert(builder, x, dtype) for x, dtype in zip(operands, operand_types, strict=True)]
+        )
         added = out.dtype
         if builder.platform in stablehlo.GPUS:
             pairs = [gpu_dot_dtypes(x.aval.dtype, out.dtype) for x in operands]
@@ -276,7 +284,7 @@ class DotGeneral(Operation, Bilinear, HasJaxParams):
 
 
 def precision_config(precision: OperandPrecisions) -> MlirText:
-    """The precision as an attribute of StableHLO's operations that multiply."""
+    """Returns the `precision_config` attribute of StableHLO's contractions and convolutions."""
     both = precision or (Precision.DEFAULT, Precision.DEFAULT)
     return MlirText(f"[{', '.join([f'#stablehlo<precision {p.name}>' for p in both])}]")
 
@@ -286,7 +294,7 @@ def _is_narrow_float(dtype: DType) -> bool:
 
 
 def _cast_through(x: NDArray, *steps: DType) -> NDArray:
-    """`x` in one dtype after the other."""
+    """Returns `x` cast to each dtype in turn."""
     for dtype in steps:
         if x.dtype != dtype:
             x = cast(x, dtype)
@@ -294,10 +302,12 @@ def _cast_through(x: NDArray, *steps: DType) -> NDArray:
 
 
 def _sizes(x: NDArray, axes: Sequence[int]) -> Shape:
+    """Returns the sizes of axes of `x`."""
     return tuple([x.shape[d] for d in axes])
 
 
 def _size(shape: Shape) -> int:
+    """Returns the number of elements of a shape."""
     size = 1
     for n in shape:
         size *= n
@@ -305,34 +315,37 @@ def _size(shape: Shape) -> int:
 
 
 def _shift_axes(axes: Dimensions, dim: int | None) -> Dimensions:
+    """Returns axes of an operand without its batch axis as axes of the operand with batch axis `dim`."""
     return axes if dim is None else tuple([d + (d >= dim) for d in axes])
 
 
 def _component_bits(dtype: DType) -> int:
+    """Returns the width of a dtype's elements, or of their real part."""
     return 1 if dtypes.is_bool(dtype) else dtypes.itemsize_bits(dtypes.real_dtype(dtype))
 
 
 @functools.lru_cache(maxsize=4096)
 def _out_dtype(lhs: DType, rhs: DType, preferred: DType | None) -> DType:
+    """Returns the dtype of the product; raises TypeError if there is none."""
     for side, dtype in (("lhs", lhs), ("rhs", rhs)):
         if dtype == dtypes.float0 or dtypes.is_key(dtype):
-            raise TypeError(f"dot_general: {side} is of dtype {dtypes.name(dtype)}, which has no numbers to multiply")
+            raise TypeError(f"dot_general: {side} has dtype {dtypes.name(dtype)}, which is not numeric")
     left, right = _dtype_rank(lhs), _dtype_rank(rhs)
     if left == right and lhs != rhs:
-        raise TypeError(f"dot_general: lhs, {lhs}, and rhs, {rhs}, have no dtype in common; convert one with astype")
+        raise TypeError(f"dot_general: lhs, {lhs}, and rhs, {rhs}, have no common dtype; convert one with astype")
     dtype = lhs if left >= right else rhs
     if preferred is None or preferred == dtype:
         return dtype
     if not dtypes.is_float(dtype) and _component_bits(preferred) < _component_bits(dtype):
         raise TypeError(
-            f"dot_general: preferred_element_type {dtypes.name(preferred)} is narrower than {dtypes.name(dtype)}, that "
-            "of the operands"
+            f"dot_general: preferred_element_type {dtypes.name(preferred)} is narrower than {dtypes.name(dtype)}, "
+            "the dtype of the operands"
         )
     return preferred
 
 
 def _dtype_rank(dtype: DType) -> tuple[bool, int, int, int, bool]:
-    """XLA's order of the dtypes that may meet in a dot: the greater one is the product's."""
+    """Returns the key of XLA's order of dtypes in a contraction: the product has the greater dtype."""
     part = dtypes.real_dtype(dtype)
     info = dtypes.finfo(part) if dtypes.is_float(part) else None
     range_, digits = (-1, -1) if info is None else (int(info.maxexp), int(info.nmant))
@@ -341,14 +354,15 @@ def _dtype_rank(dtype: DType) -> tuple[bool, int, int, int, bool]:
 
 
 def _operand_dtypes(lhs: DType, rhs: DType, out: DType) -> tuple[DType, DType]:
-    """What the operands are multiplied as: the floats of 8 bits alone may be of two kinds."""
+    """Returns the dtypes that operands are multiplied in. Only 8-bit floats may differ."""
     return (lhs, rhs) if lhs == rhs or (_is_narrow_float(lhs) and _is_narrow_float(rhs)) else (out, out)
 
 
 @functools.lru_cache(maxsize=4096)
 def _cpu_product_dtypes(lhs: DType, rhs: DType, out: DType) -> tuple[DType, DType, DType]:
-    """What the compiled product converts the operands to, and the dtype that XLA then multiplies in on the CPU and
-    rounds the sum to: the greatest of theirs and of the sum's. Fractions are so multiplied before they are cut off.
+    """Returns the dtypes of the converted operands, and the dtype of XLA's products and sums on the CPU.
+
+    The latter is the greatest among operands and result, so that fractions are multiplied before they are truncated.
     """
     left, right = _operand_dtypes(lhs, rhs, out)
     return left, right, max(stablehlo.product_dtypes((left, right), out), key=_dtype_rank)
@@ -356,7 +370,7 @@ def _cpu_product_dtypes(lhs: DType, rhs: DType, out: DType) -> tuple[DType, DTyp
 
 @functools.lru_cache(maxsize=4096)
 def accumulation_dtype(operand: DType, out: DType) -> DType:
-    """The dtype NumPy multiplies and adds in: that of operands or result that holds more, and at least 32 bits."""
+    """Returns the dtype of NumPy's products and sums: the wider one of operands and result, of at least 32 bits."""
     if dtypes.is_bool(out):
         return out
     richer = dtypes.is_inexact(operand) and dtypes.itemsize_bits(operand) > dtypes.itemsize_bits(out)
@@ -370,7 +384,7 @@ def accumulation_dtype(operand: DType, out: DType) -> DType:
 
 
 def canonicalize_precision(name: str, precision: PrecisionLike) -> OperandPrecisions:
-    """The precision for both operands of the operation `name`; ValueError for a name that stands for none."""
+    """Returns the precision of both operands; raises ValueError for an unknown name. `name` is the function's."""
     if precision is None:
         return None
     if isinstance(precision, AnyDotAlgorithm):
@@ -391,10 +405,10 @@ def canonicalize_dot_precision(name: str, precision: PrecisionLike) -> DotPrecis
 def _precision(name: str, p: Precision | str) -> Precision:
     if isinstance(p, Precision):
         return p
-    found = _NAMES.get(p)
-    if found is None:
+    by_name = _NAMES.get(p)
+    if by_name is None:
         raise ValueError(f"{name}: precision must be a Precision or one of {', '.join(_NAMES)}, got {p!r}")
-    return found
+    return by_name
 
 
 def dot_general(
@@ -404,14 +418,23 @@ def dot_general(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """The sum over some axes of the product of two arrays, mapped over others.
+    """Returns the contraction of two arrays: the sum of products over some axes, mapped over others.
 
-    `dimension_numbers` is `((lhs axes, rhs axes) to contract, (lhs axes, rhs axes) to map over)`. The result has the
-    axes mapped over, then the other axes of `lhs`, then those of `rhs`. Its dtype is that of the operands, or
-    `preferred_element_type`, in which the sum is computed too. `precision` is a `Precision` or its name, for both
-    operands or for each of them, or an algorithm: a `DotAlgorithm`, a `DotAlgorithmPreset` or its name.
+    Args:
+        lhs: Array.
+        rhs: Array.
+        dimension_numbers: `((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))`: the axes of each operand to
+            sum over, and those to map over, pairwise of equal sizes.
+        precision: A `Precision` or its name, for both operands or a pair; or an algorithm: a `DotAlgorithm`, a
+            `DotAlgorithmPreset` or its name. None, the default, means `Precision.DEFAULT`.
+        preferred_element_type: The dtype of the result and of the accumulation. None, the default, means the operands'.
 
-    Raises TypeError if axes don't exist, sizes don't agree or the dtypes have none in common.
+    Returns:
+        An array whose axes are the batch axes, the free axes of `lhs`, then the free axes of `rhs`.
+
+    Raises:
+        TypeError: An axis does not exist, sizes differ, or the dtypes have no common one.
+        ValueError: `precision` is unknown, or not supported on the platform.
 
     >>> dot_general(np.ones((2, 3)), np.ones((3, 4)), (((1,), (0,)), ((), ()))).shape
     (2, 4)
@@ -438,7 +461,21 @@ def dot(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """The product of two vectors or matrices; with `dimension_numbers`, `dot_general`.
+    """Returns the product of two vectors or matrices: the sum over the last axis of `lhs` and the first of `rhs`.
+
+    Args:
+        lhs: Vector or matrix.
+        rhs: Vector or matrix.
+        dimension_numbers: Other axes to contract and map over, as in `dot_general`. None by default.
+        precision: As in `dot_general`. None by default.
+        preferred_element_type: As in `dot_general`. None by default.
+
+    Returns:
+        A scalar, vector or matrix.
+
+    Raises:
+        TypeError: The dtypes have no common one.
+        ValueError: The operands are not vectors or matrices of fitting sizes.
 
     >>> dot(np.arange(3.0), np.arange(3.0))
     Array(5., dtype=float32)
@@ -448,17 +485,26 @@ def dot(
         if not (1 <= x.aval.ndim <= 2 >= y.aval.ndim >= 1 and x.aval.shape[-1] == y.aval.shape[0]):
             raise ValueError(
                 f"dot: lhs and rhs must be vectors or matrices, the last axis of lhs as long as the first of rhs, got "
-                f"{x.aval} and {y.aval}; say with dimension_numbers what to contract otherwise"
+                f"{x.aval} and {y.aval}; for other contractions, pass dimension_numbers"
             )
         dimension_numbers = (((x.aval.ndim - 1,), (0,)), ((), ()))
     return dot_general(x, y, dimension_numbers, precision, preferred_element_type)
 
 
 def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None) -> Array:
-    """The matrix products of two arrays of matrices, mapped over all axes but the last two: `f32[..., n, k]` and
-    `f32[..., k, m]` give `f32[..., n, m]`.
+    """Returns the products of two batches of matrices: `f32[..., n, k]` times `f32[..., k, m]` is `f32[..., n, m]`.
 
-    Raises ValueError unless both have the same number of axes, at least two.
+    Args:
+        lhs: Array of at least two axes.
+        rhs: Array of the same rank. All axes but the last two are batch axes.
+        precision: As in `dot_general`. None by default.
+
+    Returns:
+        An array of the same rank.
+
+    Raises:
+        TypeError: Batch sizes or inner sizes differ, or the dtypes have no common one.
+        ValueError: The ranks differ, or are less than two.
 
     >>> batch_matmul(np.ones((5, 2, 3)), np.ones((5, 3, 4))).shape
     (5, 2, 4)
@@ -466,8 +512,6 @@ def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None
     x, y = as_value(lhs, "lhs"), as_value(rhs, "rhs")
     ndim = x.aval.ndim
     if ndim != y.aval.ndim or ndim < 2:
-        raise ValueError(
-            f"batch_matmul: lhs and rhs must have the same number of axes, at least two, got {x.aval} and {y.aval}"
-        )
+        raise ValueError(f"batch_matmul: lhs and rhs must have the same rank, at least two, got {x.aval} and {y.aval}")
     batch = tuple(range(ndim - 2))
     return dot_general(x, y, (((ndim - 1,), (ndim - 2,)), (batch, batch)), precision)

@@ -1,4 +1,4 @@
-"""Which axes of a convolution's arrays are which, and the shapes that go with them."""
+"""Dimension numbers of convolutions, and the shapes of their results."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Dimensions: TypeAlias = tuple[int, ...]
 
 
 class ConvDimensionNumbers(NamedTuple):
-    """Which axes of a convolution's operands and result are which.
+    """The axes of a convolution's operands and result.
 
-    Each field counts axes from 0: the batch axis, the feature axis, then the spatial axes; for `rhs_spec` the axes of
-    output features and input features, then the spatial axes.
+    Each field lists axes of one array: the batch axis, the feature axis, then the spatial axes. `rhs_spec` lists the
+    axes of output features and of input features, then the spatial axes.
     """
 
     lhs_spec: Dimensions
@@ -32,12 +32,16 @@ _LETTERS: Final = (("N", "C"), ("O", "I"), ("N", "C"))
 def conv_dimension_numbers(
     lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: ConvGeneralDilatedDimensionNumbers
 ) -> ConvDimensionNumbers:
-    """Dimension numbers in any form as `ConvDimensionNumbers`.
+    """Returns dimension numbers of any form as `ConvDimensionNumbers`.
 
-    `None` stands for the order that these have; three strings name the axes of `lhs`, `rhs` and the result, as
-    `("NHWC", "HWIO", "NHWC")` does.
+    Args:
+        lhs_shape: The shape of the input.
+        rhs_shape: The shape of the kernel.
+        dimension_numbers: None for batch, features, spatial axes in this order; or three strings with a letter for each
+            axis of input, kernel and result, for example `("NHWC", "HWIO", "NHWC")`; or `ConvDimensionNumbers`.
 
-    Raises TypeError for other forms, and where they don't fit the shapes.
+    Raises:
+        TypeError: `dimension_numbers` has another form, or does not fit the shapes.
 
     >>> conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 4), ("NHWC", "HWIO", "NHWC")).rhs_spec
     (3, 2, 0, 1)
@@ -50,34 +54,37 @@ def conv_dimension_numbers(
         return ConvDimensionNumbers(lhs, rhs, out)
     if len(lhs_shape) != len(rhs_shape):
         raise TypeError(
-            f"convolution: lhs and rhs must have the same number of axes, got shapes {tuple(lhs_shape)} and "
-            f"{tuple(rhs_shape)}"
+            f"convolution: lhs and rhs must have the same rank, got shapes {tuple(lhs_shape)} and {tuple(rhs_shape)}"
         )
     if dimension_numbers is None:
         axes = tuple(range(len(lhs_shape)))
         return ConvDimensionNumbers(axes, axes, axes)
-    given: object = dimension_numbers
-    specs = [spec for spec in given if isinstance(spec, str)] if isinstance(given, tuple | list) else []
+    numbers: object = dimension_numbers
+    specs = [spec for spec in numbers if isinstance(spec, str)] if isinstance(numbers, tuple | list) else []
     if len(specs) != 3 or len(dimension_numbers) != 3:
         raise TypeError(
             "convolution: dimension_numbers must be None, ConvDimensionNumbers or three strings such as "
-            f"('NCHW', 'OIHW', 'NCHW'), got {given!r}"
+            f"('NCHW', 'OIHW', 'NCHW'), got {numbers!r}"
         )
     if any(len(spec) != len(lhs_shape) for spec in specs):
         raise TypeError(
             f"convolution: dimension_numbers must be strings with a letter for each of {len(lhs_shape)} axes, got "
-            f"{given!r} for shapes {tuple(lhs_shape)} and {tuple(rhs_shape)}"
+            f"{numbers!r} for shapes {tuple(lhs_shape)} and {tuple(rhs_shape)}"
         )
     return ConvDimensionNumbers(*conv_general_permutations(specs))
 
 
 def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[Dimensions, Dimensions, Dimensions]:
-    """For each of three strings that name axes, where batch, features and the spatial axes are.
+    """Returns, for each of three strings that name axes, the positions of batch, features and spatial axes.
 
-    The spatial axes come in the order of the second string, which has the axes of `rhs`.
+    Spatial axes are in the order of the second string, that of the kernel.
 
-    Raises TypeError where a letter of batch or features is missing, and where a letter stands twice or in one string
-    only.
+    Args:
+        dimension_numbers: Three strings with a letter for each axis of input, kernel and result: N and C for batch and
+            features (O and I in the kernel), and other letters for spatial axes.
+
+    Raises:
+        TypeError: A letter for batch or features is missing, or a letter is repeated or not in all strings.
 
     >>> conv_general_permutations(("NHWC", "HWIO", "NCHW"))
     ((0, 3, 1, 2), (3, 2, 0, 1), (0, 1, 2, 3))
@@ -106,11 +113,12 @@ def conv_general_permutations(dimension_numbers: Sequence[str]) -> tuple[Dimensi
 
 
 def take_dims(shape: Sequence[int], axes: Sequence[int]) -> Shape:
+    """Returns the sizes of axes."""
     return tuple([shape[d] for d in axes])
 
 
 def put_dims(sizes: Sequence[int], axes: Sequence[int]) -> Shape:
-    """The shape whose axis `axes[i]` has size `sizes[i]`."""
+    """Returns the shape whose axis `axes[i]` has size `sizes[i]`."""
     shape = [0] * len(axes)
     for n, d in zip(sizes, axes, strict=True):
         shape[d] = n
@@ -118,12 +126,12 @@ def put_dims(sizes: Sequence[int], axes: Sequence[int]) -> Shape:
 
 
 def dilate_dim(n: int, dilation: int) -> int:
-    """The size of an axis with `dilation - 1` elements put between any two."""
+    """Returns the size of an axis with `dilation - 1` elements inserted between each two."""
     return max((n - 1) * dilation + 1, 0)
 
 
 def stride_dim(n: int, window: int, stride: int) -> int:
-    """How many windows there are in an axis."""
+    """Returns the number of windows along an axis."""
     return max((n - window) // stride + 1, 0)
 
 
@@ -134,9 +142,21 @@ def conv_shape_tuple(
     pads: str | Sequence[tuple[int, int]],
     batch_group_count: int = 1,
 ) -> Shape:
-    """The shape of a convolution's result, of shapes whose axes are in the default order.
+    """Returns the shape of a convolution's result, with axes in the order batch, features, spatial axes.
 
-    Raises TypeError for a wrong number of pads, ValueError for pads that take away more than there is.
+    Args:
+        lhs_shape: The shape of the input, in this order.
+        rhs_shape: The shape of the kernel: output features, input features, window.
+        strides: The step of the windows along each spatial axis.
+        pads: A padding type such as "SAME", or a pair (before, after) for each spatial axis.
+        batch_group_count: The number of groups of the batch. 1 by default.
+
+    Returns:
+        A tuple of integers.
+
+    Raises:
+        TypeError: There is not one pair per spatial axis.
+        ValueError: Negative padding removes more elements than there are.
 
     >>> conv_shape_tuple((1, 3, 8, 8), (4, 3, 3, 3), (2, 2), "SAME")
     (1, 4, 4, 4)
@@ -151,7 +171,7 @@ def conv_shape_tuple(
     padded = [n + low + high for n, (low, high) in zip(spatial, pairs, strict=True)]
     if any(n < 0 for n in padded):
         raise ValueError(
-            f"convolution: negative padding {tuple(pairs)} takes more off the spatial axes than there is of "
+            f"convolution: negative padding {tuple(pairs)} removes more elements than the spatial axes have, of sizes "
             f"{tuple(spatial)}"
         )
     sizes = [stride_dim(n, w, s) for n, w, s in zip(padded, windows, strides, strict=True)]
@@ -165,7 +185,21 @@ def conv_general_shape_tuple(
     padding: str | Sequence[tuple[int, int]],
     dimension_numbers: Sequence[str],
 ) -> Shape:
-    """The shape of a convolution's result, of shapes whose axes are in the order that three strings say.
+    """Returns the shape of a convolution's result, with axes in the order that three strings give.
+
+    Args:
+        lhs_shape: The shape of the input.
+        rhs_shape: The shape of the kernel.
+        window_strides: The step of the windows along each spatial axis.
+        padding: A padding type such as "SAME", or a pair (before, after) for each spatial axis.
+        dimension_numbers: Three strings as in `conv_general_permutations`.
+
+    Returns:
+        A tuple of integers.
+
+    Raises:
+        TypeError: The dimension numbers are invalid, or there is not one pair per spatial axis.
+        ValueError: Negative padding removes more elements than there are.
 
     >>> conv_general_shape_tuple((1, 8, 8, 3), (3, 3, 3, 4), (1, 1), "VALID", ("NHWC", "HWIO", "NHWC"))
     (1, 6, 6, 4)
@@ -177,9 +211,9 @@ def conv_general_shape_tuple(
 
 
 def conv_transpose_padding(window: int, stride: int, padding: str | Sequence[int]) -> tuple[int, int]:
-    """The padding with which a convolution of a dilated operand undoes the strides of one padded by `padding`.
+    """Returns the padding of a dilated input for which a convolution is the transpose of one padded by `padding`.
 
-    Raises ValueError for a name other than `"SAME"` and `"VALID"`.
+    Raises ValueError for names other than "SAME" and "VALID".
     """
     if padding == "VALID":
         return window - 1, max(window, stride) - 1
@@ -200,7 +234,21 @@ def conv_transpose_shape_tuple(
     padding: str | Sequence[tuple[int, int]],
     dimension_numbers: Sequence[str],
 ) -> Shape:
-    """The shape of the result of `conv_transpose`, of shapes whose axes are in the order that three strings say.
+    """Returns the shape of the result of `conv_transpose`, with axes in the order that three strings give.
+
+    Args:
+        lhs_shape: The shape of the input.
+        rhs_shape: The shape of the kernel.
+        window_strides: The fractional strides along each spatial axis.
+        padding: "SAME", "VALID", or a pair (before, after) for each spatial axis of the dilated input.
+        dimension_numbers: Three strings as in `conv_general_permutations`.
+
+    Returns:
+        A tuple of integers.
+
+    Raises:
+        TypeError: The dimension numbers are invalid.
+        ValueError: `padding` is another string.
 
     >>> conv_transpose_shape_tuple((1, 4, 4, 3), (3, 3, 3, 4), (2, 2), "SAME", ("NHWC", "HWIO", "NHWC"))
     (1, 8, 8, 4)

@@ -1,4 +1,4 @@
-"""Sums of products over windows: `conv_general_dilated`."""
+"""`conv_general_dilated`, the convolution that all variants are built on."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ _FIELDS: Final = (
 
 _WIDE: Final = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
 _CUDNN_DTYPES: Final = (*_WIDE, dtypes.bfloat16, dtypes.float16, dtypes.float8_e4m3fn, dtypes.float8_e5m2)
-"""What GPUs' libraries convolve, complex numbers part by part."""
+"""The dtypes that GPU libraries convolve, complex numbers by their components."""
 _MAX_NUMPY_PRODUCTS: Final = 2**20
-"""How many products NumPy is left to."""
+"""The largest number of products that NumPy computes."""
 _MAX_NUMPY_COPIES: Final = 2**15
-"""How many elements it may have to copy for them."""
+"""The largest number of elements that NumPy may copy for them."""
 
 
 @final
 @frozen(eq=False)
 class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
-    """Each group of features, or of the batch, is convolved by itself; the groups of the result follow each other."""
+    """A convolution. Groups of features, or of the batch, are convolved independently and concatenated."""
 
     name = "conv_general_dilated"
     arity = 2
@@ -87,7 +87,7 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
 
     @property
     def groups(self) -> int:
-        """How many groups there are, of either kind: never are there groups of both."""
+        """The number of groups, of features or of the batch."""
         return self.feature_group_count * self.batch_group_count
 
     @override
@@ -102,8 +102,7 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
         lhs, rhs = avals
         if lhs.ndim != rhs.ndim or lhs.ndim < 2:
             raise ValueError(
-                f"conv_general_dilated: lhs and rhs must have the same number of axes, at least two, got {lhs} and "
-                f"{rhs}"
+                f"conv_general_dilated: lhs and rhs must have the same rank, at least two, got {lhs} and {rhs}"
             )
         for spec in self.dimension_numbers:
             if sorted(spec) != list(range(lhs.ndim)):
@@ -132,23 +131,23 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
             )
         old, new = lhs.dtype, self.preferred_element_type
         if old == dtypes.float0:
-            raise TypeError("conv_general_dilated: operands of dtype float0 have no elements to multiply")
+            raise TypeError("conv_general_dilated: operands of dtype float0 are not numeric")
         if new is None:
             return old
         if not _accumulates(old, new):
             raise TypeError(
-                f"conv_general_dilated: preferred_element_type must be of {old}'s kind, or float for integers, and "
-                f"not narrower, got {new}"
+                f"conv_general_dilated: preferred_element_type must have the kind of {old} (or float for integers) and "
+                f"must not be narrower, got {new}"
             )
         return new
 
     def _check_steps(self, ndim: int) -> None:
         for name in ("window_strides", "lhs_dilation", "rhs_dilation"):
-            given: tuple[int, ...] = getattr(self, name)
-            if len(given) != ndim or any(s < 1 for s in given):
+            values: tuple[int, ...] = getattr(self, name)
+            if len(values) != ndim or any(s < 1 for s in values):
                 raise ValueError(
-                    f"conv_general_dilated: {name} must have a positive number for each of {ndim} spatial axes, got "
-                    f"{given}"
+                    f"conv_general_dilated: {name} must have one positive entry for each of {ndim} spatial axes, got "
+                    f"{values}"
                 )
 
     def _check_groups(self, lhs: ShapedArray, rhs: ShapedArray) -> None:
@@ -162,7 +161,7 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
                 raise ValueError(f"conv_general_dilated: {name} must be positive, got {count}")
             if outs % count:
                 raise ValueError(
-                    f"conv_general_dilated: {name} {count} must divide the number {outs} of rhs's output features"
+                    f"conv_general_dilated: {name} {count} must divide {outs}, the number of output features of rhs"
                 )
         if self.feature_group_count > 1 < self.batch_group_count:
             raise ValueError(
@@ -176,16 +175,17 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
             )
         if batch % self.batch_group_count:
             raise ValueError(
-                f"conv_general_dilated: batch_group_count {self.batch_group_count} must divide lhs's batch of {batch}"
+                f"conv_general_dilated: batch_group_count {self.batch_group_count} must divide lhs's batch size {batch}"
             )
 
     # ------------------------------------------------------------------ evaluation
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        """By NumPy where that is done before XLA would begin, and nothing is worth compiling.
+        """Evaluates small convolutions with NumPy, which is faster than dispatch to XLA and needs no compilation.
 
-        Zeros between elements are multiplied there, though, and those that XLA leaves out make no NaN of infinities.
+        A dilated `lhs` is compiled: NumPy would multiply its zeros, while XLA skips them, so that infinities give no
+        NaN.
         """
         if len(args) != 2:
             return super().evaluate(args)
@@ -225,55 +225,56 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
         return cast(self.arranged(products, shape), out)
 
     def _is_of_vectors(self, lhs: Shape, rhs: Shape) -> bool:
+        """Returns whether there is one batch element and one feature, without kernel dilation."""
         x, y, _ = self.dimension_numbers
         return take_dims(lhs, x[:2]) == take_dims(rhs, y[:2]) == (1, 1) and self.rhs_dilation == (1,)
 
     def _padded(self, lhs: NDArray, fill: int) -> NDArray:
-        """An array like `lhs` with its axes in the default order, padded and dilated with a number."""
+        """Returns `lhs` with axes in the default order, dilated and padded with `fill`."""
         x = lhs.transpose(self.dimension_numbers.lhs_spec)
         pads = [(low, high, a - 1) for (low, high), a in zip(self.padding, self.lhs_dilation, strict=True)]
         return Pad(((0, 0, 0), (0, 0, 0), *pads)).kernel(x, np.asarray(fill, x.dtype)) if any(map(any, pads)) else x
 
     def rows(self, lhs: NDArray, window: Shape, fill: int) -> NDArray:
-        """The windows of an array like `lhs`, `[groups, places, elements]`; `fill` stands where there is padding."""
+        """Returns the windows of `lhs` as `[groups, positions, elements]`, with `fill` as padding."""
         x = self._padded(lhs, fill)
         wide = [dilate_dim(k, b) for k, b in zip(window, self.rhs_dilation, strict=True)]
         sizes = [stride_dim(m, k, s) for m, k, s in zip(x.shape[2:], wide, self.window_strides, strict=True)]
         n, features = x.shape[0] // self.batch_group_count, x.shape[1] // self.feature_group_count
-        # Axes: batch, places, features, window; the batch or the features are apart in groups, which come first.
+        # Axes: groups of the batch or of the features, batch, positions, features, window.
         batch, feature, *strides = x.strides
         moves = [step * s for step, s in zip(strides, self.window_strides, strict=True)]
         inside = [step * b for step, b in zip(strides, self.rhs_dilation, strict=True)]
         each = n * batch if self.batch_group_count > 1 else features * feature
         shape = (self.groups, n, *sizes, features, *window)
-        found = np.lib.stride_tricks.as_strided(x, shape, (each, batch, *moves, feature, *inside), writeable=False)
-        return found.reshape(self.groups, n * math.prod(sizes), -1)
+        view = np.lib.stride_tricks.as_strided(x, shape, (each, batch, *moves, feature, *inside), writeable=False)
+        return view.reshape(self.groups, n * math.prod(sizes), -1)
 
     def columns(self, rhs: NDArray) -> NDArray:
-        """The kernels in an array like `rhs`, `[groups, outputs, elements]`."""
+        """Returns the kernels as `[groups, outputs, elements]`."""
         w = rhs.transpose(self.dimension_numbers.rhs_spec)
         return w.reshape(self.groups, w.shape[0] // self.groups, -1)
 
     def arranged(self, products: NDArray, shape: Shape) -> NDArray:
-        """The result, of a shape, from `[groups, places, outputs]`."""
+        """Returns products `[groups, positions, outputs]` as a result of the given shape."""
         spec = self.dimension_numbers.out_spec
         n, outs, *sizes = take_dims(shape, spec)
-        found = products.reshape(self.groups, n, *sizes, outs // self.groups)
-        last = found.ndim - 1
-        found = found.transpose(1, 0, last, *range(2, last)).reshape(n, outs, *sizes)
-        return found.transpose(sorted(range(len(spec)), key=spec.__getitem__))
+        view = products.reshape(self.groups, n, *sizes, outs // self.groups)
+        last = view.ndim - 1
+        view = view.transpose(1, 0, last, *range(2, last)).reshape(n, outs, *sizes)
+        return view.transpose(sorted(range(len(spec)), key=spec.__getitem__))
 
     # ------------------------------------------------------------------ derivatives
 
     @override
     def transpose_lhs(self, ct: Value, x: ShapedArray, y: Value, *others: Value) -> Tangent:
-        """Every output is spread over its window: `ct`, dilated by the strides, convolved with the reversed kernel."""
+        """Returns the cotangent of `lhs`: `ct`, dilated by the strides, convolved with the reversed kernel."""
         if not ct.aval.size:
             return Zero(x)
         lhs, rhs, out = self.dimension_numbers
         groups = self.groups
         kernel = y
-        if groups > 1:  # a group's outputs become its inputs
+        if groups > 1:  # outputs of a group become its inputs
             kernel = _reshape_axis_into(_split(kernel, rhs[0], groups), rhs[0], rhs[1])
         kernel = rev(kernel, [d for d in rhs[2:] if kernel.aval.shape[d] > 1])
         padding = []
@@ -296,7 +297,7 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
 
     @override
     def transpose_rhs(self, ct: Value, x: Value, y: ShapedArray, *others: Value) -> Tangent:
-        """Each place of the kernel is a sum over the batch and the windows, whose strides are dilations here."""
+        """Returns the cotangent of the kernel: a sum over batch and windows, where strides become dilations."""
         if not ct.aval.size:
             return Zero(y)
         lhs, rhs, out = self.dimension_numbers
@@ -317,7 +318,7 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
     def _spatial_params(
         self, x: ShapedArray, y: ShapedArray, out: ShapedArray
     ) -> list[tuple[int, int, int, tuple[int, int], int, int, int]]:
-        """For each spatial axis the sizes of operands and result, the padding, the stride and both dilations."""
+        """Returns, for each spatial axis, the sizes of operands and result, padding, stride and both dilations."""
         shapes = zip((x, y, out), self.dimension_numbers, strict=True)
         sizes = [take_dims(aval.shape, spec[2:]) for aval, spec in shapes]
         return list(zip(*sizes, self.padding, self.window_strides, self.lhs_dilation, self.rhs_dilation, strict=True))
@@ -326,7 +327,7 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
 
     @override
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
-        """A batch of images is a larger batch, one of kernels more features, one of both more groups."""
+        """Merges a batch of inputs into the batch axis, one of kernels into the features, of both into the groups."""
         (x, y), (x_dim, y_dim) = args, dims
         lhs, rhs, out = self.dimension_numbers
         if not axis.size:
@@ -361,27 +362,27 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
         )
 
     def _emit_on_gpu(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
-        """cuDNN and MIOpen convolve floats of two lengths, and those of 8 bits in two formats; integers we multiply."""
+        """Emits the convolution for cuDNN or MIOpen, which support few float dtypes; integers use a matrix product."""
         dtype = operands[0].aval.dtype
         if not dtypes.is_inexact(dtype) and not dtypes.is_inexact(out.dtype):
             return builder.lower_fun(functools.partial(self._as_matmul, out.dtype), operands)[0]
         if dtype in _CUDNN_DTYPES and dtype == out.dtype:
             return self._emit_real_or_complex(builder, out, *operands)
         wide = out.dtype if out.dtype in _WIDE else dtypes.float32
-        given = [stablehlo.emit_convert(builder, x, wide) for x in operands]
+        values = [stablehlo.emit_convert(builder, x, wide) for x in operands]
         return stablehlo.emit_convert(
-            builder, self._emit_real_or_complex(builder, out.update(dtype=wide), *given), out.dtype
+            builder, self._emit_real_or_complex(builder, out.update(dtype=wide), *values), out.dtype
         )
 
     def _as_matmul(self, dtype: DType, lhs: Value, rhs: Value) -> Sequence[Value]:
-        """The sums as those of one product of matrices for each group: of all windows, and of all kernels."""
+        """Returns the convolution as one matrix product per group, of all windows and all kernels."""
         lhs_spec, rhs_spec, out_spec = self.dimension_numbers
         ndim, groups = len(lhs_spec), self.groups
         x, w = transpose(lhs, lhs_spec), transpose(rhs, rhs_spec)
         pads = [(low, high, a - 1) for (low, high), a in zip(self.padding, self.lhs_dilation, strict=True)]
         x = pad(x, zero(x.aval), [(0, 0, 0), (0, 0, 0), *pads])
         for i, (stride, inside) in enumerate(zip(self.window_strides, self.rhs_dilation, strict=True)):
-            axis = 2 + 2 * i  # as each axis before has become two: places, and what the window there has
+            axis = 2 + 2 * i  # each earlier axis has become two: positions and window elements
             window = w.aval.shape[2 + i]
             shape = (stride_dim(x.aval.shape[axis], dilate_dim(window, inside), stride), window)
             starts = mul(broadcasted_iota(dtypes.int32, shape, 0), stride)
@@ -390,7 +391,7 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
         x, w = _split(x, across, groups), _split(w, 0, groups)
         windows = [4 + 2 * i for i in range(ndim - 2)]
         numbers = (((2, *windows), tuple(range(2, ndim + 1))), ((across,), (0,)))
-        products = dot_general(x, w, numbers, None, dtype)  # of axes: groups, batch, places, outputs of a group
+        products = dot_general(x, w, numbers, None, dtype)  # axes: groups, batch, positions, outputs of a group
         arranged = transpose(products, (1, 0, ndim, *range(2, ndim)))
         n, _, _, *sizes = arranged.aval.shape
         whole = reshape(arranged, (n, w.aval.shape[0] * w.aval.shape[1], *sizes))
@@ -419,7 +420,7 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
         return builder.emit("stablehlo.convolution", operands, [out], attrs)[0]
 
     def _emit_complex(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
-        """XLA's kernels are for real numbers; three convolutions of those are one of complex ones."""
+        """Emits a complex convolution as three real ones, since XLA's kernels are real."""
 
         def emit(name: str, *of: IrValue) -> IrValue:
             return builder.emit(f"stablehlo.{name}", of, [of[0].aval])[0]
@@ -440,7 +441,7 @@ class ConvGeneralDilated(Operation, Bilinear, HasJaxParams):
 
 
 def _accumulates(old: DType, new: DType) -> bool:
-    """Whether products of numbers of one dtype can be added in another."""
+    """Returns whether products of numbers of dtype `old` can be added in dtype `new`."""
     kinds = dtypes.kind(old), dtypes.kind(new)
     if dtypes.itemsize_bits(new) < dtypes.itemsize_bits(old):
         return False
@@ -458,6 +459,7 @@ def _accumulates(old: DType, new: DType) -> bool:
 
 
 def _swapped(spec: Dimensions) -> Dimensions:
+    """Returns `spec` with its first two axes exchanged."""
     return (spec[1], spec[0], *spec[2:])
 
 
@@ -466,13 +468,13 @@ def _without_axis(aval: ShapedArray, dim: int) -> ShapedArray:
 
 
 def _dim_labels(spec: Dimensions, letters: str) -> str:
-    """An operand's axes in their order, each by its letter or as the number of a spatial axis."""
+    """Returns the labels of an operand's axes in their order: a letter, or the number of a spatial axis."""
     names = [*letters, *map(str, range(len(spec) - 2))]
     return ", ".join([name for _, name in sorted(zip(spec, names, strict=True))])
 
 
 def _gather_axis(x: Value, places: Value, axis: int) -> Array:
-    """`x` with the axes of `places` in the place of one of its own, along which they are what is taken."""
+    """Returns the elements of `x` along `axis` at the indices `places`, whose axes replace `axis`."""
     rank = x.aval.ndim
     kept = tuple([i if i < axis else i + 1 for i in range(rank) if i != axis])
     numbers = GatherDimensionNumbers(kept, (axis,), (axis,))
@@ -482,13 +484,13 @@ def _gather_axis(x: Value, places: Value, axis: int) -> Array:
 
 
 def _split(x: Value, axis: int, size: int) -> Array:
-    """`x` with an axis as two, the first of the given size."""
+    """Returns `x` with an axis split in two, the first of the given size."""
     shape = x.aval.shape
     return reshape(x, (*shape[:axis], size, shape[axis] // size, *shape[axis + 1 :]))
 
 
 def _reshape_axis_into(x: Value, dim: int, axis: int, groups: int = 1) -> Array:
-    """`x` with axis `dim` drawn into the axis that is `axis` without it, in every group of that one's elements."""
+    """Returns `x` with axis `dim` merged into the remaining axis `axis`, within each of its groups."""
     shape = _without_axis(x.aval, dim).shape
     n = x.aval.shape[dim]
     if groups == 1:
@@ -499,7 +501,7 @@ def _reshape_axis_into(x: Value, dim: int, axis: int, groups: int = 1) -> Array:
 
 
 def _reshape_axis_out_of(x: Value, axis: int, size: int, groups: int = 1) -> tuple[Array, int]:
-    """The inverse of `_reshape_axis_into`, and where the axis is."""
+    """Undoes `_reshape_axis_into`; returns the array and the position of the axis."""
     if groups == 1:
         return _split(x, axis, size), axis
     shape = x.aval.shape
@@ -525,19 +527,29 @@ def conv_general_dilated(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """The sums of products of a kernel with each window of an array, over any number of spatial axes.
+    """Returns the convolution of `lhs` with a kernel `rhs`, over any number of spatial axes. Kernels are not reversed.
 
-    `lhs` has axes for batch, features and `n` spatial ones, the kernel `rhs` axes for output features, input features
-    and the window. `dimension_numbers` says in which order they are: `None` for this one, three strings such as
-    `("NHWC", "HWIO", "NHWC")` for `lhs`, `rhs` and the result, or `ConvDimensionNumbers`. Kernels are not reversed.
+    Args:
+        lhs: The input: axes for batch, features and `n` spatial ones.
+        rhs: The kernel: axes for output features, input features and the window. Its dtype is that of `lhs`.
+        window_strides: The step of the windows along each spatial axis, in the order of `rhs`.
+        padding: "VALID", "SAME", "SAME_LOWER", or a pair (before, after) for each spatial axis; negative numbers remove
+            elements.
+        lhs_dilation: The spacing of input elements, with zeros between them. None, the default, means 1.
+        rhs_dilation: The spacing of kernel elements. None, the default, means 1.
+        dimension_numbers: The order of axes: None, the default, for the one above; three strings for `lhs`, `rhs` and
+            the result, such as `("NHWC", "HWIO", "NHWC")`; or `ConvDimensionNumbers`.
+        feature_group_count: The number of groups of features, each with its part of the output features. 1 by default.
+        batch_group_count: The number of groups of the batch, each with its part of the output features. 1 by default.
+        precision: A `Precision` or its name, for both operands or a pair. None, the default, means `Precision.DEFAULT`.
+        preferred_element_type: The dtype of the result and of the accumulation. None, the default, means the operands'.
 
-    `window_strides` has the steps by which windows move along the spatial axes, in the order of `rhs`; `padding` is
-    `"VALID"`, `"SAME"`, `"SAME_LOWER"` or a pair `(before, after)` for each, negative numbers taking elements away.
-    Dilations put zeros between elements: one less than they say. With `feature_group_count` the features are as many
-    groups, each with its part of the kernel's outputs; with `batch_group_count` the batch is. The result has the
-    operands' dtype, or `preferred_element_type`, in which it is summed too.
+    Returns:
+        An array with axes for batch, output features and the spatial axes, in the order of `dimension_numbers`.
 
-    Raises TypeError for different dtypes, ValueError for shapes, steps and groups that don't fit each other.
+    Raises:
+        TypeError: The dtypes differ, or dimension numbers or padding are malformed.
+        ValueError: Shapes, strides, dilations and groups don't fit each other.
 
     >>> import numpy as np
     >>> images, kernel = np.ones((1, 1, 4, 4), np.float32), np.ones((1, 1, 3, 3), np.float32)
@@ -555,7 +567,7 @@ def conv_general_dilated(
         pads = canonicalize_conv_padding(name, padding)
     elif any(d != 1 for d in left):
         raise ValueError(
-            f"{name}: padding {padding!r} says nothing about an lhs that is dilated, here by {left}; give pairs of "
+            f"{name}: padding {padding!r} is not defined for a dilated lhs, here by {left}; give pairs of "
             "integers, or use conv_transpose"
         )
     else:
@@ -572,7 +584,7 @@ def conv_general_dilated(
 
 
 def canonicalize_conv_padding(name: str, padding: Sequence[tuple[int, int]]) -> Pads:
-    """Pairs of integers as they are kept; ValueError for anything else."""
+    """Returns pairs of Python integers; raises ValueError for anything else."""
     try:
         pairs = [static_ints(name, pair, "padding") for pair in padding]
     except TypeError as error:

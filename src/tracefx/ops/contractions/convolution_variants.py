@@ -1,4 +1,4 @@
-"""Convolutions of particular forms: transposed ones, patches, and kernels that differ from place to place."""
+"""Variants of `conv_general_dilated`: transposed convolutions, patches, and unshared (local) kernels."""
 
 from __future__ import annotations
 
@@ -34,7 +34,22 @@ def conv(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """`conv_general_dilated` of arrays whose axes are in the default order, without dilation.
+    """Returns the convolution of arrays with axes in the default order, without dilation or groups.
+
+    Args:
+        lhs: The input, `[batch, features, *spatial]`.
+        rhs: The kernel, `[output features, input features, *window]`.
+        window_strides: The step of the windows along each spatial axis.
+        padding: "SAME", "SAME_LOWER" or "VALID".
+        precision: As in `conv_general_dilated`. None by default.
+        preferred_element_type: The dtype of the result and of the accumulation. None, the default, means the operands'.
+
+    Returns:
+        An array `[batch, output features, *spatial]`.
+
+    Raises:
+        TypeError: The dtypes differ.
+        ValueError: The shapes or strides don't fit.
 
     >>> import numpy as np
     >>> conv(np.ones((1, 1, 4), np.float32), np.ones((1, 1, 2), np.float32), (2,), "VALID").tolist()
@@ -55,7 +70,9 @@ def conv_with_general_padding(
     precision: PrecisionLike = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """`conv_general_dilated` of arrays whose axes are in the default order.
+    """Returns the convolution of arrays with axes in the default order.
+
+    The arguments and errors are those of `conv_general_dilated`.
 
     >>> import numpy as np
     >>> x, kernel = np.ones((1, 1, 3), np.float32), np.ones((1, 1, 2), np.float32)
@@ -89,14 +106,30 @@ def conv_transpose(
     preferred_element_type: DTypeLike | None = None,
     use_consistent_padding: bool = False,
 ) -> Array:
-    """A convolution with fractional strides: the result is about `strides` times as large as `lhs`.
+    """Returns a convolution with fractional strides: the result is about `strides` times as large as `lhs`.
 
-    Without `dimension_numbers` the features come last, as in `("NHWC", "HWIO", "NHWC")`. `padding`, `"SAME"` or
-    `"VALID"`, is that of a convolution of which this one is the transpose. So are pairs with
-    `use_consistent_padding=True`; without, they are the padding of the dilated `lhs`. With `transpose_kernel=True`
-    the kernel is that of the other convolution too: it is reversed, and its features swapped.
+    Args:
+        lhs: The input.
+        rhs: The kernel.
+        strides: The factors by which each spatial axis grows.
+        padding: "SAME" or "VALID": the padding of the convolution of which this is the transpose. Or a pair
+            (before, after) for each spatial axis: the padding of the dilated `lhs`.
+        rhs_dilation: The spacing of kernel elements. None, the default, means 1.
+        dimension_numbers: As in `conv_general_dilated`. None, the default, means features last, as in
+            `("NHWC", "HWIO", "NHWC")`.
+        transpose_kernel: Whether to reverse the kernel and exchange its features, so that it is that of the convolution
+            of which this is the transpose. False by default.
+        precision: As in `conv_general_dilated`. None by default.
+        preferred_element_type: The dtype of the result and of the accumulation. None, the default, means the operands'.
+        use_consistent_padding: Whether pairs mean the padding of the convolution of which this is the transpose, as the
+            names do. False by default.
 
-    Raises ValueError where `lhs` has more than three spatial axes and no `dimension_numbers` are given.
+    Returns:
+        An array.
+
+    Raises:
+        TypeError: The dtypes differ.
+        ValueError: The shapes don't fit, or there are more than three spatial axes without `dimension_numbers`.
 
     >>> import numpy as np
     >>> x, kernel = np.ones((1, 3, 1), np.float32), np.ones((2, 1, 1), np.float32)
@@ -107,7 +140,7 @@ def conv_transpose(
     ndim = x.aval.ndim
     if dimension_numbers is None:
         if not 2 <= ndim <= 5:
-            raise ValueError(f"conv_transpose: give dimension_numbers for operands of {ndim} axes")
+            raise ValueError(f"conv_transpose: dimension_numbers must be given for operands of {ndim} axes")
         images, kernels = _CHANNELS_LAST[ndim - 2]
         dimension_numbers = (images, kernels, images)
     numbers = conv_dimension_numbers(x.aval.shape, kernel.aval.shape, dimension_numbers)
@@ -120,11 +153,11 @@ def conv_transpose(
         windows = [
             dilate_dim(n, d) for n, d in zip(take_dims(kernel.aval.shape, numbers.rhs_spec[2:]), dilation, strict=True)
         ]
-        each: Sequence[str | Sequence[int]]
-        each = (
+        axis_paddings: Sequence[str | Sequence[int]]
+        axis_paddings = (
             [padding] * len(steps) if isinstance(padding, str) else canonicalize_conv_padding("conv_transpose", padding)
         )
-        pads = [conv_transpose_padding(n, s, p) for n, s, p in zip(windows, steps, each, strict=True)]
+        pads = [conv_transpose_padding(n, s, p) for n, s, p in zip(windows, steps, axis_paddings, strict=True)]
     if transpose_kernel:
         outs, ins, *window = numbers.rhs_spec
         order = list(range(ndim))
@@ -154,10 +187,25 @@ def conv_general_dilated_patches(
     precision: Precision | None = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """The windows that `conv_general_dilated` multiplies with a kernel of the shape `filter_shape`.
+    """Returns the windows (patches) that `conv_general_dilated` multiplies with a kernel.
 
-    The features of the result are the elements of a window: all of the first feature of `lhs`, then all of the second.
-    Other arguments are those of `conv_general_dilated`.
+    Args:
+        lhs: The input.
+        filter_shape: The shape of the windows.
+        window_strides: The step of the windows along each spatial axis.
+        padding: As in `conv_general_dilated`.
+        lhs_dilation: The spacing of input elements. None, the default, means 1.
+        rhs_dilation: The spacing of window elements. None, the default, means 1.
+        dimension_numbers: As in `conv_general_dilated`. None by default.
+        precision: The precision with which `lhs` is read. None by default.
+        preferred_element_type: The dtype of the result. None, the default, means that of `lhs`.
+
+    Returns:
+        An array whose feature axis holds the elements of a window: all of the first feature of `lhs`, then all of the
+        second, and so on.
+
+    Raises:
+        ValueError: The shapes or strides don't fit.
 
     >>> import numpy as np
     >>> x = np.arange(4, dtype=np.float32).reshape(1, 1, 4)
@@ -168,7 +216,7 @@ def conv_general_dilated_patches(
     window = static_ints("conv_general_dilated_patches", filter_shape, "filter_shape")
     numbers = conv_dimension_numbers(x.aval.shape, (1, 1, *window), dimension_numbers)
     size, features = math.prod(window), x.aval.shape[numbers.lhs_spec[1]]
-    # Each output of a feature's kernel has its one 1 at another place.
+    # The kernel of each output feature selects one element of the window.
     places = [broadcasted_iota(dtypes.int32, (size, size), axis) for axis in (0, 1)]
     one = convert(eq(*places), x.aval.dtype)
     kernel = reshape(broadcast_in_dim(one, (features, size, size), (1, 2)), (features * size, 1, *window))
@@ -198,10 +246,26 @@ def conv_general_dilated_local(
     dimension_numbers: ConvGeneralDilatedDimensionNumbers = None,
     precision: PrecisionLike = None,
 ) -> Array:
-    """A convolution whose kernel is another one at each place of the result.
+    """Returns a convolution with a separate kernel for each position of the result.
 
-    The spatial axes of `rhs` are those of the result, and its input features the elements of a window in the order in
-    which `conv_general_dilated_patches` has them.
+    Args:
+        lhs: The input.
+        rhs: The kernels. Their spatial axes are those of the result; their input features are the elements of a window,
+            in the order of `conv_general_dilated_patches`.
+        window_strides: The step of the windows along each spatial axis.
+        padding: As in `conv_general_dilated`.
+        filter_shape: The shape of the windows.
+        lhs_dilation: The spacing of input elements. None, the default, means 1.
+        rhs_dilation: The spacing of window elements. None, the default, means 1.
+        dimension_numbers: As in `conv_general_dilated`. None by default.
+        precision: As in `conv_general_dilated`. None by default.
+
+    Returns:
+        An array.
+
+    Raises:
+        TypeError: The dtypes or sizes of patches and kernels differ.
+        ValueError: The shapes or strides don't fit.
 
     >>> import numpy as np
     >>> x = np.ones((1, 1, 3), np.float32)

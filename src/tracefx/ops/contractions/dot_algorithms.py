@@ -1,4 +1,4 @@
-"""Algorithms of products: in which dtypes an accelerator multiplies and adds. The CPU has few of them."""
+"""Algorithms of contractions: the dtypes in which accelerators multiply and add. The CPU supports few of them."""
 
 from __future__ import annotations
 
@@ -16,32 +16,39 @@ from tracefx.lowering import MlirText
 
 
 def _dtype(x: DTypeLike) -> DType:
+    """Returns the dtype that a field of a `DotAlgorithm` is set to."""
     return dtypes.as_dtype(x, "a type of a DotAlgorithm")
 
 
 @final
 @frozen
 class DotAlgorithm:
-    """Operands are rounded to `lhs_precision_type` and `rhs_precision_type` and products added in `accumulation_type`.
+    """An algorithm described by its dtypes and numbers of products.
 
-    Of an algorithm that takes operands apart to be more exact, into how many components, and how many products there
-    are; and whether sums may be less exact than `accumulation_type`. Which algorithms there are depends on the
-    platform, and shows when a program is compiled: `DotAlgorithmPreset` has those that some platform has.
+    Platforms support different algorithms, and raise an error at compilation for others. `DotAlgorithmPreset` has those
+    that some platform supports.
 
     >>> DotAlgorithm("bfloat16", "bfloat16", "float32").accumulation_type
     dtype('float32')
     """
 
     lhs_precision_type: DType = field(converter=_dtype)
+    """The dtype that the first operand is rounded to."""
     rhs_precision_type: DType = field(converter=_dtype)
+    """The dtype that the second operand is rounded to."""
     accumulation_type: DType = field(converter=_dtype)
+    """The dtype in which products are added."""
     lhs_component_count: int = 1
+    """The number of parts that the first operand is split into, for more accuracy."""
     rhs_component_count: int = 1
+    """The number of parts that the second operand is split into."""
     num_primitive_operations: int = 1
+    """The number of products of parts."""
     allow_imprecise_accumulation: bool = False
+    """Whether sums may be less accurate than `accumulation_type`."""
 
     def swapped(self) -> DotAlgorithm:
-        """The same for operands in the other order."""
+        """Returns the same algorithm for exchanged operands."""
         return evolve(
             self,
             lhs_precision_type=self.rhs_precision_type,
@@ -54,9 +61,10 @@ class DotAlgorithm:
 @final
 @unique
 class DotAlgorithmPreset(Enum):
-    """Algorithms by name: the dtypes of both operands and of sums; with `X3`, of so many products in place of one.
+    """Named algorithms: the dtypes of both operands and of the accumulator.
 
-    With `ANY` the dtype may be any of 8 bits, or of sums any.
+    `X3` stands for three products of parts in place of one. `ANY_F8` is any float dtype of 8 bits, `ANY` any
+    accumulator.
     """
 
     DEFAULT = auto()
@@ -82,7 +90,7 @@ class DotAlgorithmPreset(Enum):
 
     @property
     def operand_dtypes(self) -> tuple[DType, ...] | None:
-        """The dtypes that operands may have, the first being what others are converted to; None for any."""
+        """The dtypes that operands may have; others are converted to the first one. None for any dtype."""
         if self is _P.DEFAULT or self.name.startswith("ANY"):
             return None
         kind = self.name.split("_")[0]
@@ -91,7 +99,7 @@ class DotAlgorithmPreset(Enum):
         return (_TYPES.get(kind, _F32) if kind != "BF16" else _F32,)
 
     def result_dtypes(self, lhs: DType, rhs: DType) -> tuple[DType, ...] | None:
-        """The dtypes that results may have, the first being what others are converted from; None for any."""
+        """Returns the dtypes that results may have; others are converted from the first one. None for any dtype."""
         if self.operand_dtypes is None:
             return (_F32, *_NARROW) if "F8_F32" in self.name else None
         if self in (_P.F16_F16_F32, _P.BF16_BF16_F32):
@@ -100,11 +108,11 @@ class DotAlgorithmPreset(Enum):
         return (_TYPES[self.name.split("_")[2]],)
 
     def text(self, lhs: DType, rhs: DType) -> str:
-        """The algorithm in StableHLO, for operands of these dtypes."""
+        """Returns the algorithm in StableHLO, for operands of these dtypes."""
         fast = "true" if self is _P.ANY_F8_ANY_F8_F32_FAST_ACCUM else "false"
         if self.operand_dtypes is None:
             if not all(dtypes.is_float(d) and dtypes.itemsize_bits(d) == 8 for d in (lhs, rhs)):
-                raise ValueError(f"dot_general: the algorithm {self} is of floats of 8 bits, got {lhs} and {rhs}")
+                raise ValueError(f"dot_general: the algorithm {self} needs 8-bit floats, got {lhs} and {rhs}")
             return _text(_mlir(lhs), _mlir(rhs), "f32", 1, 1, 1, fast)
         left, right, total, *products = self.name.lower().split("_")
         return _text(left, right, total, 1, 1, int(products[0][1:]) if products else 1, fast)
@@ -125,12 +133,14 @@ AnyDotAlgorithm: TypeAlias = DotAlgorithm | DotAlgorithmPreset
 
 
 def _mlir(dtype: DType) -> str:
+    """Returns the name of a float dtype in MLIR."""
     short = {"bfloat16": "bf16", "float16": "f16", "float32": "f32", "float64": "f64"}
     name = dtypes.name(dtype)
     return short.get(name) or name.replace("float8_", "f8").upper().replace("F8", "f8").replace("_", "")
 
 
 def _text(left: str, right: str, total: str, lefts: int, rights: int, products: int, fast: str) -> str:
+    """Returns the StableHLO attribute of an algorithm."""
     return (
         f"#stablehlo.dot_algorithm<lhs_precision_type = {left}, rhs_precision_type = {right}, "
         f"accumulation_type = {total}, lhs_component_count = {lefts}, rhs_component_count = {rights}, "
@@ -139,26 +149,26 @@ def _text(left: str, right: str, total: str, lefts: int, rights: int, products: 
 
 
 def require_algorithm(algorithm: AnyDotAlgorithm, platform: str) -> None:
-    """`ValueError` for an algorithm that a platform hasn't, as far as we know: XLA ignores it on the CPU."""
+    """Raises ValueError if the platform is known not to support the algorithm; on the CPU, XLA would ignore it."""
     if platform == "cpu" and algorithm not in _CPU_ALGORITHMS:
         names = ", ".join(map(str, _CPU_ALGORITHMS))
-        raise ValueError(f"dot_general: the precision {algorithm} is none that the CPU has, which are {names}")
+        raise ValueError(f"dot_general: the CPU does not support the precision {algorithm}, only {names}")
 
 
 def algorithm_dtypes(algorithm: AnyDotAlgorithm, lhs: DType, rhs: DType, out: DType) -> tuple[DType, DType, DType]:
-    """The dtypes that operands are converted to, and that the result is computed in."""
+    """Returns the dtypes that operands are converted to, and that of the result of the product."""
     if isinstance(algorithm, DotAlgorithm):
         return algorithm.lhs_precision_type, algorithm.rhs_precision_type, algorithm.accumulation_type
-    taken = algorithm.operand_dtypes
-    left, right = [d if taken is None or d in taken else taken[0] for d in (lhs, rhs)]
-    given = algorithm.result_dtypes(left, right)
-    return left, right, out if given is None or out in given else given[0]
+    accepted = algorithm.operand_dtypes
+    left, right = [d if accepted is None or d in accepted else accepted[0] for d in (lhs, rhs)]
+    result = algorithm.result_dtypes(left, right)
+    return left, right, out if result is None or out in result else result[0]
 
 
 def gpu_dot_dtypes(operand: DType, out: DType) -> tuple[DType, DType]:
-    """The dtypes that operands of a dtype, or of tiny ones, are converted to on a GPU, and that products are added in.
+    """Returns the dtypes that operands are converted to on a GPU, and that products are added in.
 
-    Where these are those of the operands and the result, XLA has what multiplies them: it refuses other pairs.
+    For the pairs of dtypes that are returned, XLA has GPU kernels; it rejects other pairs.
     """
     if not dtypes.is_inexact(operand):
         if not dtypes.is_inexact(out):
@@ -171,12 +181,12 @@ def gpu_dot_dtypes(operand: DType, out: DType) -> tuple[DType, DType]:
     if dtypes.float64 in (operand, out):
         return dtypes.float64, dtypes.float64
     bits = dtypes.itemsize_bits(operand)
-    given = operand if bits >= 8 else dtypes.bfloat16
-    return given, out if out in _HALVES_AND_SINGLES or (operand == out and bits == 8) else dtypes.float32
+    result = operand if bits >= 8 else dtypes.bfloat16
+    return result, out if out in _HALVES_AND_SINGLES or (operand == out and bits == 8) else dtypes.float32
 
 
 def algorithm_attr(algorithm: AnyDotAlgorithm, lhs: DType, rhs: DType) -> MlirText | None:
-    """The algorithm as an attribute, for operands of these dtypes; None for the default one."""
+    """Returns the algorithm as a StableHLO attribute, for operands of these dtypes; None for the default."""
     if algorithm is _P.DEFAULT:
         return None
     if isinstance(algorithm, DotAlgorithmPreset):

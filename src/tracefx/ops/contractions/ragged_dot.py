@@ -1,4 +1,4 @@
-"""Contractions in groups of different sizes: `ragged_dot_general`."""
+"""`ragged_dot_general` and `ragged_dot`: contractions with an axis partitioned into groups of different sizes."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ from tracefx.ops.structural import (
 from tracefx.text.printer import HasJaxParams
 
 
-def _both(given: DotDimensionNumbers) -> tuple[tuple[Dimensions, Dimensions], tuple[Dimensions, Dimensions]]:
-    (lc, rc), (lb, rb) = given
+def _both(spec: DotDimensionNumbers) -> tuple[tuple[Dimensions, Dimensions], tuple[Dimensions, Dimensions]]:
+    """Returns contracting and batch axes as tuples of Python integers."""
+    (lc, rc), (lb, rb) = spec
     name, what = "ragged_dot_general", "dot_dimension_numbers"
     return (
         (static_ints(name, lc, what), static_ints(name, rc, what)),
@@ -54,37 +55,39 @@ def _both(given: DotDimensionNumbers) -> tuple[tuple[Dimensions, Dimensions], tu
     )
 
 
-def _axes(given: Sequence[int]) -> Dimensions:
-    return static_ints("ragged_dot_general", tuple(given), "dimensions")
+def _axes(spec: Sequence[int]) -> Dimensions:
+    return static_ints("ragged_dot_general", tuple(spec), "dimensions")
 
 
 @final
 @frozen
 class RaggedDotDimensionNumbers:
-    """Which axes `ragged_dot_general` contracts and maps over, which of `lhs` is in groups, which of `rhs` has one
-    entry for each group."""
+    """The axes of a `ragged_dot_general`."""
 
     dot_dimension_numbers: tuple[tuple[Dimensions, Dimensions], tuple[Dimensions, Dimensions]] = field(converter=_both)
+    """The axes to contract and to map over, as in `dot_general`."""
     lhs_ragged_dimensions: Dimensions = field(converter=_axes)
+    """The axis of `lhs` that is partitioned into groups."""
     rhs_group_dimensions: Dimensions = field(converter=_axes)
+    """The axis of `rhs` with one entry per group, if any."""
 
 
 @unique
 class _RaggedMode(Enum):
-    """What the axis is that is in groups."""
+    """The kind of the ragged axis."""
 
     FREE = 0
-    """An axis of the result: each group is multiplied with its part of `rhs`."""
+    """A free axis: each group is multiplied with its own entry of `rhs`."""
     CONTRACTED = 1
-    """Each group is summed by itself; the groups are the first axis of the result."""
+    """A contracting axis: each group is summed separately, along a new first axis of the result."""
     MAPPED = 2
-    """Nothing depends on the groups."""
+    """A batch axis: the groups have no effect."""
 
 
 @final
 @frozen(eq=False)
 class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
-    """Operands are `lhs`, `rhs` and the sizes of the groups: `[groups]`, or these for each place before the axis."""
+    """Contracts `lhs`, `rhs` and group sizes: `[groups]`, or such a vector for each index before the ragged axis."""
 
     name = "ragged_dot_general"
     ragged_dot_dimension_numbers: RaggedDotDimensionNumbers
@@ -106,6 +109,7 @@ class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
 
     @property
     def ragged_axis(self) -> int:
+        """The axis of `lhs` that is partitioned."""
         return self.ragged_dot_dimension_numbers.lhs_ragged_dimensions[0]
 
     @property
@@ -120,13 +124,13 @@ class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
         )
 
     def free_axes(self, side: int, ndim: int) -> list[int]:
-        """The axes of an operand that the result has of it alone."""
+        """Returns the free axes of operand `side` (0 or 1)."""
         contracted, mapped = self.ragged_dot_dimension_numbers.dot_dimension_numbers
-        taken = {*contracted[side], *mapped[side], *(self.ragged_dot_dimension_numbers.rhs_group_dimensions * side)}
-        return [d for d in range(ndim) if d not in taken]
+        used = {*contracted[side], *mapped[side], *(self.ragged_dot_dimension_numbers.rhs_group_dimensions * side)}
+        return [d for d in range(ndim) if d not in used]
 
     def group_size_axes(self, ndim: int) -> list[int]:
-        """The axes of `lhs`, which has `ndim`, for each place of which there may be groups."""
+        """Returns the axes of `lhs` (of rank `ndim`) for each index of which group sizes may differ."""
         (lc, _), (lb, _) = self.ragged_dot_dimension_numbers.dot_dimension_numbers
         axes: Sequence[int]
         match self.mode:
@@ -150,30 +154,30 @@ class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
         if not dtypes.is_integer(sizes.dtype):
             raise TypeError(f"ragged_dot_general: group_sizes must be integers, got {sizes}")
         if not sizes.ndim:
-            raise TypeError("ragged_dot_general: group_sizes must have an axis for the groups, got a number")
+            raise TypeError("ragged_dot_general: group_sizes must have an axis for the groups, got a scalar")
         if len(numbers.lhs_ragged_dimensions) != 1 or not 0 <= self.ragged_axis < lhs.ndim:
             raise TypeError(
-                "ragged_dot_general: lhs_ragged_dimensions must be one axis of lhs, counted from 0, got "
+                "ragged_dot_general: lhs_ragged_dimensions must be one non-negative axis of lhs, got "
                 f"{numbers.lhs_ragged_dimensions} for {lhs}"
             )
         groups, mode, of_groups = sizes.shape[-1], self.mode, numbers.rhs_group_dimensions
         if len(of_groups) != (mode is _RaggedMode.FREE):
             raise TypeError(
-                "ragged_dot_general: rhs_group_dimensions must be one axis of rhs where the ragged one of lhs is "
-                f"neither contracted nor mapped over, and none where it is, got {of_groups}"
+                "ragged_dot_general: rhs_group_dimensions must be one axis of rhs if the ragged axis of lhs is "
+                f"neither contracting nor a batch axis, else none, got {of_groups}"
             )
         for d in of_groups:
             if d not in range(rhs.ndim) or rhs.shape[d] != groups or d in self._contracted_or_batch_of_rhs:
                 raise TypeError(
                     f"ragged_dot_general: rhs_group_dimensions must be an axis of rhs of size {groups}, that of "
-                    f"group_sizes, neither contracted nor mapped over, got {of_groups} for {rhs}"
+                    f"group_sizes, neither contracting nor a batch axis, got {of_groups} for {rhs}"
                 )
-        rest = rhs.update(shape=tuple([n for d, n in enumerate(rhs.shape) if d not in of_groups]))
-        out = self._dot_without_groups.out_aval(lhs, rest)
+        one_group = rhs.update(shape=tuple([n for d, n in enumerate(rhs.shape) if d not in of_groups]))
+        out = self._dot_without_groups.out_aval(lhs, one_group)
         expected = (*[lhs.shape[d] for d in self.group_size_axes(lhs.ndim)], groups)
         if sizes.ndim > 1 and sizes.shape != expected:
             raise TypeError(
-                f"ragged_dot_general: group_sizes must have shape {(groups,)} or, for each place of lhs before the "
+                f"ragged_dot_general: group_sizes must have shape {(groups,)} or, for each index of lhs before the "
                 f"ragged axis, {expected}, got {sizes}"
             )
         return out.update(shape=(groups, *out.shape)) if mode is _RaggedMode.CONTRACTED else out
@@ -185,13 +189,13 @@ class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
 
     @property
     def _dot_without_groups(self) -> DotGeneral:
-        """The contraction of a part of `rhs` for one group."""
+        """The contraction with the entry of `rhs` for one group."""
         (lc, rc), (lb, rb) = self.dot.dimension_numbers
         dropped = self.ragged_dot_dimension_numbers.rhs_group_dimensions
         rc, rb = [tuple([d - sum(g < d for g in dropped) for d in axes]) for axes in (rc, rb)]
         return evolve(self.dot, dimension_numbers=((lc, rc), (lb, rb)))
 
-    # ------------------------------------------------------------------ what it is made of
+    # ------------------------------------------------------------------ expansion
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
@@ -217,7 +221,7 @@ class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
             case _RaggedMode.CONTRACTED:
                 place = lc.index(self.ragged_axis)
                 numbers = (left[0], _shift_axes(rc)), ((0, *left[1]), (0, *_shift_axes(rb)))
-                # Both are set to zero elsewhere, so that what is infinite there does no harm.
+                # Both operands are masked, so that infinities outside of the group have no effect.
                 x = _mask_by_group(lhs, self.ragged_axis, sizes, before)
                 y = _mask_by_group(rhs, rc[place], sizes, [*rb, *rc[:place]])
                 return [bind1(evolve(self.dot, dimension_numbers=numbers), x, y)]
@@ -243,7 +247,7 @@ class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
                 order = [*xb, *free, *[xc[i] for i in sorted(range(len(yc)), key=yc.__getitem__)]]
                 return match_aval(_permute_to(bind1(prim, ct, y, sizes), order), x)
             case _RaggedMode.CONTRACTED:
-                # `y`, in groups along the axis that was contracted, times the part of `ct` for each.
+                # Multiplies `y`, partitioned along the contracting axis, with the part of `ct` for each group.
                 rows = transpose(y, [*yb, *yc, *other])
                 ends = tuple(range(mapped + len(yc), rows.ndim))
                 matching = tuple(range(1 + mapped + len(free), ct.aval.ndim))
@@ -293,14 +297,14 @@ class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
         (lc, rc), (lb, rb) = self.dot.dimension_numbers
         groups = self.ragged_dot_dimension_numbers.rhs_group_dimensions
         extra = self.mode is _RaggedMode.CONTRACTED
-        if dims[0] is None and dims[2] is None:  # one more free axis of `rhs`, the first of those
+        if dims[0] is None and dims[2] is None:  # the batch axis becomes the first free axis of `rhs`
             numbers = (lc, _shift_axes(rc)), (lb, _shift_axes(rb))
             prim = self._with_dimension_numbers(numbers, self.ragged_axis, _shift_axes(groups))
             out = bind1(prim, lhs, batch_first(rhs, dims[1], axis), sizes)
             return [out], [extra + lhs.aval.ndim - len(lc)]
         ragged = self.ragged_axis + 1
         x = batch_first(lhs, dims[0], axis)
-        if dims[1] is None and self.mode is _RaggedMode.FREE:  # one more free axis of `lhs`
+        if dims[1] is None and self.mode is _RaggedMode.FREE:  # the batch axis becomes a free axis of `lhs`
             prim = self._with_dimension_numbers(((_shift_axes(lc), rc), (_shift_axes(lb), rb)), ragged, groups)
             return [bind1(prim, x, rhs, self._batched_sizes(sizes, dims[2], x, len(lb), axis))], [len(lb)]
         numbers = (_shift_axes(lc), _shift_axes(rc)), ((0, *_shift_axes(lb)), (0, *_shift_axes(rb)))
@@ -309,30 +313,30 @@ class RaggedDotGeneral(Bilinear, Batchable, Expandable, HasJaxParams):
         return [bind1(prim, x, y, self._batched_sizes(sizes, dims[2], x, 0, axis))], [int(extra)]
 
     def _batched_sizes(self, sizes: Value, dim: int | None, lhs: Value, place: int, axis: MappedAxis) -> Value:
-        """The sizes for an `lhs` whose batch axis is in front, with their own at `place`."""
+        """Returns the group sizes for an `lhs` with its batch axis in front; their own is at `place`."""
         plain = sizes.aval.ndim - (dim is not None) == 1
         if dim is None and plain:
             return sizes
-        found = batch_first(sizes, dim, axis)
+        batched = batch_first(sizes, dim, axis)
         if not plain:
-            return move_axis(found, 0, place)
+            return move_axis(batched, 0, place)
         shape = [lhs.aval.shape[1 + d] for d in self.group_size_axes(lhs.aval.ndim - 1)]
         shape.insert(place, axis.size)
-        return broadcast_in_dim(found, (*shape, found.shape[-1]), (place, len(shape)))
+        return broadcast_in_dim(batched, (*shape, batched.shape[-1]), (place, len(shape)))
 
 
 def _shift_axes(axes: Dimensions) -> Dimensions:
-    """The axes of an array that has one more in front."""
+    """Returns the axes of an array with a new leading axis."""
     return tuple([d + 1 for d in axes])
 
 
 def _permute_to(x: Value, order: Sequence[int]) -> Array:
-    """`x`, whose axis `i` becomes axis `order[i]`."""
+    """Returns `x`, transposed so that its axis `i` becomes axis `order[i]`."""
     return transpose(x, sorted(range(len(order)), key=order.__getitem__))
 
 
 def _mask_by_group(x: Value, axis: int, sizes: Value, before: Sequence[int]) -> Array:
-    """`x` once for each group, along a new first axis, and zero where an element is not of the group."""
+    """Returns a copy of `x` for each group, along a new first axis, with zeros outside of the group."""
     shape = (sizes.aval.shape[-1], *x.aval.shape)
     last = sizes.aval.ndim - 1
     if dtypes.itemsize_bits(sizes.aval.dtype) < 32:
@@ -340,9 +344,9 @@ def _mask_by_group(x: Value, axis: int, sizes: Value, before: Sequence[int]) -> 
     ends = cumsum(sizes, last)
     starts = sub(ends, sizes)
     order = [last, *[before.index(d) for d in sorted(before)]]
-    places = [0, *[d + 1 for d in sorted(before)]]
+    out_axes = [0, *[d + 1 for d in sorted(before)]]
     index = broadcasted_iota(sizes.aval.dtype, shape, axis + 1)
-    first, end = [broadcast_in_dim(transpose(bound, order), shape, places) for bound in (starts, ends)]
+    first, end = [broadcast_in_dim(transpose(bound, order), shape, out_axes) for bound in (starts, ends)]
     inside = bitwise_and(ge(index, first), lt(index, end))
     each = broadcast_in_dim(x, shape, range(1, len(shape)))
     return select_n(inside, constant_like_aval(each.aval, 0), each)
@@ -362,15 +366,29 @@ def ragged_dot_general(
     preferred_element_type: DTypeLike | None = None,
     group_offset: ArrayLike | None = None,
 ) -> Array:
-    """`dot_general` with an axis of `lhs` that is in groups, the first of `group_sizes[0]` elements, and so on.
+    """Returns a contraction with an axis of `lhs` that is partitioned into consecutive groups.
 
-    If the axis is neither contracted nor mapped over, each group is multiplied with its own entry of `rhs` along
-    `rhs_group_dimensions`; what is beyond the last group is zero. If it is contracted, each group is summed by itself,
-    and the result has the groups as its first axis. `group_sizes` is `int[groups]`, or has other sizes for each place
-    of the axes before the ragged one: those mapped over, then of the others of its kind.
+    If the ragged axis is free, each group is multiplied with its own entry of `rhs`; results beyond the last group are
+    zero. If it is contracting, each group is summed separately, and the result has a new first axis for the groups. If
+    it is a batch axis, the groups have no effect.
 
-    Raises TypeError where the dimension numbers, the shapes or the sizes don't fit, NotImplementedError for a
-    `group_offset`.
+    Args:
+        lhs: Array.
+        rhs: Array.
+        group_sizes: Integers `[groups]`: the sizes of consecutive groups. Or separate sizes for each index of the axes
+            before the ragged one: the batch axes, then those of its own kind.
+        ragged_dot_dimension_numbers: The axes to contract and to map over, the ragged axis of `lhs`, and the axis of
+            `rhs` with one entry per group.
+        precision: A `Precision` or its name, for both operands or a pair. None, the default, means `Precision.DEFAULT`.
+        preferred_element_type: The dtype of the result and of the accumulation. None, the default, means the operands'.
+        group_offset: Not supported; must be None.
+
+    Returns:
+        An array, with axes as in `dot_general`.
+
+    Raises:
+        NotImplementedError: `group_offset` is given.
+        TypeError: Dimension numbers, shapes or group sizes don't fit.
 
     >>> import numpy as np
     >>> numbers = RaggedDotDimensionNumbers((((0,), (0,)), ((), ())), (0,), ())
@@ -379,7 +397,7 @@ def ragged_dot_general(
     """
     if group_offset is not None:
         raise NotImplementedError(
-            "ragged_dot_general: group_offset is not there; give the groups and sizes that are meant"
+            "ragged_dot_general: group_offset is not supported; pass only the groups to compute and their sizes"
         )
     new = None if preferred_element_type is None else dtypes.as_dtype(preferred_element_type, "preferred_element_type")
     prim = RaggedDotGeneral(ragged_dot_dimension_numbers, canonicalize_precision("ragged_dot_general", precision), new)
@@ -394,9 +412,22 @@ def ragged_dot(
     preferred_element_type: DTypeLike | None = None,
     group_offset: ArrayLike | None = None,
 ) -> Array:
-    """The rows of `lhs`, `[m, k]`, in groups, each multiplied with its matrix of `rhs`, `[groups, k, n]`.
+    """Returns the rows of `lhs`, partitioned into groups, each multiplied with its own matrix.
 
-    `group_sizes` has the number of rows of each group; rows beyond the last give zeros.
+    Args:
+        lhs: The rows, `[m, k]`.
+        rhs: The matrices, `[groups, k, n]`.
+        group_sizes: Integers `[groups]`: the number of rows of each group.
+        precision: As in `ragged_dot_general`. None by default.
+        preferred_element_type: As in `ragged_dot_general`. None by default.
+        group_offset: Not supported; must be None.
+
+    Returns:
+        An array `[m, n]`; rows beyond the last group are zero.
+
+    Raises:
+        NotImplementedError: `group_offset` is given.
+        TypeError: Shapes or group sizes don't fit.
 
     >>> import numpy as np
     >>> rows, matrices = np.ones((3, 1), np.float32), np.array([[[1]], [[10]]], np.float32)

@@ -1,4 +1,4 @@
-"""Contractions of narrow floats that share their exponents: `scaled_dot`."""
+"""`scaled_dot`: contractions of narrow floats with block scales."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tracefx.text.printer import HasJaxParams
 @final
 @frozen(eq=False)
 class ScaledDot(Primitive, Batchable, Expandable, HasJaxParams):
-    """Operands are `lhs`, `rhs`, and the scales of each, of which several elements along a contracted axis have one."""
+    """Contracts `lhs` and `rhs` multiplied by their scales. Each scale applies to a block along a contracting axis."""
 
     name = "scaled_dot"
     dimension_numbers: tuple[tuple[Dimensions, Dimensions], tuple[Dimensions, Dimensions]]
@@ -47,14 +47,13 @@ class ScaledDot(Primitive, Batchable, Expandable, HasJaxParams):
         for side, x, scale, contracted in zip(("lhs", "rhs"), operands, scales, self.dimension_numbers[0], strict=True):
             if x.ndim != operands[0].ndim or scale.ndim != x.ndim:
                 raise TypeError(
-                    "scaled_dot: operands and scales must have the same number of axes, got "
-                    f"{', '.join(map(str, avals))}"
+                    f"scaled_dot: operands and scales must have the same rank, got {', '.join(map(str, avals))}"
                 )
             for d, (n, m) in enumerate(zip(x.shape, scale.shape, strict=True)):
                 if n != m if d not in contracted else not m or n % m or n // m < 2:
                     raise TypeError(
-                        f"scaled_dot: {side}_scale must be as large as {side}, and along contracted axes smaller by a "
-                        f"whole factor of at least 2, but axis {d} has {m} scales for {n} elements"
+                        f"scaled_dot: {side}_scale must have the shape of {side}, but be smaller along contracting "
+                        f"axes by an integer factor of at least 2; axis {d} has {m} scales for {n} elements"
                     )
         return [self._dot.out_aval(*[ShapedArray(x.shape, dtypes.bfloat16) for x in operands])]
 
@@ -85,7 +84,7 @@ class ScaledDot(Primitive, Batchable, Expandable, HasJaxParams):
 
 
 def _repeated(scale: Value, shape: tuple[int, ...]) -> Array:
-    """Each scale as often as there are elements that have it."""
+    """Returns each scale repeated for all elements of its block."""
     times = [n // m if m else 1 for n, m in zip(shape, scale.aval.shape, strict=True)]
     between = [size for m, k in zip(scale.aval.shape, times, strict=True) for size in (m, k)]
     return reshape(broadcast_in_dim(scale, between, range(0, len(between), 2)), shape)
@@ -100,13 +99,23 @@ def scaled_dot(
     dimension_numbers: DotDimensionNumbers | None = None,
     preferred_element_type: DTypeLike | None = None,
 ) -> Array:
-    """The contraction of two arrays, each times its scales, in bfloat16.
+    """Returns the contraction of two arrays, each multiplied by its block scales in bfloat16.
 
-    Scales have the shape of their array, but along contracted axes one for two or more elements in a row. Without
-    `dimension_numbers` it is the matrix product of the last two axes, mapped over the others. The result is
-    `bfloat16`, or `preferred_element_type`, in which it is summed too.
+    Args:
+        lhs: Array.
+        rhs: Array of the same rank.
+        lhs_scale: Scales of `lhs`, of the same shape, but with one for each block of two or more elements along
+            contracting axes. None, the default, means 1.
+        rhs_scale: Scales of `rhs`, likewise. None, the default, means 1.
+        dimension_numbers: The axes to contract and to map over, as in `dot_general`. None, the default, means the
+            matrix product of the last two axes, mapped over the others.
+        preferred_element_type: The dtype of the result and of the accumulation. None, the default, means bfloat16.
 
-    Raises TypeError where shapes don't fit, and for arrays of fewer than two axes without `dimension_numbers`.
+    Returns:
+        An array, with axes as in `dot_general`.
+
+    Raises:
+        TypeError: The shapes don't fit, or the rank is less than two without `dimension_numbers`.
 
     >>> import numpy as np
     >>> scaled_dot(np.ones((1, 4)), np.ones((4, 1)), lhs_scale=np.array([[1, 2]])).tolist()
@@ -122,17 +131,17 @@ def scaled_dot(
         [static_ints("scaled_dot", tuple(axes), "dimension_numbers") for axes in pair] for pair in dimension_numbers
     ]
     (lc, rc), (lb, rb) = pairs
-    given = [
+    scale_values = [
         _ones(value.aval, contracted) if scale is None else as_value(scale, name)
         for value, scale, contracted, name in ((x, lhs_scale, lc, "lhs_scale"), (y, rhs_scale, rc, "rhs_scale"))
     ]
     new = dtypes.bfloat16
     if preferred_element_type is not None:
         new = dtypes.as_dtype(preferred_element_type, "preferred_element_type")
-    return bind1(ScaledDot(((lc, rc), (lb, rb)), new), x, y, *given)
+    return bind1(ScaledDot(((lc, rc), (lb, rb)), new), x, y, *scale_values)
 
 
 def _ones(operand: ShapedArray, contracted: Dimensions) -> Array:
-    """One scale for all that is summed."""
+    """Returns scales of 1, a single one along contracting axes."""
     shape = tuple([1 if d in contracted else n for d, n in enumerate(operand.shape)])
     return full_like_aval(ShapedArray(shape, dtypes.float8_e8m0fnu), 1.0)

@@ -1,4 +1,4 @@
-"""A number's size and direction: `abs` and `sign`."""
+"""Absolute value and sign: `abs`, `sign`."""
 
 from __future__ import annotations
 
@@ -44,18 +44,16 @@ class Abs(Smooth):
 
     @override
     def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
-        (found,) = builder.emit(self.hlo, operands, [out])
+        (result,) = builder.emit(self.hlo, operands, [out])
         (x,) = operands
-        return complex_lowering.emit_abs(builder, x, found) if dtypes.is_complex(x.aval.dtype) else found
+        return complex_lowering.emit_abs(builder, x, result) if dtypes.is_complex(x.aval.dtype) else result
 
     @override
     def jvp_term(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
         (x,) = primals
         if not dtypes.is_complex(x.aval.dtype):
             return select_with_aval(ge(x, 0.0), tangent, neg(tangent), tangent.aval)
-        size = select_with_aval(
-            eq(out, 0.0), 1, out, out.aval
-        )  # at 0 there is no direction, and the derivative is taken to be 0
+        size = select_with_aval(eq(out, 0.0), 1, out, out.aval)  # at 0, the derivative is defined as 0
         return real(mul(tangent, div(conj(x), convert(size, x.aval.dtype, x.aval.weak_type))))
 
 
@@ -81,8 +79,8 @@ class Sign(NonDifferentiable):
     def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
         (x,) = operands
         if not dtypes.is_integer(out.dtype) or dtypes.is_signed(out.dtype):
-            (found,) = builder.emit(self.hlo, [x], [out])
-            return complex_lowering.sign(builder, x, found) if dtypes.is_complex(out.dtype) else found
+            (result,) = builder.emit(self.hlo, [x], [out])
+            return complex_lowering.sign(builder, x, result) if dtypes.is_complex(out.dtype) else result
         zero, one = stablehlo.emit_full(builder, 0, out), stablehlo.emit_full(builder, 1, out)
         return builder.emit("stablehlo.select", [stablehlo.emit_compare(builder, "EQ", x, zero), zero, one], [out])[0]
 
@@ -92,9 +90,17 @@ SIGN: Final = Sign()
 
 
 def abs(x: ArrayLike) -> Array:
-    """The absolute value, elementwise; of complex numbers a real one.
+    """Returns the absolute value, elementwise.
 
-    The least signed integer stays as it is. `TypeError` for unsigned integers and booleans.
+    Args:
+        x: Array or number; not unsigned or boolean.
+
+    Returns:
+        An array of the same shape and dtype, or of the real dtype for complex `x`. The smallest signed integer is
+        returned unchanged, as its absolute value overflows.
+
+    Raises:
+        TypeError: `x` is unsigned or boolean.
 
     >>> abs(3 - 4j)
     Array(5., dtype=float32, weak_type=True)
@@ -103,7 +109,13 @@ def abs(x: ArrayLike) -> Array:
 
 
 def sign(x: ArrayLike) -> Array:
-    """-1, 0 or 1, elementwise; of complex numbers `x / abs(x)`, and 0 at 0. Zeros and NaN stay as they are.
+    """Returns the sign, elementwise: -1, 0 or 1, and `x / abs(x)` for complex numbers other than 0.
+
+    Args:
+        x: Array or number; not boolean.
+
+    Returns:
+        An array of the same shape and dtype. Zeros (with their sign) and NaN are returned unchanged.
 
     >>> sign(np.array([-3, 0, 5])).tolist()
     [-1, 0, 1]

@@ -1,4 +1,7 @@
-"""How exactly a function is computed: what one may ask of XLA, which has one way for most on the CPU."""
+"""The `accuracy` argument of elementwise functions: the error bound requested from XLA.
+
+XLA's CPU backend has a single implementation of most functions and ignores it there.
+"""
 
 from __future__ import annotations
 
@@ -21,27 +24,32 @@ from tracefx.text.printer import HasJaxParams
 @final
 @unique
 class AccuracyMode(Enum):
-    """One of the ways to compute a function that there are."""
+    """A named implementation to choose for a function."""
 
     HIGHEST = 1
-    """The most exact one."""
+    """The most accurate implementation."""
     DEFAULT = 2
+    """The platform's default implementation."""
 
 
 @final
 @frozen
 class Tolerance:
-    """How far a result may be from the exact one: by `atol`, by `rtol` times itself, or by `ulps` of its last place.
+    """The error allowed in a result: absolute, relative, or in units in the last place (ulps).
 
-    Raises ValueError for negative numbers, and if all are zero.
+    Raises:
+        ValueError: A bound is negative, or all are zero.
 
     >>> Tolerance(atol=1e-3, rtol=1e-5)
     Tolerance(atol=0.001, rtol=1e-05, ulps=0)
     """
 
     atol: float = 0.0
+    """The absolute error bound; 0 for none."""
     rtol: float = 0.0
+    """The error bound relative to the result; 0 for none."""
     ulps: int = 0
+    """The error bound in ulps of the result; 0 for none."""
 
     def __attrs_post_init__(self) -> None:
         if self.atol < 0 or self.rtol < 0 or self.ulps < 0:
@@ -54,7 +62,7 @@ Accuracy: TypeAlias = AccuracyMode | Tolerance | None
 
 
 def check_accuracy(name: str, accuracy: Accuracy) -> Accuracy:
-    """An argument `accuracy`; `TypeError` if it is none."""
+    """Returns `accuracy`; raises TypeError if it is not an `AccuracyMode`, a `Tolerance` or None."""
     if accuracy is not None and not isinstance(accuracy, AccuracyMode | Tolerance):
         raise TypeError(f"{name}: accuracy must be an AccuracyMode, a Tolerance or None, got {accuracy!r}")
     return accuracy
@@ -62,7 +70,7 @@ def check_accuracy(name: str, accuracy: Accuracy) -> Accuracy:
 
 @frozen(eq=False)
 class HasAccuracy(Smooth, HasJaxParams):
-    """A smooth function that may be asked for with an accuracy."""
+    """Base of smooth elementwise primitives with an accuracy parameter."""
 
     complex_rule: ClassVar[ComplexRule] = ComplexRule()
 
@@ -81,14 +89,14 @@ class HasAccuracy(Smooth, HasJaxParams):
     def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
         if not dtypes.is_complex(out.dtype):
             return builder.emit(self.hlo, operands, [out], self.accuracy_attrs())[0]
-        (x,), departs = operands, self.complex_rule
-        if departs.lower is not None:
-            return departs.lower(builder, x)
-        (found,) = builder.emit(self.hlo, [x], [out], self.accuracy_attrs())
-        return found if departs.fixup is None else departs.fixup(builder, x, found)
+        (x,), rule = operands, self.complex_rule
+        if rule.lower is not None:
+            return rule.lower(builder, x)
+        (result,) = builder.emit(self.hlo, [x], [out], self.accuracy_attrs())
+        return result if rule.fixup is None else rule.fixup(builder, x, result)
 
     def accuracy_attrs(self) -> Mapping[str, Attr]:
-        """What says so in StableHLO."""
+        """Returns the StableHLO attributes that request the accuracy."""
         accuracy = self.accuracy
         if accuracy is None:
             return {}

@@ -1,4 +1,4 @@
-"""Arithmetic of two operands, and negation. (`add` stands with its family.)"""
+"""Arithmetic: `neg`, `sub`, `mul`, `div`, `rem`, `max`, `min`. (`add` is in `elementwise`.)"""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ NEG: Final = Neg()
 
 
 def neg(x: ArrayLike) -> Array:
-    """`-x`, elementwise; integers wrap around.
+    """Returns `-x`, elementwise, for numbers; integers wrap around.
 
     >>> neg(np.float32(2))
     Array(-2., dtype=float32)
@@ -66,6 +66,7 @@ def neg(x: ArrayLike) -> Array:
 
 
 def neg_tangent(t: Tangent) -> Tangent:
+    """Returns the negative of a tangent; `Zero` stays `Zero`."""
     return t if isinstance(t, Zero) else neg(t)
 
 
@@ -102,7 +103,17 @@ SUB: Final = Sub()
 
 
 def sub(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x - y`, elementwise.
+    """Returns `x - y`, elementwise; integers wrap around.
+
+    Args:
+        x: Array or number.
+        y: Array or number of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        An array of the broadcast shape and the common dtype.
+
+    Raises:
+        TypeError: The dtypes differ, the shapes don't broadcast, or the operands are booleans.
 
     >>> sub(np.arange(3), 1)
     Array([-1,  0,  1], dtype=int32)
@@ -142,7 +153,18 @@ MUL: Final = Mul()
 
 
 def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Array:
-    """`x * y`, elementwise; in the dtype `out_dtype`, to which both are converted, if that is given.
+    """Returns `x * y`, elementwise; integers wrap around.
+
+    Args:
+        x: Array or number.
+        y: Array or number of the same dtype. Scalars and axes of size 1 are broadcast.
+        out_dtype: The dtype that both operands are converted to before they are multiplied. None keeps theirs.
+
+    Returns:
+        An array of the broadcast shape.
+
+    Raises:
+        TypeError: The dtypes differ, the shapes don't broadcast, or the operands are booleans.
 
     >>> mul(np.arange(3), 2)
     Array([0, 2, 4], dtype=int32)
@@ -157,7 +179,7 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Ar
 
 @final
 class Div(Smooth, Transposable):
-    """Integers are divided towards zero. A division by 0 gives -1 (all bits set), and the least number by -1 itself."""
+    """Division. Integer quotients are truncated; `x / 0` is -1 (all bits set), the minimum divided by -1 is itself."""
 
     __slots__ = ()
     name = "div"
@@ -182,7 +204,7 @@ class Div(Smooth, Transposable):
         if i == 0:
             return div(tangent, y)
         if x.aval.ndim and not y.aval.ndim:
-            # Kept for the backward pass is the numerator, which is there anyway, and not the quotient.
+            # The residual is the numerator, which exists anyway, instead of the quotient.
             inverse = div(1, y)
             return mul(mul(x, neg(mul(tangent, inverse))), inverse)
         # The division comes last, so that the backward pass divides the cotangent once for both operands.
@@ -192,20 +214,20 @@ class Div(Smooth, Transposable):
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         (ct,), (x, y) = cts, args
         assert not isinstance(ct, Zero)
-        if isinstance(y, UndefinedPrimal):  # a quotient is linear in its numerator alone
+        if isinstance(y, UndefinedPrimal):  # a quotient is linear only in its numerator
             raise not_linear_error(self)
         return [unbroadcast(div(ct, y), x.aval), None]
 
     @override
     def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
-        # Division by a broadcast that nothing else uses XLA makes a multiplication by the broadcast reciprocal.
+        # XLA rewrites division by a broadcast with no other use into multiplication by the broadcast reciprocal.
         x, y = operands
         return builder.emit(self.hlo, [x, builder.reemit_broadcast(y)], [out])[0]
 
 
 @final
 class Rem(Smooth):
-    """The remainder of `div`, with the sign of the first operand; for integers and a divisor of 0, that operand."""
+    """The remainder of truncated division, with the sign of the dividend. For integers, `rem(x, 0)` is `x`."""
 
     __slots__ = ()
     name = "rem"
@@ -224,8 +246,8 @@ class Rem(Smooth):
         if i == 0:
             return tangent
         quotient = div(*primals)
-        whole = select(lt(quotient, 0), ceil(quotient), floor(quotient))
-        return neg(mul(tangent, whole))
+        truncated = select(lt(quotient, 0), ceil(quotient), floor(quotient))
+        return neg(mul(tangent, truncated))
 
 
 DIV: Final = Div()
@@ -233,7 +255,18 @@ REM: Final = Rem()
 
 
 def div(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x / y`, elementwise; for integers, towards zero, and -1 (unsigned: the largest number) where `y` is 0.
+    """Returns `x / y`, elementwise; integer quotients are truncated towards zero.
+
+    Args:
+        x: Dividend, an array or number.
+        y: Divisor of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        An array of the broadcast shape and the common dtype. An integer divided by 0 is -1, or the largest number if
+        unsigned; a float is infinite or NaN.
+
+    Raises:
+        TypeError: The dtypes differ, the shapes don't broadcast, or the operands are booleans.
 
     >>> div(1.0, 4.0)
     Array(0.25, dtype=float32, weak_type=True)
@@ -244,9 +277,17 @@ def div(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def rem(x: ArrayLike, y: ArrayLike) -> Array:
-    """The remainder of the division of `x` by `y`, elementwise, with the sign of `x`.
+    """Returns the remainder of `x / y` truncated towards zero, elementwise; it has the sign of `x`.
 
-    Where `y` is 0: NaN for floats, `x` for integers.
+    Args:
+        x: Dividend, an array or number; not complex.
+        y: Divisor of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        An array of the broadcast shape and the common dtype. Where `y` is 0: NaN for floats, `x` for integers.
+
+    Raises:
+        TypeError: The dtypes differ, the shapes don't broadcast, or the operands are booleans or complex.
 
     >>> rem(np.array([7, -7, 7]), np.array([2, 2, 0])).tolist()
     [1, -1, 7]
@@ -258,7 +299,7 @@ def rem(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 class BinaryExtremum(Smooth):
-    """The derivative is shared by equal operands."""
+    """The elementwise maximum or minimum. Equal operands get half of the derivative each."""
 
     __slots__ = ()
     domain = ANY_NUMBERS
@@ -269,8 +310,8 @@ class BinaryExtremum(Smooth):
     def jvp_term(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
         x, y = primals
         shape = out.aval.tangent()
-        taken = select_with_aval(eq(primals[i], out), 1, 0, shape)
-        return mul(tangent, select_with_aval(eq(x, y), 0.5, taken, shape))
+        weight = select_with_aval(eq(primals[i], out), 1, 0, shape)
+        return mul(tangent, select_with_aval(eq(x, y), 0.5, weight, shape))
 
     @override
     def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
@@ -304,9 +345,19 @@ MIN: Final = Min()
 
 
 def max(x: ArrayLike, y: ArrayLike) -> Array:
-    """The larger of `x` and `y`, elementwise; NaN where either is.
+    """Returns the larger of `x` and `y`, elementwise.
 
     Complex numbers are ordered by their real parts, then by their imaginary parts.
+
+    Args:
+        x: Array or number.
+        y: Array or number of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        An array of the broadcast shape and the common dtype; NaN where either operand is NaN.
+
+    Raises:
+        TypeError: The dtypes differ or the shapes don't broadcast.
 
     >>> max(np.arange(4), 2).tolist()
     [2, 2, 2, 3]
@@ -315,9 +366,19 @@ def max(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def min(x: ArrayLike, y: ArrayLike) -> Array:
-    """The smaller of `x` and `y`, elementwise; NaN where either is.
+    """Returns the smaller of `x` and `y`, elementwise.
 
     Complex numbers are ordered by their real parts, then by their imaginary parts.
+
+    Args:
+        x: Array or number.
+        y: Array or number of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        An array of the broadcast shape and the common dtype; NaN where either operand is NaN.
+
+    Raises:
+        TypeError: The dtypes differ or the shapes don't broadcast.
 
     >>> min(np.arange(4), 2).tolist()
     [0, 1, 2, 2]

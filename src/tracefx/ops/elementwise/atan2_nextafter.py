@@ -1,4 +1,4 @@
-"""Functions of two floats: the angle of a point, and the number next to another."""
+"""`atan2` and `nextafter`, functions of two floats."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Atan2(Smooth):
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        if dtypes.is_complex(args[0].aval.dtype):  # for which NumPy has none
+        if dtypes.is_complex(args[0].aval.dtype):  # NumPy has no complex arctan2
             return run_compiled(self, args)
         return Smooth.evaluate(self, args)
 
@@ -57,7 +57,7 @@ class NextAfter(NonDifferentiable):
     @override
     def kernel(self, *args: NDArray) -> NDArray:
         x, y = args
-        return np.where(x == y, y, np.nextafter(x, y))  # where NumPy's 16-bit floats keep the sign of a zero
+        return np.where(x == y, y, np.nextafter(x, y))  # NumPy returns x for equal zeros of 16 bits
 
 
 ATAN2: Final = Atan2()
@@ -65,7 +65,17 @@ NEXTAFTER: Final = NextAfter()
 
 
 def atan2(x: ArrayLike, y: ArrayLike) -> Array:
-    """The angle between -π and π of the point whose ordinate is `x` and whose abscissa is `y`, elementwise.
+    """Returns the angle, from -π to π, of the point with ordinate `x` and abscissa `y`, elementwise.
+
+    Args:
+        x: Ordinates: floats or complex numbers.
+        y: Abscissas, of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        An array of the broadcast shape and the common dtype: the inverse tangent of `x / y` in the right quadrant.
+
+    Raises:
+        TypeError: The dtypes differ or are not inexact, or the shapes don't broadcast.
 
     >>> atan2(0.0, 1.0)
     Array(0., dtype=float32, weak_type=True)
@@ -74,7 +84,17 @@ def atan2(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """The float next to `x1` in the direction of `x2`, elementwise; `x2` where they are equal.
+    """Returns the next representable float after `x1` towards `x2`, elementwise.
+
+    Args:
+        x1: Floats.
+        x2: Floats of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        An array of the broadcast shape and the common dtype; `x2` where the operands are equal.
+
+    Raises:
+        TypeError: The operands are not floats of one dtype, or the shapes don't broadcast.
 
     >>> nextafter(np.float32(1), np.float32(2)) > 1
     Array(True, dtype=bool)

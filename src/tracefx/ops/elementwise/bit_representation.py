@@ -1,4 +1,4 @@
-"""The bits that numbers are made of: counting them, giving them another meaning, leaving some of them out."""
+"""Bit representation of numbers: bit counts, bit casts, reduced precision; also `dtype` and `stage`."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from tracefx.ops.structural import batch_first
 
 
 class BitCount(NonDifferentiable):
+    """A count of bits of integers."""
+
     __slots__ = ()
     domain = INTEGERS
     widens_narrow_ints = False  # the width of the operand matters
@@ -46,7 +48,7 @@ class PopulationCount(BitCount):
     def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
         if out.dtype not in SIGNED_NARROW:
             return builder.emit(self.hlo, operands, [out])[0]
-        # XLA's CPU would count the copies of the sign that fill up the byte.
+        # XLA's CPU backend would also count the copies of the sign bit that pad the byte.
         unsigned = out.update(dtype=dtypes.uint4 if out.dtype == dtypes.int4 else dtypes.uint2)
         bits = builder.emit("stablehlo.convert", operands, [unsigned])
         return builder.emit("stablehlo.convert", builder.emit(self.hlo, bits, [unsigned]), [out])[0]
@@ -63,7 +65,7 @@ class Clz(BitCount):
         bits = dtypes.itemsize_bits(args[0].dtype)
         x = extend_to_bytes(args[0], signed=False)
         step = 1
-        while step < bits:  # every bit below the highest one is set, too
+        while step < bits:  # sets every bit below the highest set bit
             x = x | (x >> x.dtype.type(step))
             step *= 2
         return np.asarray(bits - np.bitwise_count(x))
@@ -74,7 +76,7 @@ CLZ: Final = Clz()
 
 
 def population_count(x: ArrayLike) -> Array:
-    """How many bits of an integer are set, elementwise.
+    """Returns the number of set bits of each integer, in the dtype of `x`; raises TypeError for other dtypes.
 
     >>> population_count(np.array([0, 1, 6, -1])).tolist()
     [0, 1, 2, 32]
@@ -83,7 +85,7 @@ def population_count(x: ArrayLike) -> Array:
 
 
 def clz(x: ArrayLike) -> Array:
-    """How many bits of an integer, from the highest one on, are not set, elementwise.
+    """Returns the number of leading zero bits of each integer, in the dtype of `x`; raises TypeError for other dtypes.
 
     >>> clz(np.array([0, 1, 6, -1])).tolist()
     [32, 31, 29, 0]
@@ -97,7 +99,7 @@ def clz(x: ArrayLike) -> Array:
 @final
 @frozen(eq=False)
 class BitcastConvertType(Operation, Differentiable):
-    """An element that is wider than those of the other dtype stands for a last axis of them."""
+    """Reinterprets bits. If the dtypes differ in width, the last axis holds the narrow elements of one wide element."""
 
     name = "bitcast_convert_type"
     new_dtype: DType
@@ -111,7 +113,7 @@ class BitcastConvertType(Operation, Differentiable):
         for dtype in (old, new):
             if not dtypes.is_integer(dtype) and not dtypes.is_float(dtype):
                 raise TypeError(
-                    f"bitcast_convert_type goes between integers and floats, or leaves the dtype as it is; got {x} "
+                    f"bitcast_convert_type converts between integers and floats, or to the same dtype; got {x} "
                     f"and new_dtype {dtypes.name(new)}"
                 )
         old_bits, new_bits = dtypes.itemsize_bits(old), dtypes.itemsize_bits(new)
@@ -142,7 +144,7 @@ class BitcastConvertType(Operation, Differentiable):
         self.abstract_eval(*[a.aval for a in args])
         (x,) = args
         if min(dtypes.itemsize_bits(x.aval.dtype), dtypes.itemsize_bits(self.new_dtype)) < 8:
-            return run_compiled(self, args)  # NumPy has a byte for each of them
+            return run_compiled(self, args)  # NumPy stores each of these in a byte
         return Operation.evaluate(self, args)
 
     @override
@@ -161,10 +163,19 @@ class BitcastConvertType(Operation, Differentiable):
 
 
 def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
-    """The bits of `operand`, read as another dtype.
+    """Returns the bits of `operand` reinterpreted as another dtype.
 
-    Wider elements become a new last axis (`f32[n]` as int8 is `i8[n, 4]`), and such an axis becomes wider elements.
-    Raises TypeError for booleans and complex numbers, ValueError if the last axis does not make one element.
+    Args:
+        operand: Array of integers or floats.
+        new_dtype: An integer or float dtype. If it is narrower, elements become a new last axis: `f32[n]` as int8 is
+            `i8[n, 4]`. If it is wider, such an axis becomes one element.
+
+    Returns:
+        An array of `new_dtype`.
+
+    Raises:
+        TypeError: A dtype is boolean or complex (unless both are equal).
+        ValueError: The last axis does not have the bits of one element.
 
     >>> bitcast_convert_type(np.float32(1), "int32").item() == 0x3F800000
     True
@@ -178,7 +189,7 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
 @final
 @frozen(eq=False)
 class ReducePrecision(CompiledOperation, LinearOperation):
-    """Counts as linear, which rounding is nearly."""
+    """Rounds to a format with fewer bits. It is differentiated as if it were linear."""
 
     name = "reduce_precision"
     exponent_bits: int
@@ -212,7 +223,19 @@ class ReducePrecision(CompiledOperation, LinearOperation):
 
 
 def reduce_precision(operand: ArrayLike, exponent_bits: SupportsIndex, mantissa_bits: SupportsIndex) -> Array:
-    """Floats rounded to what a format of so many bits holds, in the dtype they have.
+    """Returns floats rounded to a format with fewer exponent and mantissa bits, in their own dtype.
+
+    Args:
+        operand: Array of floats, or a float.
+        exponent_bits: The number of exponent bits, a static integer of at least 1.
+        mantissa_bits: The number of mantissa bits, a static integer of at least 0.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `operand` is not of a float dtype, or a width is not a static integer.
+        ValueError: A width is too small.
 
     >>> reduce_precision(np.float32(1.001), 8, 7)
     Array(1., dtype=float32)
@@ -222,13 +245,21 @@ def reduce_precision(operand: ArrayLike, exponent_bits: SupportsIndex, mantissa_
     return bind1(ReducePrecision(exponent, mantissa), operand)
 
 
-# ------------------------------------------------------------------ arrays of numbers, and their dtypes
+# ------------------------------------------------------------------ dtypes and conversion to arrays
 
 
 def dtype(x: ArrayLike | DTypeLike | None) -> DType:
-    """The dtype of an array, the dtype that a number gets as an array, or the one that a dtype-like argument names.
+    """Returns the dtype of an array, the default dtype of a number, or the dtype that a dtype-like argument names.
 
-    Raises ValueError for None, TypeError for anything else that is neither array nor dtype.
+    Args:
+        x: Array, number, dtype, scalar type or name of a dtype.
+
+    Returns:
+        A NumPy dtype.
+
+    Raises:
+        TypeError: `x` is none of these.
+        ValueError: `x` is None.
 
     >>> dtype(2.0), dtype(np.arange(3, dtype="int8")), dtype("bfloat16")
     (dtype('float32'), dtype('int8'), dtype(bfloat16))
@@ -237,11 +268,11 @@ def dtype(x: ArrayLike | DTypeLike | None) -> DType:
         raise ValueError("dtype: None is neither an array nor a dtype")
     if isinstance(x, str | type | np.dtype):
         return dtypes.as_dtype(x, "dtype: x")
-    return as_value(x).aval.dtype  # type: ignore[arg-type]  # refused there if it is no array
+    return as_value(x).aval.dtype  # type: ignore[arg-type]  # `as_value` raises for other types
 
 
 def stage(x: ArrayLike, /) -> Array:
-    """`x` as an array.
+    """Returns `x` as an array.
 
     >>> stage(2.0)
     Array(2., dtype=float32, weak_type=True)

@@ -1,4 +1,4 @@
-"""Logic on booleans and on the bits of integers, and shifts."""
+"""Logic on booleans and on the bits of integers, and bit shifts."""
 
 from __future__ import annotations
 
@@ -64,7 +64,17 @@ NOT: Final = Not()
 
 
 def bitwise_and(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x & y`, elementwise, for booleans or integers.
+    """Returns `x & y`, elementwise.
+
+    Args:
+        x: Array of booleans or integers.
+        y: Array of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        An array of the broadcast shape and the common dtype.
+
+    Raises:
+        TypeError: The dtypes differ or are inexact, or the shapes don't broadcast.
 
     >>> bitwise_and(np.arange(4), 2).tolist()
     [0, 0, 2, 2]
@@ -73,7 +83,17 @@ def bitwise_and(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def bitwise_or(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x | y`, elementwise, for booleans or integers.
+    """Returns `x | y`, elementwise.
+
+    Args:
+        x: Array of booleans or integers.
+        y: Array of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        An array of the broadcast shape and the common dtype.
+
+    Raises:
+        TypeError: The dtypes differ or are inexact, or the shapes don't broadcast.
 
     >>> bitwise_or(np.arange(4), 2).tolist()
     [2, 3, 2, 3]
@@ -82,7 +102,17 @@ def bitwise_or(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def bitwise_xor(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x ^ y`, elementwise, for booleans or integers.
+    """Returns `x ^ y`, elementwise.
+
+    Args:
+        x: Array of booleans or integers.
+        y: Array of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        An array of the broadcast shape and the common dtype.
+
+    Raises:
+        TypeError: The dtypes differ or are inexact, or the shapes don't broadcast.
 
     >>> bitwise_xor(np.arange(4), 2).tolist()
     [2, 3, 0, 1]
@@ -91,7 +121,7 @@ def bitwise_xor(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def bitwise_not(x: ArrayLike) -> Array:
-    """`~x`, elementwise: the opposite of booleans, the complement of an integer's bits.
+    """Returns `~x`, elementwise: the negation of booleans, the bitwise complement of integers.
 
     >>> bitwise_not(np.array([True, False])).tolist(), bitwise_not(np.arange(2)).tolist()
     ([False, True], [-1, -2])
@@ -103,7 +133,7 @@ def bitwise_not(x: ArrayLike) -> Array:
 
 
 class Shift(NonDifferentiable):
-    """Of two integers of one dtype. The amount counts as unsigned; one beyond the width moves every bit out."""
+    """A shift of integers, both of one dtype. The amount is unsigned; one beyond the width shifts out all bits."""
 
     __slots__ = ()
     domain = INTEGERS
@@ -112,18 +142,18 @@ class Shift(NonDifferentiable):
 
 
 def _amounts(y: NDArray, bits: int) -> tuple[NDArray, NDArray]:
-    """Amounts that NumPy can shift by, and where they are the ones asked for."""
+    """Returns shift amounts valid in NumPy, and a mask of where they equal the requested ones."""
     inside = (y >= 0) & (y < bits)
     return np.where(inside, y, y.dtype.type(0)), inside
 
 
 def _integer_dtype(dtype: DType, signed: bool) -> DType:
-    """The NumPy integer of at least 8 bits, as wide as `dtype`."""
+    """Returns NumPy's integer dtype of the same width as `dtype`."""
     return np.dtype(f"{'i' if signed else 'u'}{dtype.itemsize}")
 
 
 def extend_to_bytes(x: NDArray, signed: bool) -> NDArray:
-    """`x` as an integer of NumPy's with these bits, filled up on the left as a signed or unsigned number."""
+    """Returns the bits of `x` as an integer dtype of at least 8 bits, sign-extended or zero-extended."""
     bits = dtypes.itemsize_bits(x.dtype)
     if bits >= 8:
         return x.view(_integer_dtype(x.dtype, signed))
@@ -135,6 +165,7 @@ def extend_to_bytes(x: NDArray, signed: bool) -> NDArray:
 
 
 def _view_or_cast(x: NDArray, dtype: DType) -> NDArray:
+    """Reinterprets bits as `dtype`, or truncates them if `dtype` is narrower than a byte."""
     return x.view(dtype) if dtypes.itemsize_bits(dtype) >= 8 else cast(x, dtype)
 
 
@@ -184,7 +215,17 @@ SHIFT_RIGHT_ARITHMETIC: Final = ShiftRightArithmetic()
 
 
 def shift_left(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x << y`, elementwise, for integers of one dtype; 0 where `y` is negative or not less than the width.
+    """Returns `x << y`, elementwise.
+
+    Args:
+        x: Array of integers.
+        y: Number of bits, of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        An array of the broadcast shape and the common dtype; 0 where `y` is negative or at least the width.
+
+    Raises:
+        TypeError: The operands are not integers of one dtype, or the shapes don't broadcast.
 
     >>> shift_left(np.arange(4), 1).tolist()
     [0, 2, 4, 6]
@@ -193,7 +234,17 @@ def shift_left(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def shift_right_logical(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x >> y`, elementwise, zeros coming in on the left; 0 where `y` is negative or not less than the width.
+    """Returns `x >> y`, elementwise, shifting in zeros.
+
+    Args:
+        x: Array of integers.
+        y: Number of bits, of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        An array of the broadcast shape and the common dtype; 0 where `y` is negative or at least the width.
+
+    Raises:
+        TypeError: The operands are not integers of one dtype, or the shapes don't broadcast.
 
     >>> shift_right_logical(np.array([4, -1], np.int8), np.int8(1)).tolist()
     [2, 127]
@@ -202,7 +253,18 @@ def shift_right_logical(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def shift_right_arithmetic(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x >> y`, elementwise, copies of the leftmost bit coming in; only those where `y` is out of range.
+    """Returns `x >> y`, elementwise, shifting in copies of the highest bit.
+
+    Args:
+        x: Array of integers.
+        y: Number of bits, of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        An array of the broadcast shape and the common dtype. Where `y` is negative or at least the width, all bits are
+        copies of the highest bit.
+
+    Raises:
+        TypeError: The operands are not integers of one dtype, or the shapes don't broadcast.
 
     >>> shift_right_arithmetic(np.array([4, -4]), 1).tolist()
     [2, -2]

@@ -1,4 +1,4 @@
-"""Comparisons: elementwise, of two operands of one dtype, to booleans. A NaN is unequal to everything."""
+"""Elementwise comparisons of two operands of one dtype. The result is boolean; a NaN is unequal to everything."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ ORDERED: Final = Domain(
 
 
 class Comparison(NonDifferentiable):
+    """An elementwise comparison, with a boolean output."""
+
     __slots__ = ()
     arity = 2
     direction: ClassVar[str]
@@ -35,7 +37,7 @@ class Comparison(NonDifferentiable):
 
     @override
     def _evaluate_slow_path(self, args: Sequence[Value]) -> Sequence[Value]:
-        if any(dtypes.is_key(x.aval.dtype) for x in args):  # which no ufunc takes
+        if any(dtypes.is_key(x.aval.dtype) for x in args):  # no ufunc takes keys
             return run_compiled(self, args)
         return super()._evaluate_slow_path(args)
 
@@ -44,7 +46,7 @@ class Comparison(NonDifferentiable):
         x, y = operands
         if not dtypes.is_key(x.aval.dtype):
             return stablehlo.emit_compare(builder, self.direction, x, y)
-        # Keys are equal where all of their words are.
+        # Keys are equal where all their words are.
         words = key_data_aval(x.aval)
         alike = stablehlo.emit_compare(
             builder, self.direction, *[builder.retype_keys(each, words) for each in operands]
@@ -116,7 +118,17 @@ GE: Final = Ge()
 
 
 def eq(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x == y`, elementwise, for operands of any one dtype.
+    """Returns `x == y`, elementwise.
+
+    Args:
+        x: Array or number of any dtype, random keys included.
+        y: Array or number of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        A boolean array of the broadcast shape.
+
+    Raises:
+        TypeError: The dtypes differ or the shapes don't broadcast.
 
     >>> eq(np.arange(3), 1).tolist()
     [False, True, False]
@@ -125,7 +137,17 @@ def eq(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def ne(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x != y`, elementwise, for operands of any one dtype.
+    """Returns `x != y`, elementwise.
+
+    Args:
+        x: Array or number of any dtype, random keys included.
+        y: Array or number of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        A boolean array of the broadcast shape.
+
+    Raises:
+        TypeError: The dtypes differ or the shapes don't broadcast.
 
     >>> ne(np.arange(3), 1).tolist()
     [True, False, True]
@@ -134,7 +156,17 @@ def ne(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def lt(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x < y`, elementwise; `TypeError` for complex numbers, which have no order.
+    """Returns `x < y`, elementwise.
+
+    Args:
+        x: Array or number; not complex, as complex numbers have no order.
+        y: Array or number of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        A boolean array of the broadcast shape.
+
+    Raises:
+        TypeError: The dtypes differ, the shapes don't broadcast, or the operands are complex.
 
     >>> lt(np.arange(3), 1).tolist()
     [True, False, False]
@@ -143,7 +175,17 @@ def lt(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def le(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x <= y`, elementwise; `TypeError` for complex numbers, which have no order.
+    """Returns `x <= y`, elementwise.
+
+    Args:
+        x: Array or number; not complex, as complex numbers have no order.
+        y: Array or number of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        A boolean array of the broadcast shape.
+
+    Raises:
+        TypeError: The dtypes differ, the shapes don't broadcast, or the operands are complex.
 
     >>> le(np.arange(3), 1).tolist()
     [True, True, False]
@@ -152,7 +194,17 @@ def le(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def gt(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x > y`, elementwise; `TypeError` for complex numbers, which have no order.
+    """Returns `x > y`, elementwise.
+
+    Args:
+        x: Array or number; not complex, as complex numbers have no order.
+        y: Array or number of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        A boolean array of the broadcast shape.
+
+    Raises:
+        TypeError: The dtypes differ, the shapes don't broadcast, or the operands are complex.
 
     >>> gt(np.arange(3), 1).tolist()
     [False, False, True]
@@ -161,7 +213,17 @@ def gt(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def ge(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x >= y`, elementwise; `TypeError` for complex numbers, which have no order.
+    """Returns `x >= y`, elementwise.
+
+    Args:
+        x: Array or number; not complex, as complex numbers have no order.
+        y: Array or number of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        A boolean array of the broadcast shape.
+
+    Raises:
+        TypeError: The dtypes differ, the shapes don't broadcast, or the operands are complex.
 
     >>> ge(np.arange(3), 1).tolist()
     [False, True, True]

@@ -1,4 +1,4 @@
-"""Complex numbers and their parts; and `is_finite`."""
+"""Complex numbers: `real`, `imag`, `complex`, `conj`; and `is_finite`."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ COMPONENT_FLOATS_OR_COMPLEX: Final = Domain(
 
 
 def complex_dtype(dtype: DType) -> DType:
-    """The dtype of complex numbers whose parts have `dtype`; of a complex dtype itself."""
+    """Returns the complex dtype with components of `dtype`, or `dtype` itself if it is complex."""
     return dtypes.complex128 if dtypes.real_dtype(dtype) == dtypes.float64 else dtypes.complex64
 
 
 class LinearElementwise(Elementwise, Differentiable, Transposable):
-    """Linear over the real numbers in all operands together."""
+    """An elementwise primitive that is jointly linear over the reals in all operands."""
 
     __slots__ = ()
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         out = bind1(self, *primals)
-        given = [instantiate(t) for t in tangents]
-        return [out], [match_aval(bind1(self, *given), out.aval.tangent())]
+        values = [instantiate(t) for t in tangents]
+        return [out], [match_aval(bind1(self, *values), out.aval.tangent())]
 
 
 # ------------------------------------------------------------------ real, imag, conj, complex
@@ -126,7 +126,7 @@ class Complex(LinearElementwise):
 @final
 @frozen(eq=False)
 class Conj(LinearElementwise):
-    """Also of real numbers, whose conjugates are complex numbers with imaginary part 0."""
+    """The complex conjugate. Real operands are allowed: the result is complex, with imaginary part 0."""
 
     name = "conj"
     domain = COMPONENT_FLOATS_OR_COMPLEX
@@ -163,7 +163,7 @@ COMPLEX_OP: Final = Complex()
 
 
 def real(x: ArrayLike) -> Array:
-    """The real parts of complex numbers, elementwise.
+    """Returns the real part of each complex number; raises TypeError for other dtypes.
 
     >>> real(1 + 2j)
     Array(1., dtype=float32, weak_type=True)
@@ -172,7 +172,7 @@ def real(x: ArrayLike) -> Array:
 
 
 def imag(x: ArrayLike) -> Array:
-    """The imaginary parts of complex numbers, elementwise.
+    """Returns the imaginary part of each complex number; raises TypeError for other dtypes.
 
     >>> imag(1 + 2j)
     Array(2., dtype=float32, weak_type=True)
@@ -181,7 +181,17 @@ def imag(x: ArrayLike) -> Array:
 
 
 def complex(x: ArrayLike, y: ArrayLike) -> Array:
-    """Complex numbers from their real and imaginary parts, elementwise: two float32 or two float64 operands.
+    """Returns complex numbers with the given real and imaginary parts, elementwise.
+
+    Args:
+        x: Real parts, float32 or float64.
+        y: Imaginary parts, of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        An array of the broadcast shape: complex64 for float32, complex128 for float64.
+
+    Raises:
+        TypeError: The dtypes differ or are others, or the shapes don't broadcast.
 
     >>> complex(1.0, 2.0)
     Array(1.+2.j, dtype=complex64, weak_type=True)
@@ -190,7 +200,7 @@ def complex(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def conj(x: ArrayLike) -> Array:
-    """The complex conjugate, elementwise. Floats become complex numbers with imaginary part 0.
+    """Returns the complex conjugate, elementwise; floats become complex numbers with imaginary part 0.
 
     >>> conj(1 + 2j)
     Array(1.-2.j, dtype=complex64, weak_type=True)
@@ -219,7 +229,7 @@ IS_FINITE: Final = IsFinite()
 
 
 def is_finite(x: ArrayLike) -> Array:
-    """Whether each float is a number other than the infinities.
+    """Returns whether each float is finite, that is, neither infinite nor NaN; raises TypeError for other dtypes.
 
     >>> is_finite(np.array([1.0, np.inf, np.nan])).tolist()
     [True, False, False]

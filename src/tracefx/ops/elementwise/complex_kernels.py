@@ -1,4 +1,4 @@
-"""NumPy's functions of complex numbers, where those miss what the array API says or lose digits."""
+"""NumPy's complex functions, corrected where they lose digits or miss the array API's special values."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from tracefx.core.dtypes import NDArray
 
 
 def complex_expm1(x: NDArray) -> NDArray:
-    """NumPy's, but `exp(x) - 1` at infinities and NaNs, and real for real numbers."""
+    """Returns `np.expm1(x)`, corrected to `exp(x) - 1` at infinities and NaNs and to real results for real operands."""
     out: NDArray = np.asarray(np.expm1(x))
     a, b = x.real, x.imag
     where_real = b == 0
-    lost = ~np.isfinite(x)
-    if lost.any():
+    non_finite = ~np.isfinite(x)
+    if non_finite.any():
         power = np.exp(x)
-        out.real[...] = np.where(lost, power.real - 1, out.real)
-        out.imag[...] = np.where(lost, power.imag, out.imag)
+        out.real[...] = np.where(non_finite, power.real - 1, out.real)
+        out.imag[...] = np.where(non_finite, power.imag, out.imag)
     if where_real.any():
         out.real[...] = np.where(where_real, np.expm1(a) + 0.0, out.real)
         out.imag[...] = np.where(where_real, b, out.imag)
@@ -24,7 +24,7 @@ def complex_expm1(x: NDArray) -> NDArray:
 
 
 def complex_log1p(x: NDArray) -> NDArray:
-    """NumPy's, whose real part loses the digits of a small `x`."""
+    """Returns `np.log1p(x)` with a more accurate real part for small `x`, where NumPy's loses digits."""
     out: NDArray = np.asarray(np.log1p(x))
     a, b = x.real, x.imag
     small = (abs(a) < 0.5) & (abs(b) < 0.5)
@@ -34,7 +34,7 @@ def complex_log1p(x: NDArray) -> NDArray:
 
 
 def complex_tanh(x: NDArray) -> NDArray:
-    """NumPy's, but with the array API's zero at infinities: that of the operand, not that of a sine."""
+    """Returns `np.tanh(x)`, with imaginary zeros of the sign of `x.imag` at real infinities, as in the array API."""
     out: NDArray = np.asarray(np.tanh(x))
     end = np.isinf(x.real)
     if end.any():
@@ -43,7 +43,7 @@ def complex_tanh(x: NDArray) -> NDArray:
 
 
 def complex_tan(x: NDArray) -> NDArray:
-    """`-1j * tanh(1j * x)`, with the same zeros."""
+    """Returns `np.tan(x)` with the signed zeros of `-1j * tanh(1j * x)`."""
     out: NDArray = np.asarray(np.tan(x))
     end = np.isinf(x.imag)
     if end.any():

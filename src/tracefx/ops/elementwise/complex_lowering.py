@@ -1,8 +1,8 @@
-"""What compiled functions of complex numbers are at infinities, NaNs and zeros of either sign, as C and the array API
-have them: XLA's own miss some, and take both sides of a branch cut for the upper one.
+"""Lowering of complex functions with the special values of C and the array API.
 
-A function is either mended, a few of XLA's results being replaced, or composed of functions of the parts. Either costs
-a few comparisons and choices beside the exponentials and logarithms, which no program's time shows.
+XLA's results differ at some infinities, NaNs and signed zeros, and it treats both sides of a branch cut as the upper
+one. Here a function is either fixed up, by replacing some of XLA's results, or composed of real functions.
+Either costs a few comparisons and selections, which is negligible beside the exponentials and logarithms.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from tracefx.ops import stablehlo
 @final
 @frozen
 class ComplexRule:
-    """How a function of complex numbers departs from those of XLA and NumPy."""
+    """How a complex function deviates from those of XLA and NumPy."""
 
     fixup: Callable[[Builder, IrValue, IrValue], IrValue] | None = None
-    """The results for an operand, given XLA's."""
+    """Corrects XLA's result, given the operand and that result."""
 
     lower: Callable[[Builder, IrValue], IrValue] | None = None
-    """The results for an operand, without XLA's operation."""
+    """Emits the result for an operand, in place of XLA's operation."""
 
     kernel: Callable[[NDArray], NDArray] | None = None
-    """What stands for NumPy's function."""
+    """Replaces NumPy's function."""
 
 
 @final
 @frozen(eq=False)
 class RealEmitter:
-    """The arithmetic of real numbers of one type."""
+    """Emits arithmetic on real arrays of one shape and dtype."""
 
     builder: Builder
     type: ShapedArray
@@ -63,7 +63,7 @@ class RealEmitter:
         return self.logical("stablehlo.is_finite", x)
 
     def non_finite(self, x: IrValue) -> IrValue:
-        """Where `x` is infinite or NaN."""
+        """Emits whether `x` is infinite or NaN."""
         return self.logical("stablehlo.not", self.finite(x))
 
     def nan(self, x: IrValue) -> IrValue:
@@ -79,15 +79,17 @@ class RealEmitter:
         return self.apply("stablehlo.select", condition, x, y)
 
     def copysign(self, x: IrValue, sign: IrValue) -> IrValue:
-        """`x` with the sign of `sign`."""
+        """Emits `x` with the sign of `sign`."""
         dtype = _words(self.type.dtype)
         words = ShapedArray(self.type.shape, dtype)
-        first = 1 << (dtypes.itemsize_bits(dtype) - 1)
-        top, rest = (stablehlo.emit_full(self.builder, k, words) for k in (first, first - 1))
+        high = 1 << (dtypes.itemsize_bits(dtype) - 1)
+        sign_mask, magnitude_mask = (stablehlo.emit_full(self.builder, k, words) for k in (high, high - 1))
         bits, signs = (self.builder.emit("stablehlo.bitcast_convert", [v], [words])[0] for v in (x, sign))
-        (kept,) = self.builder.emit("stablehlo.and", [bits, rest], [words])
-        (taken,) = self.builder.emit("stablehlo.and", [signs, top], [words])
-        return self.apply("stablehlo.bitcast_convert", *self.builder.emit("stablehlo.or", [kept, taken], [words]))
+        (magnitude,) = self.builder.emit("stablehlo.and", [bits, magnitude_mask], [words])
+        (new_sign,) = self.builder.emit("stablehlo.and", [signs, sign_mask], [words])
+        return self.apply(
+            "stablehlo.bitcast_convert", *self.builder.emit("stablehlo.or", [magnitude, new_sign], [words])
+        )
 
     def make_complex(self, real: IrValue, imag: IrValue) -> IrValue:
         wide = dtypes.complex128 if self.type.dtype == dtypes.float64 else dtypes.complex64
@@ -95,24 +97,27 @@ class RealEmitter:
 
 
 def _words(dtype: DType) -> DType:
+    """Returns the unsigned dtype with the width of a float dtype."""
     return dtypes.uint64 if dtype == dtypes.float64 else dtypes.uint32
 
 
 def _parts(builder: Builder, z: IrValue) -> tuple[RealEmitter, IrValue, IrValue]:
+    """Returns an emitter for the components of `z`, and these components."""
     r = RealEmitter(builder, ShapedArray(z.aval.shape, dtypes.real_dtype(z.aval.dtype)))
     return r, r.apply("stablehlo.real", z), r.apply("stablehlo.imag", z)
 
 
-# ------------------------------------------------------------------ sizes
+# ------------------------------------------------------------------ absolute value and sign
 
 
 def emit_abs(builder: Builder, z: IrValue, size: IrValue) -> IrValue:
-    """An infinity is as far from 0 as can be, whatever the other part."""
+    """Fixes up the absolute value: it is infinite if either component is, even if the other is NaN."""
     r, a, b = _parts(builder, z)
     return r.select(r.logical_or(r.infinite(a), r.infinite(b)), r.full(math.inf), size)
 
 
 def sign(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    """Fixes up the sign at 0, where it is 0."""
     zero = stablehlo.emit_full(builder, 0, out.aval)
     return builder.emit("stablehlo.select", [stablehlo.emit_compare(builder, "EQ", z, zero), zero, out], [out.aval])[0]
 
@@ -121,15 +126,17 @@ def sign(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
 
 
 def emit_exp(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    """Fixes up `exp` at infinities, and for real operands."""
     return _emit_exponential(builder, z, out, 0.0)
 
 
 def emit_expm1(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    """Fixes up `expm1` at infinities, and for real operands."""
     return _emit_exponential(builder, z, out, -1.0)
 
 
 def _emit_exponential(builder: Builder, z: IrValue, out: IrValue, least: float) -> IrValue:
-    """An infinity has no direction where the angle is none, and real numbers stay real, with their zero."""
+    """Fixes up `exp(z) + least` at infinite real parts with non-finite imaginary parts, and for real `z`."""
     r, a, b = _parts(builder, z)
     _, real, imag = _parts(builder, out)
     large = stablehlo.emit_compare(builder, "GT", a, r.full(0.0))
@@ -140,6 +147,7 @@ def _emit_exponential(builder: Builder, z: IrValue, out: IrValue, least: float) 
 
 
 def emit_exp2(builder: Builder, z: IrValue) -> IrValue:
+    """Emits `2**z` as the exponential of `z log 2`."""
     r, a, b = _parts(builder, z)
     scale = r.full(math.log(2.0))
     scaled = r.make_complex(r.apply("stablehlo.multiply", a, scale), r.apply("stablehlo.multiply", b, scale))
@@ -147,14 +155,14 @@ def emit_exp2(builder: Builder, z: IrValue) -> IrValue:
 
 
 def emit_log(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
-    """The logarithm of an infinite size is infinite, also where the direction is none."""
+    """Fixes up the logarithm: its real part is infinite if either component is, even if the other is NaN."""
     r, a, b = _parts(builder, z)
     _, real, imag = _parts(builder, out)
     return r.make_complex(r.select(r.logical_or(r.infinite(a), r.infinite(b)), r.full(math.inf), real), imag)
 
 
 def emit_sqrt(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
-    """Below the cut along the negative numbers, where the imaginary part is -0, roots have negative imaginary parts."""
+    """Fixes up the square root: its imaginary part has the sign of `z.imag`, also on the branch cut, and infinities."""
     r, a, b = _parts(builder, z)
     _, real, imag = _parts(builder, out)
     infinity, steep = r.full(math.inf), r.infinite(b)
@@ -167,28 +175,33 @@ def emit_sqrt(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
 
 
 def emit_sinh(builder: Builder, z: IrValue) -> IrValue:
+    """Emits `sinh` composed of real functions."""
     r, a, b = _parts(builder, z)
     return r.make_complex(*_sinh(r, a, b))
 
 
 def emit_cosh(builder: Builder, z: IrValue) -> IrValue:
+    """Emits `cosh` composed of real functions."""
     r, a, b = _parts(builder, z)
     return r.make_complex(*_cosh(r, a, b))
 
 
 def emit_sin(builder: Builder, z: IrValue) -> IrValue:
+    """Emits `sin(z)` as `-i sinh(i z)`."""
     r, a, b = _parts(builder, z)
     imag, real = _sinh(r, b, a)
     return r.make_complex(real, imag)
 
 
 def emit_cos(builder: Builder, z: IrValue) -> IrValue:
+    """Emits `cos(z)` as `cosh(i z)`."""
     r, a, b = _parts(builder, z)
     real, imag = _cosh(r, b, a)
     return r.make_complex(real, r.apply("stablehlo.negate", imag))
 
 
 def _sinh(r: RealEmitter, a: IrValue, b: IrValue) -> tuple[IrValue, IrValue]:
+    """Returns the components of `sinh(a + ib)`."""
     real = r.apply("stablehlo.multiply", r.apply("chlo.sinh", a), r.apply("stablehlo.cosine", b))
     imag = r.apply("stablehlo.multiply", r.apply("chlo.cosh", a), r.apply("stablehlo.sine", b))
     end = r.logical_or(r.equal(a, 0.0), r.infinite(a))
@@ -196,6 +209,7 @@ def _sinh(r: RealEmitter, a: IrValue, b: IrValue) -> tuple[IrValue, IrValue]:
 
 
 def _cosh(r: RealEmitter, a: IrValue, b: IrValue) -> tuple[IrValue, IrValue]:
+    """Returns the components of `cosh(a + ib)`."""
     real = r.apply("stablehlo.multiply", r.apply("chlo.cosh", a), r.apply("stablehlo.cosine", b))
     imag = r.apply("stablehlo.multiply", r.apply("chlo.sinh", a), r.apply("stablehlo.sine", b))
     undirected = r.non_finite(b)
@@ -205,12 +219,14 @@ def _cosh(r: RealEmitter, a: IrValue, b: IrValue) -> tuple[IrValue, IrValue]:
 
 
 def emit_tanh(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    """Fixes up `tanh` at infinities, and for real or imaginary operands."""
     r, a, b = _parts(builder, z)
     _, real, imag = _parts(builder, out)
     return r.make_complex(*_tanh(r, a, b, real, imag))
 
 
 def emit_tan(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    """Fixes up `tan(z)` as `-i tanh(i z)`."""
     r, a, b = _parts(builder, z)
     _, real, imag = _parts(builder, out)
     imag, real = _tanh(r, b, a, imag, real)
@@ -218,17 +234,18 @@ def emit_tan(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
 
 
 def _tanh(r: RealEmitter, a: IrValue, b: IrValue, real: IrValue, imag: IrValue) -> tuple[IrValue, IrValue]:
-    """Real numbers stay real, imaginary ones imaginary, and the ends are -1 and 1."""
+    """Fixes up `tanh`: real for real operands, imaginary for imaginary ones, and -1 or 1 at real infinities."""
     end = r.infinite(a)
     real = r.select(end, r.copysign(r.full(1.0), a), r.select(r.equal(a, 0.0), a, real))
     imag = r.select(end, r.copysign(r.full(0.0), b), r.select(r.equal(b, 0.0), b, imag))
     return real, imag
 
 
-# ------------------------------------------------------------------ their inverses
+# ------------------------------------------------------------------ inverse functions
 
 
 def emit_asinh(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    """Fixes up signs, branch cuts and NaNs of `asinh`."""
     r, a, b = _parts(builder, z)
     _, real, imag = _parts(builder, out)
     unknown, nan = r.nan(a), r.full(math.nan)
@@ -239,12 +256,14 @@ def emit_asinh(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
 
 
 def emit_asin(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    """Fixes up signs and branch cuts of `asin`."""
     r, a, b = _parts(builder, z)
     _, real, imag = _parts(builder, out)
     return r.make_complex(r.select(r.equal(a, 0.0), a, r.copysign(real, a)), r.copysign(imag, b))
 
 
 def emit_acos(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    """Fixes up signs, branch cuts and NaNs of `acos`."""
     r, a, b = _parts(builder, z)
     _, real, imag = _parts(builder, out)
     unknown = r.nan(b)
@@ -254,6 +273,7 @@ def emit_acos(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
 
 
 def emit_acosh(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    """Fixes up signs, branch cuts and NaNs of `acosh`."""
     r, a, b = _parts(builder, z)
     _, real, imag = _parts(builder, out)
     unknown, nan = r.nan(b), r.full(math.nan)
@@ -263,12 +283,14 @@ def emit_acosh(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
 
 
 def emit_atanh(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    """Fixes up signs, branch cuts, infinities and NaNs of `atanh`."""
     r, a, b = _parts(builder, z)
     _, real, imag = _parts(builder, out)
     return r.make_complex(*_atanh(r, a, b, real, imag))
 
 
 def emit_atan(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
+    """Fixes up `atan(z)` as `-i atanh(i z)`."""
     r, a, b = _parts(builder, z)
     _, real, imag = _parts(builder, out)
     imag, real = _atanh(r, b, a, imag, real)
@@ -276,6 +298,7 @@ def emit_atan(builder: Builder, z: IrValue, out: IrValue) -> IrValue:
 
 
 def _atanh(r: RealEmitter, a: IrValue, b: IrValue, real: IrValue, imag: IrValue) -> tuple[IrValue, IrValue]:
+    """Fixes up the components of `atanh(a + ib)`."""
     far, nan = r.logical_or(r.infinite(a), r.infinite(b)), r.full(math.nan)
     unknown = r.logical_or(r.nan(a), r.nan(b))
     real = r.select(far, r.full(0.0), r.select(unknown, nan, real))

@@ -1,8 +1,8 @@
-"""The families of operations that work element by element.
+"""Base classes of elementwise primitives, and `add`.
 
-Operands have one shape, or none: a scalar stands for an array full of it. dtypes must agree. The functions of
-`tracefx.lax` broadcast axes of size 1 (`bind_binary`, `bind_elementwise`) and give a Python number the dtype of the
-array beside it.
+Operands have one common shape, except that scalars stand for arrays filled with them; their dtypes are equal. The
+functions of `tracefx.lax` also broadcast axes of size 1 (`bind_binary`, `bind_elementwise`), and a Python number takes
+the dtype of the other operand.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ LOGICAL: Final = Domain("booleans or integers", lambda d: dtypes.is_bool(d) or d
 
 
 class UnequalOperandsError(TypeError):
-    """The operands of an elementwise operation have different shapes or dtypes."""
+    """The operands of an elementwise primitive have different shapes or dtypes."""
 
 
 class Elementwise(Operation):
-    """Operands and one output of their common shape and, unless a subclass says otherwise, dtype."""
+    """An elementwise primitive. The output has the operands' shape and, unless a subclass overrides it, their dtype."""
 
     __slots__ = ()
     domain: ClassVar[Domain] = ANY
     hlo: ClassVar[str]
     widens_narrow_ints: ClassVar[bool] = True
-    """Whether integers below 8 bits reach the kernel as 8-bit ones, their results wrapping around."""
+    """Whether integers below 8 bits are passed to the kernel as 8-bit ones, so that their results wrap around."""
 
     preserves_dtype: ClassVar[bool] = True
-    """Whether the output has the operands' dtype: whether `out_dtype` is the one that is defined here."""
+    """Whether the output has the operands' dtype, that is, whether `out_dtype` is not overridden."""
 
     @override
     def __init_subclass__(cls) -> None:
@@ -65,11 +65,11 @@ class Elementwise(Operation):
 
     @property
     def ufunc(self) -> np.ufunc | None:
-        """The kernel, where NumPy has just the one: a class attribute of the members that say so."""
+        """The NumPy ufunc that is the kernel, or None. Subclasses set it as a class attribute."""
         return None
 
     def out_dtype(self, dtype: DType) -> DType:
-        """The output's dtype, given that of the operands."""
+        """Returns the output's dtype for operands of this dtype."""
         return dtype
 
     @override
@@ -96,8 +96,8 @@ class Elementwise(Operation):
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        # An operand or two of one type, or an array and a number of its dtype: what most programs are made of. Every
-        # call counts here, so all is written out.
+        # The fast path of eager dispatch: one operand, or two with equal avals, or an array and a scalar of its dtype.
+        # It is written without helper functions for speed.
         arity = self.arity
         if len(args) != arity:
             raise arity_error(self.name, arity, len(args))
@@ -141,7 +141,7 @@ class Elementwise(Operation):
             return self._evaluate_slow_path(args)
         if not self.preserves_dtype:
             aval = _with_dtype(aval, self.out_dtype(aval.dtype))
-        if type(out) is not np.ndarray or out.dtype is not aval.dtype:  # ufuncs give scalars where there are no axes
+        if type(out) is not np.ndarray or out.dtype is not aval.dtype:  # ufuncs return scalars for rank 0
             out = np.asarray(out, aval.dtype)
         return (ConcreteArray(aval, out),)
 
@@ -162,9 +162,9 @@ class Elementwise(Operation):
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
         ranks = [x.aval.ndim - (d is not None) for x, d in zip(args, dims, strict=True)]
         rank = max(ranks)
-        places = {d for d in dims if d is not None}
-        if len(places) == 1 and all(r == (rank if d is not None else 0) for r, d in zip(ranks, dims, strict=True)):
-            return bind1(self, *args), places.pop()
+        batch_dims = {d for d in dims if d is not None}
+        if len(batch_dims) == 1 and all(r == (rank if d is not None else 0) for r, d in zip(ranks, dims, strict=True)):
+            return bind1(self, *args), batch_dims.pop()
         shape = next(_batch_shape(x, d, axis) for x, d, r in zip(args, dims, ranks, strict=True) if r == rank)
         fronted = [
             x if d is None and r == 0 else _broadcast_scalars(batch_first(x, d, axis), shape)
@@ -182,29 +182,29 @@ class Elementwise(Operation):
         return self.emit_elementwise(builder, out, *operands)
 
     def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
-        """The output, in StableHLO, from operands that all have its shape."""
+        """Emits the output from operands that all have its shape."""
         return builder.emit(self.hlo, operands, [out])[0]
 
 
 @functools.lru_cache(maxsize=4096)
 def _with_dtype(aval: ShapedArray, dtype: DType) -> ShapedArray:
-    """The type of an output of this dtype, for operands of which those with axes have the type `aval`."""
+    """Returns the output aval for this output dtype, where `aval` is the common aval of the operands."""
     return ShapedArray(aval.shape, dtype, aval.weak_type and not dtypes.is_bool(dtype))
 
 
 def is_compatible_scalar(number: ShapedArray, aval: ShapedArray) -> bool:
-    """Whether an operand of type `number`, without axes, beside one of type `aval` leaves the output that type."""
+    """Returns whether a scalar operand of aval `number` leaves the output with the other operand's aval."""
     return number.dtype is aval.dtype and not number.shape and (number.weak_type or not aval.weak_type)
 
 
 def common_shape(prim: Primitive, avals: Sequence[ShapedArray]) -> Shape:
-    """The one shape of the operands that have axes."""
+    """Returns the common shape of the operands that are not scalars; raises `UnequalOperandsError` if there is none."""
     shape: Shape = ()
     for aval in avals:
         if aval.shape and aval.shape != shape:
             if shape:
                 raise UnequalOperandsError(
-                    f"{prim.name} takes operands of one shape (or without axes), got {' and '.join(map(str, avals))}; "
+                    f"{prim.name} takes operands of one shape (or scalars), got {' and '.join(map(str, avals))}; "
                     "broadcast them first, or use the function of tracefx.numpy, which broadcasts"
                 )
             shape = aval.shape
@@ -212,17 +212,18 @@ def common_shape(prim: Primitive, avals: Sequence[ShapedArray]) -> Shape:
 
 
 def _batch_shape(x: Value, dim: int | None, axis: MappedAxis) -> Shape:
+    """Returns the shape of `x` with its batch axis in front."""
     shape = x.aval.shape
     return (axis.size, *shape) if dim is None else (axis.size, *shape[:dim], *shape[dim + 1 :])
 
 
 def _broadcast_scalars(x: Array, shape: Shape) -> Array:
-    """A batch of scalars among batches of arrays is repeated over the arrays' axes."""
+    """Broadcasts a batch of scalars to the batched shape of the other operands."""
     return x if x.aval.ndim == len(shape) else broadcast_in_dim(x, shape, (0,))
 
 
 class NonDifferentiable(Elementwise, Differentiable):
-    """A derivative of zero wherever there is one: comparisons, rounding, logic."""
+    """An elementwise primitive whose derivative is zero wherever it exists: comparisons, rounding, logic."""
 
     __slots__ = ()
 
@@ -233,13 +234,13 @@ class NonDifferentiable(Elementwise, Differentiable):
 
 
 class Smooth(Elementwise, Differentiable):
-    """The tangent is a sum with one term an operand."""
+    """An elementwise primitive whose tangent is a sum with one term per operand."""
 
     __slots__ = ()
 
     @abstractmethod
     def jvp_term(self, i: int, tangent: Value, out: Value, *primals: Value) -> Tangent:
-        """The term of operand `i`: its tangent times the partial derivative."""
+        """Returns the term of operand `i`: its tangent times the partial derivative."""
         raise NotImplementedError
 
     @override
@@ -254,7 +255,7 @@ class Smooth(Elementwise, Differentiable):
         return [out], [Zero(aval) if total is None else total]
 
 
-# ------------------------------------------------------------------ add: the tangents of all others are added
+# ------------------------------------------------------------------ add, here because `Smooth` adds tangents
 
 
 @final
@@ -281,7 +282,18 @@ ADD: Final = Add()
 
 
 def add(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x + y`, elementwise.
+    """Returns `x + y`, elementwise; integers wrap around.
+
+    Args:
+        x: Array or number.
+        y: Array or number of the same dtype. Scalars and axes of size 1 are broadcast; a Python number takes the dtype
+            of the other operand.
+
+    Returns:
+        An array of the broadcast shape and the common dtype.
+
+    Raises:
+        TypeError: The dtypes differ, the shapes don't broadcast, or the operands are booleans.
 
     >>> add(np.arange(3), 1)
     Array([1, 2, 3], dtype=int32)
@@ -290,14 +302,14 @@ def add(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def add_tangents(x: Tangent, y: Tangent) -> Tangent:
-    """The sum of two tangents or cotangents of one type."""
+    """Returns the sum of two tangents or cotangents with equal avals."""
     if isinstance(x, Zero):
         return y
     return x if isinstance(y, Zero) else bind1(ADD, x, y)
 
 
 def unbroadcast(ct: Tangent, aval: ShapedArray) -> Tangent:
-    """The cotangent of an operand that stood for a full array: summed where it was a scalar."""
+    """Returns the cotangent of an operand that was broadcast: the sum of `ct` if the operand was a scalar."""
     if ct.aval is aval:
         return ct
     if isinstance(ct, Zero) or ct.aval.shape == aval.shape:
@@ -312,7 +324,7 @@ _PYTHON: Final = frozenset({bool, int, float, complex})
 
 
 def bind_binary(prim: Primitive, x: ArrayLike, y: ArrayLike) -> Array:
-    """Apply an operation of two operands to arguments of a function, `operands` of it."""
+    """Binds a primitive with two operands, after applying `operands` and, where shapes differ, `broadcast_operands`."""
     if type(y) in _PYTHON:
         if not isinstance(x, Array):
             return bind1(prim, *operands(x, y))
@@ -323,12 +335,12 @@ def bind_binary(prim: Primitive, x: ArrayLike, y: ArrayLike) -> Array:
         x = as_weak_literal(x, y.aval.dtype)
     try:
         return bind1(prim, x, y)
-    except UnequalOperandsError:  # rare, so the check is not repeated before every call
+    except UnequalOperandsError:  # rare, so it is not checked before every call
         return bind1(prim, *broadcast_operands(prim, x, y))
 
 
 def bind_elementwise(prim: Primitive, *args: ArrayLike) -> Array:
-    """Apply an elementwise operation to the arguments of a function, broadcasting axes of size 1."""
+    """Binds an elementwise primitive with any number of operands; axes of size 1 are broadcast."""
     try:
         return bind1(prim, *operands(*args))
     except UnequalOperandsError:
@@ -336,11 +348,12 @@ def bind_elementwise(prim: Primitive, *args: ArrayLike) -> Array:
 
 
 def broadcast_operands(prim: Primitive, *args: ArrayLike) -> list[Value]:
-    """Operands of equal rank, or without axes, broadcast along axes of size 1 to their common shape.
+    """Returns the operands broadcast along axes of size 1 to their common shape; scalars stay scalars.
 
-    Numbers of subclasses of Python's, such as members of an `IntEnum`, take the dtype of the arrays.
+    Numbers of subclasses of Python's, for example members of an `IntEnum`, take the dtype of the arrays.
 
-    Raises `TypeError` if ranks or sizes differ.
+    Raises:
+        TypeError: Ranks or sizes differ.
     """
     values = operands(*[unwrap_arraylike(a) for a in args])
     shapes = [v.aval.shape for v in values if v.aval.shape]
@@ -354,13 +367,13 @@ def broadcast_operands(prim: Primitive, *args: ArrayLike) -> list[Value]:
     for axis, sizes in enumerate(zip(*shapes, strict=True)):
         wide = {n for n in sizes if n != 1}
         if len(wide) > 1:
-            raise TypeError(f"{prim.name}: shapes do not broadcast, got {got}, whose sizes of axis {axis} differ")
+            raise TypeError(f"{prim.name}: shapes do not broadcast, got {got}: their sizes along axis {axis} differ")
         shape.append(wide.pop() if wide else 1)
     return [v if v.aval.shape in ((), tuple(shape)) else broadcast_to(v, tuple(shape)) for v in values]
 
 
 def operands(*args: ArrayLike) -> list[Value]:
-    """Arguments as values; a Python number among arrays takes the dtype of the first, where it can be of it."""
+    """Returns the arguments as values; Python numbers take the dtype of the first array if its kind allows."""
     kinds = [type(a) in _PYTHON for a in args]
     if True not in kinds or False not in kinds:
         return [as_value(a) for a in args]
@@ -370,14 +383,15 @@ def operands(*args: ArrayLike) -> list[Value]:
 
 
 def as_weak_literal(x: ArrayLike, dtype: DType) -> Value:
-    """A Python number as a weakly typed literal of `dtype`, or of its own dtype where it can't be of that one."""
+    """Returns a Python number as a weakly typed literal of `dtype`, or of its default dtype if the kinds don't fit."""
     if dtypes.kind(dtype) not in _KINDS_FOR[type(x)]:
         return as_value(x)
-    return literal.cached_literal(x, _type_of_numbers(dtype))  # type: ignore[arg-type]  # or the line above had failed
+    return literal.cached_literal(x, _type_of_numbers(dtype))  # type: ignore[arg-type]  # else the lookup above fails
 
 
 @functools.cache
 def _type_of_numbers(dtype: DType) -> ShapedArray:
+    """Returns the weakly typed scalar aval of `dtype`."""
     return ShapedArray((), dtype, not dtypes.is_bool(dtype))
 
 
@@ -388,3 +402,4 @@ _KINDS_FOR: Final[Mapping[type, tuple[dtypes.DTypeKind, ...]]] = {
     float: (_K.FLOAT, _K.COMPLEX),
     complex: (_K.COMPLEX,),
 }
+"""The dtype kinds that a Python number of each type can be converted to."""

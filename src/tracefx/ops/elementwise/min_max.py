@@ -1,7 +1,7 @@
-"""The larger and the smaller of two arrays as XLA finds them, in NumPy and in StableHLO.
+"""XLA's elementwise maximum and minimum, as NumPy kernels and in StableHLO.
 
-NaN wins over every number, and 0.0 is larger than -0.0. Complex numbers are ordered by their real parts, equal ones by
-their imaginary parts; there a NaN is neither larger nor smaller, and the second operand wins.
+NaN propagates, and 0.0 is larger than -0.0. Complex numbers are ordered by their real parts, then by their imaginary
+parts; a NaN among them compares as neither larger nor smaller, and then the second operand is returned.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from tracefx.ops import stablehlo
 
 
 def maximum(x: NDArray, y: NDArray) -> NDArray:
+    """Returns the elementwise maximum, with XLA's results for zeros, NaNs and complex numbers."""
     if dtypes.is_complex(x.dtype):
         return np.where(_larger(x, y), x, y)
     out: NDArray = np.maximum(x, y)
     if np.count_nonzero(out) != out.size and dtypes.is_float(out.dtype):
-        return np.where((x == 0) & (y == 0), x + y, out)  # zeros, of which NumPy takes either
+        return np.where((x == 0) & (y == 0), x + y, out)  # of two zeros, NumPy may return either
     return out
 
 
 def minimum(x: NDArray, y: NDArray) -> NDArray:
+    """Returns the elementwise minimum, with XLA's results for zeros, NaNs and complex numbers."""
     if dtypes.is_complex(x.dtype):
         return np.where(_larger(y, x), x, y)
     out: NDArray = np.minimum(x, y)
@@ -34,11 +36,12 @@ def minimum(x: NDArray, y: NDArray) -> NDArray:
 
 
 def _larger(x: NDArray, y: NDArray) -> NDArray:
+    """Returns where `x > y` in the lexicographic order of complex numbers."""
     return np.where(x.real == y.real, x.imag > y.imag, x.real > y.real)
 
 
 def emit_min_max(builder: Builder, direction: str, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
-    """`x` where it compares with `y` in `direction` (GT for the larger of the two, LT for the smaller), else `y`."""
+    """Emits `x` where it compares with `y` in `direction` (GT for the maximum, LT for the minimum), else `y`."""
     if not dtypes.is_complex(out.dtype):
         name = "stablehlo.maximum" if direction == "GT" else "stablehlo.minimum"
         return builder.emit(name, [x, y], [out])[0]

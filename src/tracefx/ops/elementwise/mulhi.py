@@ -1,4 +1,4 @@
-"""`mulhi`: the upper half of the bits of products of integers."""
+"""`mulhi`: the high half of integer products."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class MulHi(NonDifferentiable):
 
     @override
     def emit_elementwise(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
-        # XLA counts 8 bits of narrower numbers, and its CPU lacks the operation on signed ones where it fuses some.
+        # XLA treats narrower numbers as 8-bit ones; its CPU backend lacks the signed operation in some fusions.
         bits = dtypes.itemsize_bits(out.dtype)
         is_signed = dtypes.is_signed(out.dtype)
         if bits < 8 or (is_signed and bits < 64):
@@ -56,6 +56,7 @@ class MulHi(NonDifferentiable):
 
 
 def _emit_by_widening(builder: Builder, out: ShapedArray, operands: Sequence[IrValue], width: int) -> IrValue:
+    """Emits the high half of products computed in `width` bits."""
     is_signed = dtypes.is_signed(out.dtype)
     wide = out.update(dtype=dtypes.from_short_name(f"{'i' if is_signed else 'u'}{width}"))
     product = builder.emit("stablehlo.multiply", _converted(builder, wide, operands), [wide])[0]
@@ -65,15 +66,18 @@ def _emit_by_widening(builder: Builder, out: ShapedArray, operands: Sequence[IrV
 
 
 def _emit_signed_mulhi(builder: Builder, name: str, out: ShapedArray, operands: Sequence[IrValue]) -> IrValue:
-    """That of the same bits as unsigned numbers is too large by either factor where the other is negative."""
+    """Emits the high half of signed products from that of the same bits taken as unsigned.
+
+    The unsigned result is too large by either factor if the other one is negative.
+    """
     words = out.update(dtype=dtypes.from_short_name(f"u{dtypes.itemsize_bits(out.dtype)}"))
-    (found,) = _converted(builder, out, builder.emit(name, _converted(builder, words, operands), [words]))
+    (result,) = _converted(builder, out, builder.emit(name, _converted(builder, words, operands), [words]))
     last = stablehlo.emit_full(builder, dtypes.itemsize_bits(out.dtype) - 1, out)
     for x, y in (operands, operands[::-1]):
         (minus_one,) = builder.emit("stablehlo.shift_right_arithmetic", [x, last], [out])
         (excess,) = builder.emit("stablehlo.and", [minus_one, y], [out])
-        (found,) = builder.emit("stablehlo.subtract", [found, excess], [out])
-    return found
+        (result,) = builder.emit("stablehlo.subtract", [result, excess], [out])
+    return result
 
 
 def _converted(builder: Builder, to: ShapedArray, operands: Sequence[IrValue]) -> list[IrValue]:
@@ -81,7 +85,7 @@ def _converted(builder: Builder, to: ShapedArray, operands: Sequence[IrValue]) -
 
 
 def _mulhi_64(x: NDArray, y: NDArray) -> NDArray:
-    """By products of halves; those of negative numbers are too large by the other factor."""
+    """Computes the high half of 64-bit products from products of halves, corrected for negative factors."""
     a, b = x.astype(np.uint64), y.astype(np.uint64)
     (a_high, a_low), (b_high, b_low) = (a >> _HALF, a & _LOW), (b >> _HALF, b & _LOW)
     middle = a_high * b_low + (a_low * b_low >> _HALF)
@@ -96,7 +100,17 @@ MUL_HI: Final = MulHi()
 
 
 def mulhi(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """The upper half of the bits of `x * y`, elementwise, for integers: `x * y // 2**bits`, of dtypes of so many bits.
+    """Returns the high half of the bits of `x * y`, elementwise: `x * y // 2**bits` for a dtype of `bits` bits.
+
+    Args:
+        x: Array of integers.
+        y: Array of integers of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        An array of the broadcast shape and the common dtype.
+
+    Raises:
+        TypeError: The operands are not integers of one dtype, or the shapes don't broadcast.
 
     >>> mulhi(np.array([2**30, -1]), np.array([8, 1])).tolist()
     [2, -1]

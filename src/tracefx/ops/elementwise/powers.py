@@ -1,4 +1,4 @@
-"""Powers: `pow`, `integer_pow`, `square`."""
+"""Powers: `pow`, `integer_pow`, `square`, `reciprocal`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ T = TypeVar("T")
 
 
 def power(x: NDArray, y: NDArray | float) -> NDArray:
-    """NumPy's `power`. For a single exponent of 0.5 NumPy takes the square root, which -inf and -0.0 lack."""
+    """Returns `np.power(x, y)` without NumPy's shortcut for a scalar exponent of 0.5.
+
+    The shortcut takes the square root, whose results at -inf and -0.0 differ from those of the power.
+    """
     exponent = y.item() if isinstance(y, np.ndarray | np.generic) and not y.ndim else y
     if type(exponent) is float and exponent == 0.5 and not np.greater(x, 0).all():
         filled: NDArray = np.power(np.atleast_1d(x), np.full(np.shape(x) or (1,), y, x.dtype)).reshape(np.shape(x))
@@ -45,7 +48,7 @@ def power(x: NDArray, y: NDArray | float) -> NDArray:
 
 @final
 class Pow(Smooth):
-    """A float or complex base; an exponent of its dtype or of any integer dtype."""
+    """A float or complex base to an exponent of the same dtype or of any integer dtype."""
 
     __slots__ = ()
     name = "pow"
@@ -71,7 +74,7 @@ class Pow(Smooth):
         if dtypes.is_complex(x.dtype):
             out = np.where(
                 (x == 0) & (y.imag != 0), x.dtype.type(complex(np.nan, np.nan)), out
-            )  # no limit there, NumPy says 0
+            )  # there is no limit, though NumPy returns 0
         return out
 
     @override
@@ -96,13 +99,23 @@ class Pow(Smooth):
 
 
 def pow(x: ArrayLike, y: ArrayLike) -> Array:
-    """`x` to the power `y`, elementwise: a float or complex base, an exponent of the same dtype or any integer dtype.
+    """Returns `x` to the power `y`, elementwise.
+
+    Args:
+        x: Base: floats or complex numbers.
+        y: Exponent, of the same dtype or of any integer dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        An array of the broadcast shape and the dtype of `x`.
+
+    Raises:
+        TypeError: `x` is not inexact, `y` has another inexact dtype, or the shapes don't broadcast.
 
     >>> pow(np.array([2.0, 4.0]), 0.5).tolist(), pow(2.0, 3)
     ([1.4142135381698608, 2.0], Array(8., dtype=float32, weak_type=True))
     """
     if type(y) is int:
-        return bind1(POW, x, y)  # an integer exponent stays one
+        return bind1(POW, x, y)  # keeps the exponent's integer dtype
     return bind_elementwise(POW, x, y)
 
 
@@ -114,7 +127,7 @@ POW: Final = Pow()
 @final
 @frozen(eq=False)
 class IntegerPow(Smooth):
-    """A power known when the program is traced, by repeated multiplication."""
+    """A power with a static integer exponent, computed by repeated multiplication."""
 
     name = "integer_pow"
     domain = NUMBERS
@@ -130,7 +143,7 @@ class IntegerPow(Smooth):
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
         if self.y < 0:
-            self.abstract_eval(*[a.aval for a in args])  # the family's short ways look at the domain alone
+            self.abstract_eval(*[a.aval for a in args])  # the family's fast paths check only the domain
         return Smooth.evaluate(self, args)
 
     @override
@@ -169,7 +182,7 @@ class IntegerPow(Smooth):
 
 
 def power_by_squaring(x: T, n: int, times: Callable[[T, T], T]) -> T:
-    """The `n`-th power for `n > 0`: the squares that the bits of `n` ask for, from the lowest on, multiplied."""
+    """Returns the `n`-th power of `x` for `n > 0`, by repeated squaring with the product `times`."""
     power = None
     while True:
         if n & 1:
@@ -182,9 +195,17 @@ def power_by_squaring(x: T, n: int, times: Callable[[T, T], T]) -> T:
 
 
 def integer_pow(x: ArrayLike, y: int) -> Array:
-    """`x` to the power `y`, an integer known when the program is traced; elementwise.
+    """Returns `x` to the static integer power `y`, elementwise, by repeated multiplication.
 
-    `TypeError` if `y` is none, or negative where `x` is an array of integers.
+    Args:
+        x: Array of numbers, or a number.
+        y: The exponent, known at trace time.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `y` is not an integer known at trace time, or is negative for integer `x`.
 
     >>> integer_pow(np.arange(4), 2).tolist()
     [0, 1, 4, 9]
@@ -202,7 +223,7 @@ _integer_pow: Final = functools.lru_cache(maxsize=256)(IntegerPow)
 
 
 def reciprocal(x: ArrayLike) -> Array:
-    """`1 / x`, elementwise; `TypeError` for integers.
+    """Returns `1 / x`, elementwise, for floats and complex numbers; raises TypeError for integers.
 
     >>> reciprocal(4.0)
     Array(0.25, dtype=float32, weak_type=True)
@@ -234,7 +255,7 @@ SQUARE: Final = Square()
 
 
 def square(x: ArrayLike) -> Array:
-    """`x * x`, elementwise; integers wrap around.
+    """Returns `x * x`, elementwise, for numbers; integers wrap around.
 
     >>> square(np.arange(4)).tolist()
     [0, 1, 4, 9]

@@ -1,4 +1,4 @@
-"""Floats to whole numbers: floor, ceil, round."""
+"""Rounding of floats to whole numbers: `floor`, `ceil`, `round`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Ceil(NonDifferentiable):
 
 @final
 class RoundingMethod(IntEnum):
-    """Where a number half way between two whole ones goes."""
+    """How `round` rounds a number halfway between two whole numbers."""
 
     AWAY_FROM_ZERO = 0
     """0.5 becomes 1, -0.5 becomes -1, 2.5 becomes 3."""
@@ -74,7 +74,7 @@ CEIL: Final = Ceil()
 
 
 def floor(x: ArrayLike) -> Array:
-    """The largest whole number not above `x`, elementwise, for floats.
+    """Returns the largest whole number not above `x`, elementwise, for floats.
 
     >>> floor(-1.5)
     Array(-2., dtype=float32, weak_type=True)
@@ -83,7 +83,7 @@ def floor(x: ArrayLike) -> Array:
 
 
 def ceil(x: ArrayLike) -> Array:
-    """The smallest whole number not below `x`, elementwise, for floats.
+    """Returns the smallest whole number not below `x`, elementwise, for floats.
 
     >>> ceil(-1.5)
     Array(-1., dtype=float32, weak_type=True)
@@ -92,7 +92,18 @@ def ceil(x: ArrayLike) -> Array:
 
 
 def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
-    """The nearest whole number, elementwise, for floats. `ValueError` if `rounding_method` is none.
+    """Returns the nearest whole number, elementwise, for floats.
+
+    Args:
+        x: Array of floats, or a float.
+        rounding_method: Where halves go. By default away from zero; `RoundingMethod.TO_NEAREST_EVEN` is NumPy's way.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `x` is not of a float dtype.
+        ValueError: `rounding_method` is not a `RoundingMethod`.
 
     >>> round(2.5), round(2.5, RoundingMethod.TO_NEAREST_EVEN)
     (Array(3., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True))

@@ -1,4 +1,4 @@
-"""Choosing between arrays element by element; and `stop_gradient`, which keeps every element but not its derivative."""
+"""Elementwise selection (`select_n`, `select`, `clamp`), and `stop_gradient`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tracefx.ops.structural import (
 
 @final
 class SelectN(Operation, Differentiable, Transposable, DataMovement):
-    """The first operand says, for each element, from which of the others it is taken."""
+    """Selects each element from one of several cases. The first operand holds the indices of the cases."""
 
     __slots__ = ()
     name = "select_n"
@@ -64,7 +64,7 @@ class SelectN(Operation, Differentiable, Transposable, DataMovement):
 
     @override
     def evaluate(self, args: Sequence[Value]) -> Sequence[Value]:
-        if len(args) == 3:  # nearly always a mask and two arrays of one type
+        if len(args) == 3:  # the fast path: a mask and two arrays with equal avals
             which, off, on = args
             if which.aval.shape == off.aval.shape and (off.aval is on.aval or off.aval == on.aval):
                 out = select_eagerly(which, on, off)
@@ -101,14 +101,14 @@ class SelectN(Operation, Differentiable, Transposable, DataMovement):
         assert not isinstance(ct, Zero)
         assert not isinstance(which, UndefinedPrimal)
         zeros = constant_like_aval(ct.aval, 0)
-        chosen: list[Tangent | None] = []
+        case_cts: list[Tangent | None] = []
         for i, case in enumerate(cases):
             if not isinstance(case, UndefinedPrimal):
-                chosen.append(None)
+                case_cts.append(None)
                 continue
             picked = bind1(self, which, *[ct if j == i else zeros for j in range(len(cases))])
-            chosen.append(match_aval(picked, case.aval))
-        return [None, *chosen]
+            case_cts.append(match_aval(picked, case.aval))
+        return [None, *case_cts]
 
     @override
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
@@ -143,10 +143,19 @@ SELECT_N: Final = SelectN()
 
 
 def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
-    """Each element from the case that `which` numbers: case 0 where it is `False` or 0, case 1 where it is `True` or 1.
+    """Returns each element of `cases[k]` where `which` is `k`.
 
-    All cases have one shape and dtype; `which` is boolean (for at most two cases) or integer, of that shape or without
-    axes. Numbers outside the range of cases choose the nearest one. `TypeError` where the operands don't fit.
+    Args:
+        which: Booleans, for at most two cases (False selects case 0, True case 1), or integers; of the shape of the
+            cases, or a scalar. Integers out of range select the nearest case.
+        *cases: Arrays of one shape and dtype, at least one.
+
+    Returns:
+        An array of the shape and dtype of the cases.
+
+    Raises:
+        TypeError: The cases differ in shape or dtype, or `which` does not fit them.
+        ValueError: There are no cases.
 
     >>> select_n(np.array([0, 2, 1]), np.array([1, 2, 3]), np.array([10, 20, 30]), np.array([-1, -2, -3])).tolist()
     [1, -2, 30]
@@ -157,7 +166,18 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
 
 
 def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
-    """`on_true` where `pred` holds, else `on_false`.
+    """Returns `on_true` where `pred` is true, else `on_false`.
+
+    Args:
+        pred: Booleans, of the shape of the cases or a scalar.
+        on_true: Array.
+        on_false: Array of the same shape and dtype.
+
+    Returns:
+        An array of the shape and dtype of the cases.
+
+    Raises:
+        TypeError: Shapes or dtypes don't fit. `tracefx.numpy.where` broadcasts and promotes.
 
     >>> select(np.array([True, False]), np.array([1, 2]), np.array([10, 20])).tolist()
     [1, 20]
@@ -170,9 +190,9 @@ def _select_kernel(which: NDArray, off: NDArray, on: NDArray) -> NDArray:
 
 
 def select_eagerly(pred: Value, on_true: Value, on_false: Value) -> ConcreteArray | None:
-    """The choice between numbers of one dtype, those without axes standing for arrays; None if it needs more thought.
+    """Selects between concrete values with NumPy, broadcasting scalars; returns None if the fast path doesn't apply.
 
-    What has axes must have one shape, and what is chosen from one dtype and weak type.
+    The caller ensures that operands with axes have one shape, and that the cases have one dtype and weak type.
     """
     if (
         (type(pred) is not ConcreteArray and type(pred) is not Literal)
@@ -192,12 +212,12 @@ def select_eagerly(pred: Value, on_true: Value, on_false: Value) -> ConcreteArra
 
 
 def select_with_aval(pred: Value, on_true: Value | float, on_false: Value | float, aval: ShapedArray) -> Array:
-    """`select` for rules: numbers, and values without axes, are repeated to the type `aval`."""
+    """Like `select`, for rules: numbers and scalar cases are broadcast to the shape and dtype of `aval`."""
     return bind1(SELECT_N, pred, _fill_or_broadcast(on_false, aval), _fill_or_broadcast(on_true, aval))
 
 
 def _fill_or_broadcast(x: Value | float, aval: ShapedArray) -> Value:
-    """Without axes a literal stays one: an array would be an input of every program that the rule is part of."""
+    """Returns `x` with the shape of `aval`. Scalars stay literals; an array would become an input of each program."""
     if isinstance(x, int | float):
         return constant_like_aval(aval, x)
     return x if x.aval.shape == aval.shape else broadcast_to(x, aval.shape)
@@ -208,7 +228,7 @@ def _fill_or_broadcast(x: Value | float, aval: ShapedArray) -> Value:
 
 @final
 class Clamp(Smooth):
-    """`min(max(x, low), high)` of `low`, `x`, `high`."""
+    """`min(max(x, low), high)`, with operands `low`, `x`, `high`."""
 
     __slots__ = ()
     name = "clamp"
@@ -227,7 +247,7 @@ class Clamp(Smooth):
     @override
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
         low, x, high = args
-        if dims[1] is None:  # only the bounds may lack axes
+        if dims[1] is None:  # only the bounds may be scalars
             x, dims = batch_first(x, None, axis), (dims[0], 0, dims[2])
         return Smooth.batched(self, axis, (low, x, high), dims)
 
@@ -252,9 +272,18 @@ CLAMP: Final = Clamp()
 
 
 def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
-    """`x` between `min` and `max`, elementwise: `min` where it is less, `max` where it is more.
+    """Returns `x` limited to the range from `min` to `max`, elementwise.
 
-    The bounds have the shape of `x` or no axes. NaN in any operand gives NaN; where `min > max` the result is `max`.
+    Args:
+        min: Lower bounds, of the shape of `x` or a scalar.
+        x: Array or number; not complex.
+        max: Upper bounds, of the shape of `x` or a scalar.
+
+    Returns:
+        An array of the shape and dtype of `x`: `max` where `min > max`, NaN where any operand is NaN.
+
+    Raises:
+        TypeError: The dtypes differ or are complex, or the bounds have another shape.
 
     >>> clamp(0, np.array([-1, 1, 5]), 3).tolist()
     [0, 1, 3]
@@ -267,7 +296,7 @@ def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
 
 @final
 class StopGradient(NonDifferentiable, Transposable):
-    """Its operand, as a constant for differentiation. As a linear function it is the identity."""
+    """The identity, with a derivative of zero. Its transpose is the identity."""
 
     __slots__ = ()
     name = "stop_gradient"
@@ -289,7 +318,7 @@ STOP_GRADIENT: Final = StopGradient()
 
 
 def stop_gradient(x: ArrayLike) -> Array:
-    """`x`, whose derivative is taken to be zero.
+    """Returns `x`, with a derivative of zero.
 
     >>> stop_gradient(2.0)
     Array(2., dtype=float32, weak_type=True)

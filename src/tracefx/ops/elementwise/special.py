@@ -1,4 +1,7 @@
-"""Special functions of floats: the error function, the gamma function, and their relatives."""
+"""Special functions of floats: error functions, gamma function and derivatives, zeta function.
+
+All raise TypeError for operands that are not floats.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,13 @@ from tracefx.ops.operation import CompiledOperation
 
 
 class Special(CompiledOperation, Transcendental):
-    """A function of one float that NumPy doesn't have."""
+    """A function of one float that NumPy doesn't have; eager evaluation compiles it."""
 
     __slots__ = ()
     domain = FLOATS
 
 
-# ------------------------------------------------------------------ the error function
+# ------------------------------------------------------------------ error functions
 
 
 @final
@@ -67,7 +70,7 @@ ERF_INV: Final = ErfInv()
 
 
 def erf(x: ArrayLike) -> Array:
-    """The error function of a float, elementwise: twice the integral of `exp(-t**2) / sqrt(pi)` from 0 to `x`.
+    """Returns the error function, elementwise: the integral of `2 * exp(-t**2) / sqrt(pi)` from 0 to `x`.
 
     >>> erf(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -76,7 +79,7 @@ def erf(x: ArrayLike) -> Array:
 
 
 def erfc(x: ArrayLike) -> Array:
-    """`1 - erf(x)` of a float, accurate where that is small, elementwise.
+    """Returns the complementary error function `1 - erf(x)`, elementwise, without cancellation for large `x`.
 
     >>> erfc(0.0)
     Array(1., dtype=float32, weak_type=True)
@@ -85,7 +88,7 @@ def erfc(x: ArrayLike) -> Array:
 
 
 def erf_inv(x: ArrayLike) -> Array:
-    """The number whose error function is `x`, elementwise: infinite at -1 and 1, NaN beyond them.
+    """Returns the inverse of the error function, elementwise: infinite at -1 and 1, NaN outside of [-1, 1].
 
     >>> erf_inv(1.0)
     Array(inf, dtype=float32, weak_type=True)
@@ -93,7 +96,7 @@ def erf_inv(x: ArrayLike) -> Array:
     return bind1(ERF_INV, x)
 
 
-# ------------------------------------------------------------------ the gamma function
+# ------------------------------------------------------------------ gamma and zeta functions
 
 
 @final
@@ -120,7 +123,7 @@ class Digamma(Special):
 
 @final
 class Polygamma(CompiledOperation, Smooth):
-    """Of an order and a place. There is no derivative with respect to the order."""
+    """The polygamma function of an order and an argument. It has no derivative with respect to the order."""
 
     __slots__ = ()
     name = "polygamma"
@@ -138,7 +141,7 @@ class Polygamma(CompiledOperation, Smooth):
 
 @final
 class Zeta(CompiledOperation, Smooth):
-    """Of an exponent and a first term. There is no derivative with respect to the exponent."""
+    """The Hurwitz zeta function. It has no derivative with respect to the exponent."""
 
     __slots__ = ()
     name = "zeta"
@@ -161,7 +164,7 @@ ZETA: Final = Zeta()
 
 
 def lgamma(x: ArrayLike) -> Array:
-    """The logarithm of the absolute value of the gamma function of a float, elementwise.
+    """Returns the logarithm of the absolute value of the gamma function, elementwise.
 
     >>> lgamma(0.0)
     Array(inf, dtype=float32, weak_type=True)
@@ -170,7 +173,7 @@ def lgamma(x: ArrayLike) -> Array:
 
 
 def digamma(x: ArrayLike) -> Array:
-    """The derivative of `lgamma`, elementwise.
+    """Returns the digamma function, the derivative of `lgamma`, elementwise.
 
     >>> digamma(0.5)
     Array(-1.96351, dtype=float32, weak_type=True)
@@ -179,9 +182,18 @@ def digamma(x: ArrayLike) -> Array:
 
 
 def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
-    """The derivative of `digamma` of order `m` (a whole number, as a float) at `x`, elementwise.
+    """Returns the polygamma function, the `m`-th derivative of `digamma`, elementwise.
 
-    Raises ValueError when differentiated with respect to `m`.
+    Args:
+        m: The order, a non-negative whole number as a float.
+        x: Where to evaluate, floats of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        An array of the broadcast shape and the common dtype.
+
+    Raises:
+        TypeError: The operands are not floats of one dtype.
+        ValueError: It is differentiated with respect to `m`.
 
     >>> polygamma(1.0, 1.0)
     Array(1.644934, dtype=float32, weak_type=True)
@@ -190,9 +202,18 @@ def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
 
 
 def zeta(x: ArrayLike, q: ArrayLike) -> Array:
-    """Hurwitz's zeta function: the sum of `(q + n)**-x` over all `n` from 0 on, elementwise.
+    """Returns the Hurwitz zeta function, elementwise: the sum of `(q + n)**-x` over `n` = 0, 1, 2, ...
 
-    Raises ValueError when differentiated with respect to `x`.
+    Args:
+        x: The exponent, floats.
+        q: The first base, floats of the same dtype. Scalars and axes of size 1 are broadcast.
+
+    Returns:
+        An array of the broadcast shape and the common dtype.
+
+    Raises:
+        TypeError: The operands are not floats of one dtype.
+        ValueError: It is differentiated with respect to `x`.
 
     >>> zeta(2.0, 1.0)
     Array(1.644934, dtype=float32, weak_type=True)

@@ -1,4 +1,7 @@
-"""Exponentials, logarithms, trigonometric and hyperbolic functions, roots: smooth functions of one operand."""
+"""Exponentials, logarithms, trigonometric and hyperbolic functions, roots: smooth functions of one operand.
+
+All take floats or complex numbers (`cbrt` only floats), keep shape and dtype, and raise TypeError for other dtypes.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,14 @@ from tracefx.ops.elementwise.elementwise import FLOATS, INEXACT, INEXACT_WITH_CO
 
 
 class Transcendental(HasAccuracy):
-    """A function of one float or complex operand, given by its derivative."""
+    """A function of one float or complex operand, differentiated by a formula for its derivative."""
 
     __slots__ = ()
     domain = INEXACT
 
     @abstractmethod
     def derivative(self, x: Value, out: Value) -> Value:
-        """The derivative at `x`, where the function is `out`."""
+        """Returns the derivative at `x`, where the function has the value `out`."""
         raise NotImplementedError
 
     @override
@@ -42,14 +45,14 @@ class Transcendental(HasAccuracy):
 
 
 class ReciprocalDerivative(HasAccuracy):
-    """A function of one float or complex operand whose derivative is one divided by something."""
+    """A function of one float or complex operand, differentiated by a formula for `1 / derivative`."""
 
     __slots__ = ()
     domain = INEXACT
 
     @abstractmethod
     def divisor(self, x: Value) -> Value:
-        """One divided by the derivative at `x`."""
+        """Returns 1 divided by the derivative at `x`."""
         raise NotImplementedError
 
     @override
@@ -364,11 +367,11 @@ class Cbrt(Transcendental):
     @override
     def derivative(self, x: Value, out: Value) -> Value:
         inverse = div(1.0, out)
-        return mul(1.0 / 3.0, mul(inverse, inverse))  # whose own derivative is right at 0 and infinity
+        return mul(1.0 / 3.0, mul(inverse, inverse))  # its own derivative is right at 0 and infinity
 
 
 def _accumulation_dtype(dtype: DType) -> DType:
-    """The dtype that narrow floats are computed in where there are several steps to it."""
+    """Returns the dtype in which kernels of several steps compute floats of this dtype."""
     return dtype if dtypes.itemsize_bits(dtype) >= 32 else dtypes.float32
 
 
@@ -399,7 +402,17 @@ CBRT: Final = Cbrt()
 
 
 def exp(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """`e` to the power `x`, elementwise.
+    """Returns `e` to the power `x`, elementwise.
+
+    Args:
+        x: Array of floats or complex numbers, or a number.
+        accuracy: The error bound of compiled code: an `AccuracyMode` or a `Tolerance`. None means XLA's default.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `x` is not a float or complex number, or `accuracy` has another type.
 
     >>> exp(0.0)
     Array(1., dtype=float32, weak_type=True)
@@ -408,7 +421,7 @@ def exp(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def exp2(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """2 to the power `x`, elementwise.
+    """Returns 2 to the power `x`, elementwise; `accuracy` is that of `exp`.
 
     >>> exp2(3.0)
     Array(8., dtype=float32, weak_type=True)
@@ -417,7 +430,7 @@ def exp2(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def expm1(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """`exp(x) - 1`, accurate near 0 too, elementwise.
+    """Returns `exp(x) - 1`, elementwise, without cancellation near 0; `accuracy` is that of `exp`.
 
     >>> expm1(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -426,7 +439,7 @@ def expm1(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def log(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """The natural logarithm, elementwise.
+    """Returns the natural logarithm, elementwise; `accuracy` is that of `exp`.
 
     >>> log(1.0)
     Array(0., dtype=float32, weak_type=True)
@@ -435,7 +448,7 @@ def log(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def log1p(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """`log(1 + x)`, accurate near 0 too, elementwise.
+    """Returns `log(1 + x)`, elementwise, without cancellation near 0; `accuracy` is that of `exp`.
 
     >>> log1p(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -444,7 +457,7 @@ def log1p(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def logistic(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """`1 / (1 + exp(-x))`, elementwise.
+    """Returns the logistic function `1 / (1 + exp(-x))`, elementwise; `accuracy` is that of `exp`.
 
     >>> logistic(0.0)
     Array(0.5, dtype=float32, weak_type=True)
@@ -453,7 +466,7 @@ def logistic(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def sin(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """The sine of `x` (radians), elementwise.
+    """Returns the sine of `x` (in radians), elementwise; `accuracy` is that of `exp`.
 
     >>> sin(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -462,7 +475,7 @@ def sin(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def cos(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """The cosine of `x` (radians), elementwise.
+    """Returns the cosine of `x` (in radians), elementwise; `accuracy` is that of `exp`.
 
     >>> cos(0.0)
     Array(1., dtype=float32, weak_type=True)
@@ -471,7 +484,7 @@ def cos(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def tan(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """The tangent of `x` (radians), elementwise.
+    """Returns the tangent of `x` (in radians), elementwise; `accuracy` is that of `exp`.
 
     >>> tan(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -480,7 +493,7 @@ def tan(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def asin(x: ArrayLike) -> Array:
-    """The angle between -π/2 and π/2 whose sine is `x`, elementwise.
+    """Returns the inverse sine of `x`, elementwise: an angle between -π/2 and π/2.
 
     >>> asin(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -489,7 +502,7 @@ def asin(x: ArrayLike) -> Array:
 
 
 def acos(x: ArrayLike) -> Array:
-    """The angle between 0 and π whose cosine is `x`, elementwise.
+    """Returns the inverse cosine of `x`, elementwise: an angle between 0 and π.
 
     >>> acos(1.0)
     Array(0., dtype=float32, weak_type=True)
@@ -498,7 +511,7 @@ def acos(x: ArrayLike) -> Array:
 
 
 def atan(x: ArrayLike) -> Array:
-    """The angle between -π/2 and π/2 whose tangent is `x`, elementwise.
+    """Returns the inverse tangent of `x`, elementwise: an angle between -π/2 and π/2.
 
     >>> atan(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -507,7 +520,7 @@ def atan(x: ArrayLike) -> Array:
 
 
 def sinh(x: ArrayLike) -> Array:
-    """The hyperbolic sine, elementwise.
+    """Returns the hyperbolic sine, elementwise.
 
     >>> sinh(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -516,7 +529,7 @@ def sinh(x: ArrayLike) -> Array:
 
 
 def cosh(x: ArrayLike) -> Array:
-    """The hyperbolic cosine, elementwise.
+    """Returns the hyperbolic cosine, elementwise.
 
     >>> cosh(0.0)
     Array(1., dtype=float32, weak_type=True)
@@ -525,7 +538,7 @@ def cosh(x: ArrayLike) -> Array:
 
 
 def tanh(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """The hyperbolic tangent, elementwise.
+    """Returns the hyperbolic tangent, elementwise; `accuracy` is that of `exp`.
 
     >>> tanh(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -534,7 +547,7 @@ def tanh(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def asinh(x: ArrayLike) -> Array:
-    """The number whose hyperbolic sine is `x`, elementwise.
+    """Returns the inverse hyperbolic sine, elementwise.
 
     >>> asinh(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -543,7 +556,7 @@ def asinh(x: ArrayLike) -> Array:
 
 
 def acosh(x: ArrayLike) -> Array:
-    """The number not below 0 whose hyperbolic cosine is `x`, elementwise.
+    """Returns the inverse hyperbolic cosine, elementwise: non-negative for real `x`, NaN for real `x` below 1.
 
     >>> acosh(1.0)
     Array(0., dtype=float32, weak_type=True)
@@ -552,7 +565,7 @@ def acosh(x: ArrayLike) -> Array:
 
 
 def atanh(x: ArrayLike) -> Array:
-    """The number whose hyperbolic tangent is `x`, elementwise.
+    """Returns the inverse hyperbolic tangent, elementwise; NaN for real `x` outside of [-1, 1].
 
     >>> atanh(0.0)
     Array(0., dtype=float32, weak_type=True)
@@ -561,7 +574,7 @@ def atanh(x: ArrayLike) -> Array:
 
 
 def sqrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """The square root, elementwise.
+    """Returns the square root, elementwise; `accuracy` is that of `exp`.
 
     >>> sqrt(4.0)
     Array(2., dtype=float32, weak_type=True)
@@ -570,7 +583,7 @@ def sqrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def rsqrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """`1 / sqrt(x)`, elementwise.
+    """Returns the reciprocal square root `1 / sqrt(x)`, elementwise; `accuracy` is that of `exp`.
 
     >>> rsqrt(4.0)
     Array(0.5, dtype=float32, weak_type=True)
@@ -579,7 +592,7 @@ def rsqrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def cbrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """The cube root of a float, elementwise.
+    """Returns the cube root, elementwise, for floats; `accuracy` is that of `exp`.
 
     >>> cbrt(8.0)
     Array(2., dtype=float32, weak_type=True)

@@ -1,4 +1,4 @@
-"""Parts of arrays along single axes: slices, elements, all elements apart, elements at index vectors."""
+"""Indexing along single axes: `slice_in_dim`, `index_in_dim`, `unstack`, `index_take`."""
 
 from __future__ import annotations
 
@@ -45,44 +45,65 @@ def slice_in_dim(
     stride: SupportsIndex = 1,
     axis: SupportsIndex = 0,
 ) -> Array:
-    """`slice` along one axis: the elements from `start_index` to before `limit_index`, `stride` apart.
+    """Returns the elements of `operand` from `start_index` to `limit_index` (exclusive) along one axis.
 
-    A negative index counts from the axis's end, None stands for either end. Raises IndexError for an axis that there
-    isn't, TypeError or ValueError for what `slice` refuses.
+    Args:
+        operand: Array.
+        start_index: The first index. None means the start of the axis; negative indices count from its end.
+        limit_index: The end of the range. None means the end of the axis; negative indices count from it.
+        stride: The positive step between elements. 1 by default.
+        axis: The axis to slice. 0 by default.
+
+    Returns:
+        An array of the same rank and dtype.
+
+    Raises:
+        AxisError: There is no such axis; it is an IndexError.
+        TypeError: The bounds or the stride are not static integers, or out of range.
 
     >>> slice_in_dim(np.arange(6), 1, -1, 2).tolist()
     [1, 3]
     """
     name = "slice_in_dim"
     x = as_value(operand, "operand")
-    place = canonicalize_axis(name, axis, x.aval.ndim)
+    canonical_axis = canonicalize_axis(name, axis, x.aval.ndim)
     shape = x.aval.shape
-    n = shape[place]
+    n = shape[canonical_axis]
     start = 0 if start_index is None else static_int(name, start_index, "start_index")
     limit = n if limit_index is None else static_int(name, limit_index, "limit_index")
     starts, limits, strides = [0] * len(shape), list(shape), [1] * len(shape)
-    starts[place] = start + n if start < 0 else start
-    limits[place] = limit + n if limit < 0 else limit
-    strides[place] = static_int(name, stride, "stride")
+    starts[canonical_axis] = start + n if start < 0 else start
+    limits[canonical_axis] = limit + n if limit < 0 else limit
+    strides[canonical_axis] = static_int(name, stride, "stride")
     return slice(x, starts, limits, strides)
 
 
 def index_in_dim(operand: ArrayLike, index: SupportsIndex, axis: SupportsIndex = 0, keepdims: bool = True) -> Array:
-    """The element at `index` along one axis, which stays as an axis of size 1 if `keepdims`.
+    """Returns the element of `operand` at `index` along one axis.
 
-    A negative index counts from the axis's end. Raises IndexError if it is out of bounds, or the axis is.
+    Args:
+        operand: Array.
+        index: A static index; negative ones count from the end of the axis.
+        axis: The axis. 0 by default.
+        keepdims: Whether the axis remains, with size 1. True by default.
+
+    Returns:
+        An array of the same dtype.
+
+    Raises:
+        IndexError: The index or the axis is out of bounds.
 
     >>> index_in_dim(np.arange(6).reshape(3, 2), -1, keepdims=False).tolist()
     [4, 5]
     """
     x = as_value(operand, "operand")
-    place = canonicalize_axis("index_in_dim", axis, x.aval.ndim)
-    n = x.aval.shape[place]
+    canonical_axis = canonicalize_axis("index_in_dim", axis, x.aval.ndim)
+    n = x.aval.shape[canonical_axis]
     at = static_int("index_in_dim", index, "index")
     if not -n <= at < n:
-        raise IndexError(f"index_in_dim: index {at} is out of bounds for axis {place} of {x.aval}")
-    found = slice_in_dim(x, at % n, at % n + 1, 1, place)
-    return found if keepdims else squeeze(found, (place,))
+        raise IndexError(f"index_in_dim: index {at} is out of bounds for axis {canonical_axis} of {x.aval}")
+    found = slice_in_dim(x, at % n, at % n + 1, 1, canonical_axis)
+    return found if keepdims else squeeze(found, (canonical_axis,))
 
 
 # ------------------------------------------------------------------ unstack
@@ -143,25 +164,43 @@ class Unstack(Primitive, Differentiable, Transposable, Batchable, Lowerable):
 
 
 def unstack(x: ArrayLike, axis: SupportsIndex = 0) -> tuple[Array, ...]:
-    """The elements of `x` along `axis`, which they don't have: what `stack` was given.
+    """Returns the elements of `x` along an axis, as a tuple of arrays without it: the inverse of `stack`.
 
-    Raises ValueError if there is no such axis.
+    Args:
+        x: Array.
+        axis: The axis. 0 by default; negative ones count from the end.
+
+    Returns:
+        One array for each index along the axis.
+
+    Raises:
+        ValueError: There is no such axis.
 
     >>> [row.tolist() for row in unstack(np.array([[1, 2], [3, 4]]))]
     [[1, 2], [3, 4]]
     """
     value = as_value(x, "x")
-    place = canonicalize_axis("unstack", axis, value.aval.ndim)
-    return tuple([as_array(each) for each in bind(Unstack(place), value)])
+    canonical_axis = canonicalize_axis("unstack", axis, value.aval.ndim)
+    return tuple([as_array(each) for each in bind(Unstack(canonical_axis), value)])
 
 
-# ------------------------------------------------------------------ several indices at once
+# ------------------------------------------------------------------ index_take
 
 
 def index_take(src: ArrayLike, idxs: Sequence[ArrayLike], axes: Sequence[SupportsIndex]) -> Array:
-    """The elements of `src` at index vectors: for each of `axes` its entry of `idxs`, `i32[n]`; the other axes stay.
+    """Returns the elements of `src` at vectors of indices along some axes; the other axes remain.
 
-    Indices count on from the other end, as `%` does.
+    Args:
+        src: Array.
+        idxs: For each of `axes`, a vector `i32[n]` of indices. They wrap around modulo the size of the axis.
+        axes: The indexed axes.
+
+    Returns:
+        An array with a leading axis of size `n`, followed by the other axes of `src`.
+
+    Raises:
+        TypeError: An entry of `idxs` is not a vector of integers.
+        ValueError: `idxs` and `axes` differ in length, or an axis is out of bounds.
 
     >>> index_take(np.arange(6).reshape(2, 3), (np.array([0, 1]), np.array([-1, 3])), (0, 1)).tolist()
     [2, 3]

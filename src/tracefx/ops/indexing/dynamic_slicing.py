@@ -1,6 +1,6 @@
-"""Reading and writing one window at a computed place: `dynamic_slice`, `dynamic_update_slice`.
+"""Windows at traced start indices: `dynamic_slice`, `dynamic_update_slice`, and their variants for one axis.
 
-A window that is not within the operand is moved to the nearest place within it.
+Start indices are clamped, so that windows are always within the operand.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ from tracefx.ops.structural import batch_first, broadcast_in_dim, full_like_aval
 
 
 def _check_starts(name: str, starts: Sequence[ShapedArray], ndim: int) -> None:
+    """Raises TypeError unless `starts` are one integer scalar per axis, of one dtype."""
     if len(starts) != ndim:
         raise TypeError(f"{name}: start_indices must have one entry for each of {ndim} axes, got {len(starts)}")
     if any(i.shape or not dtypes.is_integer(i.dtype) or i.dtype != starts[0].dtype for i in starts):
-        raise TypeError(f"{name}: start_indices must be integers of one dtype without axes, got {show_avals(starts)}")
+        raise TypeError(f"{name}: start_indices must be integer scalars of one dtype, got {show_avals(starts)}")
 
 
 def _window(starts: Sequence[NDArray], shape: Shape, sizes: Shape) -> tuple[slice, ...]:
-    """The window as NumPy's index, moved into the operand."""
+    """Returns the window as a NumPy index, clamped to the operand."""
     window = []
     for i, n, size in zip(starts, shape, sizes, strict=True):
         start = min(max(int(i), 0), n - size)
@@ -51,7 +52,7 @@ def _window(starts: Sequence[NDArray], shape: Shape, sizes: Shape) -> tuple[slic
 
 
 def _emit_signed(builder: Builder, starts: Sequence[IrValue]) -> Sequence[IrValue]:
-    """Starts that are unsigned as signed ones: XLA takes large unsigned constants for negative numbers."""
+    """Emits unsigned starts as signed ones, because XLA takes large unsigned constants for negative numbers."""
     if not starts or dtypes.is_signed(starts[0].aval.dtype):
         return starts
     wide = ShapedArray((), dtypes.int64)
@@ -66,7 +67,7 @@ def _emit_signed(builder: Builder, starts: Sequence[IrValue]) -> Sequence[IrValu
 
 
 def _vector(starts: Sequence[Value], dims: Sequence[int | None], axis: MappedAxis) -> Array:
-    """A batch of start indices, `i32[batch, axes]`."""
+    """Returns the start indices of a batch, `i32[batch, axes]`."""
     return concatenate(
         [broadcast_in_dim(i, (axis.size, 1), () if d is None else (0,)) for i, d in zip(starts, dims, strict=True)], 1
     )
@@ -78,7 +79,7 @@ def _vector(starts: Sequence[Value], dims: Sequence[int | None], axis: MappedAxi
 @final
 @frozen(eq=False)
 class DynamicSlice(Operation, Differentiable, Transposable, DataMovement):
-    """Of an operand, and a start for each of its axes."""
+    """Reads a window. The operands are the array and a start index for each axis."""
 
     name = "dynamic_slice"
     arity = VARIADIC
@@ -91,8 +92,8 @@ class DynamicSlice(Operation, Differentiable, Transposable, DataMovement):
             not 0 <= size <= n for size, n in zip(self.slice_sizes, x.shape, strict=True)
         ):
             raise TypeError(
-                f"dynamic_slice: slice_sizes {self.slice_sizes} must have for each axis of {x} an entry from 0 to the "
-                "axis's size"
+                f"dynamic_slice: slice_sizes {self.slice_sizes} must have one entry for each axis of {x}, from 0 to "
+                "the size of the axis"
             )
         _check_starts("dynamic_slice", starts, x.ndim)
         return x.update(shape=self.slice_sizes)
@@ -140,7 +141,7 @@ class DynamicSlice(Operation, Differentiable, Transposable, DataMovement):
 
 
 def _with_start(starts: Sequence[Value], place: int) -> list[Value]:
-    """Start indices, with one more for a new axis that the window has whole."""
+    """Returns start indices with a 0 inserted for a new axis that the window covers."""
     dtype = starts[0].aval.dtype if starts else dtypes.int32
     return [*starts[:place], Literal(0, ShapedArray((), dtype)), *starts[place:]]
 
@@ -152,10 +153,21 @@ def dynamic_slice(
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> Array:
-    """The window of shape `slice_sizes` that starts at `start_indices`, one integer (`i32[]`) for each axis.
+    """Returns the window of shape `slice_sizes` that starts at `start_indices`, which may be traced.
 
-    A negative start counts from the axis's end, unless `allow_negative_indices` says for this axis (or all) that there
-    is none. A window that is not within `operand` is moved to the nearest place within it.
+    Args:
+        operand: Array.
+        start_indices: One integer (`i32[]`) per axis. They are clamped so that the window is within `operand`.
+        slice_sizes: The shape of the window, static.
+        allow_negative_indices: Whether negative starts count from the end of the axis, for all axes or for each. True
+            by default. False promises that there are none, and saves their conversion.
+
+    Returns:
+        An array of shape `slice_sizes`.
+
+    Raises:
+        TypeError: The starts are not integer scalars, or the window is larger than the operand.
+        ValueError: There is not one start per axis, or a constant start is negative though not allowed.
 
     >>> dynamic_slice(np.arange(6), (2,), (3,)).tolist(), dynamic_slice(np.arange(6), (5,), (3,)).tolist()
     ([2, 3, 4], [3, 4, 5])
@@ -171,31 +183,32 @@ def _starts(
     start_indices: Array | NDArray | Sequence[ArrayLike],
     allow_negative: bool | Sequence[bool],
 ) -> list[Value]:
-    """Start indices as values of one dtype, those that count from the end made to count from the beginning."""
+    """Returns start indices as values of one dtype; negative ones are converted to count from the start of the axis."""
     if isinstance(start_indices, Array | np.ndarray) and start_indices.ndim != 1:
         raise ValueError(f"{name}: start_indices must be a sequence or have one axis, got {start_indices!r}")
-    given = list(start_indices)
+    indices = list(start_indices)
     ndim = x.aval.ndim
     allowed = [allow_negative] * ndim if isinstance(allow_negative, bool) else list(allow_negative)
-    if len(given) != ndim or len(allowed) != ndim:
+    if len(indices) != ndim or len(allowed) != ndim:
         raise ValueError(
             f"{name}: start_indices and allow_negative_indices must have one entry for each axis of {x.aval}, got "
-            f"{len(given)} and {len(allowed)}"
+            f"{len(indices)} and {len(allowed)}"
         )
     return [
         _normalize_index(name, i, n, allow)
-        for i, n, allow in zip(operands(*given) if given else [], x.aval.shape, allowed, strict=True)
+        for i, n, allow in zip(operands(*indices) if indices else [], x.aval.shape, allowed, strict=True)
     ]
 
 
 def _normalize_index(name: str, i: Value, n: int, allow_negative: bool) -> Value:
+    """Returns an index with negative values converted to count from the start of an axis of size `n`."""
     aval = i.aval
     if not dtypes.is_signed(aval.dtype) or aval.shape:
-        return i  # which the operation checks
+        return i  # the primitive checks it
     if isinstance(i, Literal):
         value = int(i.val.real)
         if value < 0 and not allow_negative:
-            raise ValueError(f"{name}: index {value} is negative, and allow_negative_indices says that none is")
+            raise ValueError(f"{name}: index {value} is negative, but allow_negative_indices is False")
         return Literal(value + n if value < 0 else value, ShapedArray((), aval.dtype))
     if not allow_negative:
         return i
@@ -208,7 +221,7 @@ def _normalize_index(name: str, i: Value, n: int, allow_negative: bool) -> Value
 
 @final
 class DynamicUpdateSlice(Operation, Differentiable, Transposable, DataMovement):
-    """Of an operand, what is written into it, and a start for each axis."""
+    """Writes a window. The operands are the array, the update, and a start index for each axis."""
 
     __slots__ = ()
     name = "dynamic_update_slice"
@@ -221,8 +234,7 @@ class DynamicUpdateSlice(Operation, Differentiable, Transposable, DataMovement):
             raise TypeError(f"dynamic_update_slice: operand and update must have one dtype, got {x} and {update}")
         if x.ndim != update.ndim or any(m > n for m, n in zip(update.shape, x.shape, strict=True)):
             raise TypeError(
-                f"dynamic_update_slice: update must have as many axes as operand, none of them larger, got {update} "
-                f"for {x}"
+                f"dynamic_update_slice: update must have the rank of operand and no larger sizes, got {update} for {x}"
             )
         _check_starts("dynamic_update_slice", starts, x.ndim)
         return ShapedArray(x.shape, x.dtype, all(a.weak_type for a in avals))
@@ -246,14 +258,14 @@ class DynamicUpdateSlice(Operation, Differentiable, Transposable, DataMovement):
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         (ct,), (x, update, *starts) = cts, args
         assert not isinstance(ct, Zero)
-        of_x: Tangent | None = None
-        of_update: Tangent | None = None
+        x_ct: Tangent | None = None
+        update_ct: Tangent | None = None
         if isinstance(x, UndefinedPrimal):
-            hole = full_like_aval(ShapedArray(update.aval.shape, ct.aval.dtype, ct.aval.weak_type), 0)
-            of_x = match_aval(_update_slice(ct, hole, starts), x.aval)
+            zero_update = full_like_aval(ShapedArray(update.aval.shape, ct.aval.dtype, ct.aval.weak_type), 0)
+            x_ct = match_aval(_update_slice(ct, zero_update, starts), x.aval)
         if isinstance(update, UndefinedPrimal):
-            of_update = match_aval(bind1(DynamicSlice(update.aval.shape), ct, *_known(starts)), update.aval)
-        return [of_x, of_update, *[None for _ in starts]]
+            update_ct = match_aval(bind1(DynamicSlice(update.aval.shape), ct, *_known(starts)), update.aval)
+        return [x_ct, update_ct, *[None for _ in starts]]
 
     @override
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
@@ -275,6 +287,7 @@ DYNAMIC_UPDATE_SLICE = DynamicUpdateSlice()
 
 
 def _known(starts: Sequence[Value | UndefinedPrimal]) -> list[Value]:
+    """Returns start indices, none of which is an `UndefinedPrimal`."""
     values = [i for i in starts if not isinstance(i, UndefinedPrimal)]
     assert len(values) == len(starts)  # integers have no tangents
     return values
@@ -291,9 +304,21 @@ def dynamic_update_slice(
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> Array:
-    """`operand` with `update` written into it, from `start_indices` on: one integer (`i32[]`) for each axis.
+    """Returns `operand` with a window at `start_indices`, which may be traced, replaced by `update`.
 
-    Negative starts, and windows that are not within `operand`, are as in `dynamic_slice`.
+    Args:
+        operand: Array.
+        update: The new window, an array of the same rank and dtype.
+        start_indices: One integer (`i32[]`) per axis. They are clamped so that the window is within `operand`.
+        allow_negative_indices: Whether negative starts count from the end of the axis, for all axes or for each. True
+            by default.
+
+    Returns:
+        An array with the shape and dtype of `operand`.
+
+    Raises:
+        TypeError: The starts are not integer scalars, or `update` has another dtype or rank, or is larger.
+        ValueError: There is not one start per axis, or a constant start is negative though not allowed.
 
     >>> dynamic_update_slice(np.zeros(5), np.ones(2), (1,)).tolist()
     [0.0, 1.0, 1.0, 0.0, 0.0]
@@ -307,6 +332,7 @@ def dynamic_update_slice(
 
 
 def _start_along(ndim: int, axis: int, start: ArrayLike) -> list[ArrayLike]:
+    """Returns start indices that are 0 except along `axis`."""
     starts: list[ArrayLike] = [0] * ndim
     starts[axis] = start
     return starts
@@ -320,7 +346,21 @@ def dynamic_slice_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """`dynamic_slice` along one axis: `slice_size` elements from `start_index` on.
+    """Returns `slice_size` elements of `operand` from `start_index` on, along one axis.
+
+    Args:
+        operand: Array.
+        start_index: An integer scalar, which may be traced. It is clamped so that the window is within `operand`.
+        slice_size: The size of the window along the axis, static.
+        axis: The axis. 0 by default.
+        allow_negative_indices: Whether a negative start counts from the end of the axis. True by default.
+
+    Returns:
+        An array of the same rank and dtype.
+
+    Raises:
+        AxisError: There is no such axis.
+        TypeError: The start is not an integer scalar, or the window is larger than the axis.
 
     >>> dynamic_slice_in_dim(np.arange(6), -3, 2).tolist()
     [3, 4]
@@ -341,7 +381,21 @@ def dynamic_index_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """The element at `index` along one axis, which stays as an axis of size 1 if `keepdims`.
+    """Returns the element of `operand` at `index`, which may be traced, along one axis.
+
+    Args:
+        operand: Array.
+        index: An integer scalar. It is clamped to the axis.
+        axis: The axis. 0 by default.
+        keepdims: Whether the axis remains, with size 1. True by default.
+        allow_negative_indices: Whether a negative index counts from the end of the axis. True by default.
+
+    Returns:
+        An array of the same dtype.
+
+    Raises:
+        AxisError: There is no such axis.
+        TypeError: The index is not an integer scalar.
 
     >>> dynamic_index_in_dim(np.arange(6).reshape(3, 2), 1, 0, keepdims=False).tolist()
     [2, 3]
@@ -360,7 +414,21 @@ def dynamic_update_slice_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """`dynamic_update_slice` along one axis, from `start_index` on.
+    """Returns `operand` with the window from `start_index` on, along one axis, replaced by `update`.
+
+    Args:
+        operand: Array.
+        update: The new window, an array of the same rank and dtype.
+        start_index: An integer scalar, which may be traced. It is clamped so that the window is within `operand`.
+        axis: The axis.
+        allow_negative_indices: Whether a negative start counts from the end of the axis. True by default.
+
+    Returns:
+        An array with the shape and dtype of `operand`.
+
+    Raises:
+        AxisError: There is no such axis.
+        TypeError: The start is not an integer scalar, or `update` does not fit.
 
     >>> dynamic_update_slice_in_dim(np.zeros(5), np.ones(2), 1, 0).tolist()
     [0.0, 1.0, 1.0, 0.0, 0.0]
@@ -379,7 +447,21 @@ def dynamic_update_index_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """`operand` with `update` in the place of the element at `index` along one axis, which `update` may lack.
+    """Returns `operand` with the element at `index`, which may be traced, along one axis replaced by `update`.
+
+    Args:
+        operand: Array.
+        update: The new element, an array of the same dtype. It may lack the axis, or have it with size 1.
+        index: An integer scalar. It is clamped to the axis.
+        axis: The axis.
+        allow_negative_indices: Whether a negative index counts from the end of the axis. True by default.
+
+    Returns:
+        An array with the shape and dtype of `operand`.
+
+    Raises:
+        AxisError: There is no such axis.
+        TypeError: The index is not an integer scalar, or `update` does not fit.
 
     >>> dynamic_update_index_in_dim(np.zeros((2, 2)), np.ones(2), 1, 0).tolist()
     [[0.0, 0.0], [1.0, 1.0]]

@@ -1,4 +1,4 @@
-"""Reading and writing windows at computed places: `gather`, its transpose `scatter_add`, and the family of scatters."""
+"""`gather`, its transpose `scatter_add`, and the base class of all scatters: windows at computed indices."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ Dimensions = tuple[int, ...]
 
 
 def _axes(xs: Iterable[SupportsIndex]) -> Dimensions:
+    """Returns axes of dimension numbers as a tuple of Python integers."""
     return static_ints("gather or scatter", xs, "dimension numbers")
 
 
 @final
 @frozen(cache_hash=True)
 class GatherDimensionNumbers:
-    """Which axes of operand, indices and result belong together.
-
-    `offset_dims`: the result's axes that lie within a window; its other axes are those of the indices but the last.
-    `collapsed_slice_dims`: operand axes, of window size 1, that the result doesn't have. `start_index_map`: the
-    operand axes that an index vector has entries for. `operand_batching_dims`: operand axes that go along with the
-    axes `start_indices_batching_dims` of the indices.
-    """
+    """The correspondence of the axes of operand, indices and result of a `gather`."""
 
     offset_dims: Dimensions = field(converter=_axes)
+    """The result's axes that index into a window. Its other axes are those of the indices, except the last."""
     collapsed_slice_dims: Dimensions = field(converter=_axes)
+    """Operand axes of window size 1 that the result does not have."""
     start_index_map: Dimensions = field(converter=_axes)
+    """The operand axes that the entries of an index vector refer to."""
     operand_batching_dims: Dimensions = field(default=(), converter=_axes)
+    """Operand axes that are paired with the axes `start_indices_batching_dims` of the indices. None by default."""
     start_indices_batching_dims: Dimensions = field(default=(), converter=_axes)
 
     def windows(self, operand: Shape, sizes: Shape) -> IndexedWindows:
+        """Returns the windows of these sizes into an operand of this shape."""
         return IndexedWindows(
             operand,
             sizes,
@@ -66,7 +66,10 @@ class GatherDimensionNumbers:
 @final
 @frozen
 class ScatterDimensionNumbers:
-    """As `GatherDimensionNumbers`, the updates being in the place of the result."""
+    """The correspondence of the axes of operand, indices and updates of a scatter.
+
+    The fields mean what those of `GatherDimensionNumbers` do, with the updates in place of the result.
+    """
 
     update_window_dims: Dimensions = field(converter=_axes)
     inserted_window_dims: Dimensions = field(converter=_axes)
@@ -76,17 +79,19 @@ class ScatterDimensionNumbers:
 
 
 def _shift_axes(axes: Dimensions, by: int = 1) -> Dimensions:
+    """Returns the axes plus `by`."""
     return tuple([d + by for d in axes])
 
 
 def _window_order(offset: Dimensions, ndim: int) -> list[int]:
-    """The axes of a result in the order: those that number windows, then those within a window."""
+    """Returns the axes of a result: first those that enumerate windows, then those within a window."""
     return [*[i for i in range(ndim) if i not in offset], *offset]
 
 
 def _check_offset(name: str, argument: str, offset: Dimensions, ndim: int) -> None:
+    """Raises TypeError unless `offset` are increasing axes of an array of rank `ndim`."""
     if list(offset) != sorted(set(offset)) or any(not 0 <= d < ndim for d in offset):
-        raise TypeError(f"{name}: {argument} {offset} must increase and be axes of an array that has {ndim}")
+        raise TypeError(f"{name}: {argument} {offset} must be increasing axes of an array of rank {ndim}")
 
 
 # ------------------------------------------------------------------ gather
@@ -95,6 +100,8 @@ def _check_offset(name: str, argument: str, offset: Dimensions, ndim: int) -> No
 @final
 @frozen(eq=False)
 class Gather(Operation, Differentiable, Transposable, DataMovement):
+    """Reads windows of an operand at start indices."""
+
     name = "gather"
     arity = 2
     dimension_numbers: GatherDimensionNumbers
@@ -105,6 +112,7 @@ class Gather(Operation, Differentiable, Transposable, DataMovement):
     fill_value: Scalar | None
 
     def windows(self, operand: Shape) -> IndexedWindows:
+        """Returns the windows into an operand of this shape."""
         return self.dimension_numbers.windows(operand, self.slice_sizes)
 
     @override
@@ -143,26 +151,26 @@ class Gather(Operation, Differentiable, Transposable, DataMovement):
         windows = self.windows(x.shape)
         count = indices.shape[:-1]
         inside = windows.inside(indices) if self.mode is GatherScatterMode.FILL_OR_DROP else None
-        # Axes that every window has whole are copied along; the others are looked up.
+        # Axes that windows cover completely are copied; the others are indexed.
         looked_up = [
             d for d in range(x.ndim) if d in (*windows.dropped, *windows.index_map) or self.slice_sizes[d] != x.shape[d]
         ]
         whole = [d for d in range(x.ndim) if d not in looked_up]
-        found = x.transpose([*looked_up, *whole])[tuple(windows.index_arrays(windows.clipped(indices), looked_up))]
+        result = x.transpose([*looked_up, *whole])[tuple(windows.index_arrays(windows.clipped(indices), looked_up))]
         moving = [d for d in looked_up if d not in windows.dropped]
         shape = (*count, *[self.slice_sizes[d] for d in (*moving, *whole)])
-        found = np.broadcast_to(found, shape)
+        result = np.broadcast_to(result, shape)
         if inside is not None and not inside.all():
             assert self.fill_value is not None
-            mask = inside.reshape(count + (1,) * (found.ndim - len(count)))
-            found = np.where(mask, found, cast(np.asarray(self.fill_value), x.dtype))
-        # found: windows' numbers, axes looked up, whole axes; wanted: both kinds of axes in the operand's order.
+            mask = inside.reshape(count + (1,) * (result.ndim - len(count)))
+            result = np.where(mask, result, cast(np.asarray(self.fill_value), x.dtype))
+        # The axes of `result` are now: window enumeration, indexed axes, whole axes. Restores the operand's order.
         place = {d: len(count) + i for i, d in enumerate((*moving, *whole))}
         sources = [*range(len(count)), *[place[d] for d in windows.kept]]
-        order = [0] * found.ndim
-        for target, source in zip(_window_order(self.dimension_numbers.offset_dims, found.ndim), sources, strict=True):
+        order = [0] * result.ndim
+        for target, source in zip(_window_order(self.dimension_numbers.offset_dims, result.ndim), sources, strict=True):
             order[target] = source
-        return found.transpose(order)
+        return result.transpose(order)
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -174,7 +182,7 @@ class Gather(Operation, Differentiable, Transposable, DataMovement):
 
     @property
     def _empty_fill(self) -> Scalar:
-        """What windows hold where the operand has no elements."""
+        """The value of windows into an operand without elements."""
         return 0 if self.fill_value is None else self.fill_value
 
     def with_fill_value(self, fill: Scalar) -> Gather:
@@ -217,14 +225,14 @@ class Gather(Operation, Differentiable, Transposable, DataMovement):
                 start_index_map=_shift_axes(n.start_index_map),
                 operand_batching_dims=_shift_axes(n.operand_batching_dims),
             )
-            if indices_dim is not None:  # the batch axis of both goes along
+            if indices_dim is not None:  # the batch axes of both are paired
                 n = evolve(
                     n,
                     operand_batching_dims=(0, *n.operand_batching_dims),
                     start_indices_batching_dims=(0, *n.start_indices_batching_dims),
                 )
                 sizes = (min(axis.size, 1), *sizes)
-            else:  # every window has all of the batch axis
+            else:  # every window covers the batch axis
                 n = evolve(n, offset_dims=(0, *_shift_axes(n.offset_dims)))
                 sizes = (axis.size, *sizes)
         is_sorted = self.indices_are_sorted and indices_dim is None
@@ -250,20 +258,20 @@ class Gather(Operation, Differentiable, Transposable, DataMovement):
             "indices_are_sorted": self.indices_are_sorted,
             "slice_sizes": DenseI64Array(self.slice_sizes),
         }
-        (found,) = builder.emit("stablehlo.gather", [x, indices], [out], attrs)  # which clips
+        (result,) = builder.emit("stablehlo.gather", [x, indices], [out], attrs)  # clips indices
         if self.mode is not GatherScatterMode.FILL_OR_DROP:
-            return found
+            return result
         assert self.fill_value is not None
         inside = windows.emit_inside(builder, indices)
         numbering = [i for i in range(out.ndim) if i not in n.offset_dims]
         mask = stablehlo.emit_broadcast(builder, inside, out.shape, numbering)
         fill = stablehlo.emit_full(builder, self.fill_value, out)
-        return builder.emit("stablehlo.select", [mask, found, fill], [out])[0]
+        return builder.emit("stablehlo.select", [mask, result, fill], [out])[0]
 
 
 @functools.lru_cache(maxsize=4096)
 def _take_axis(numbers: GatherDimensionNumbers, slice_sizes: Shape, shape: Shape, indices_ndim: int) -> int | None:
-    """The axis along which this is NumPy's `take`, if it is."""
+    """Returns the axis along which this gather is `np.take`, or None if it is not."""
     if len(numbers.start_index_map) != 1 or numbers.operand_batching_dims:
         return None
     (axis,) = numbers.start_index_map
@@ -291,12 +299,25 @@ def gather(
     mode: GatherScatterMode | str | None = None,
     fill_value: Scalar | None = None,
 ) -> Array:
-    """Windows of `operand`, of shape `slice_sizes`, from the places that `start_indices` (`i32[..., k]`) names.
+    """Returns windows of `operand` that start at the given indices. Everyday code indexes with `x[...]` instead.
 
-    A window that is not within the operand is filled with `fill_value` (`mode="fill"`; NaN, the least signed or the
-    greatest unsigned integer unless given) or moved to the nearest place within it (`mode="clip"`). Without a mode
-    the caller promises that there is none.
-    Indexing with `x[...]` is this operation for everyday use.
+    Args:
+        operand: Array.
+        start_indices: Integers `i32[..., k]`: vectors of start indices along the `k` axes of `start_index_map`.
+        dimension_numbers: Which axes of operand, indices and result correspond.
+        slice_sizes: The size of a window along each operand axis, static.
+        unique_indices: Whether the windows are known not to overlap. False by default.
+        indices_are_sorted: Whether the indices are known to be sorted. False by default.
+        mode: "fill" fills windows that are out of bounds with `fill_value`, "clip" moves them inside. By default the
+            caller promises that there are none.
+        fill_value: None, the default, means NaN, the least signed or the greatest unsigned integer, or True.
+
+    Returns:
+        An array of the dtype of `operand`.
+
+    Raises:
+        TypeError: The dimension numbers don't fit the operands.
+        ValueError: The indices are not integers, or the mode is unknown.
 
     >>> rows = GatherDimensionNumbers(offset_dims=(1,), collapsed_slice_dims=(0,), start_index_map=(0,))
     >>> gather(np.arange(6).reshape(3, 2), np.array([[2], [0]]), rows, (1, 2)).tolist()
@@ -308,13 +329,10 @@ def gather(
     how = GatherScatterMode.PROMISE_IN_BOUNDS if mode is None else canonicalize_mode("gather", mode)
     x, indices = as_value(operand, "operand"), as_value(start_indices, "start_indices")
     if not x.aval.size and not indices.aval.size and len(sizes) == x.aval.ndim:
-        # No windows are in no elements, of whatever size along the axes that they haven't in the result.
-        left_out = (*dimension_numbers.collapsed_slice_dims, *dimension_numbers.operand_batching_dims)
+        # Without elements or indices, sizes along axes that the result does not have may exceed the operand's.
+        absent = (*dimension_numbers.collapsed_slice_dims, *dimension_numbers.operand_batching_dims)
         sizes = tuple(
-            [
-                min(size, n) if d in left_out else size
-                for d, (size, n) in enumerate(zip(sizes, x.aval.shape, strict=True))
-            ]
+            [min(size, n) if d in absent else size for d, (size, n) in enumerate(zip(sizes, x.aval.shape, strict=True))]
         )
     fill: Scalar | None = None
     if how is GatherScatterMode.FILL_OR_DROP:
@@ -324,21 +342,22 @@ def gather(
 
 
 def _default_fill(dtype: DType) -> Scalar:
+    """Returns the fill value that XLA programs use for out-of-bounds reads of this dtype."""
     if dtypes.is_inexact(dtype):
         return float("nan")
     if dtypes.is_bool(dtype):
         return True
     if dtypes.is_key(dtype):
-        return 2**32 - 1  # the greatest word, as unsigned integers have
+        return 2**32 - 1  # the greatest word, like other unsigned dtypes
     return int(dtypes.iinfo(dtype).min if dtypes.is_signed(dtype) else dtypes.iinfo(dtype).max)
 
 
-# ------------------------------------------------------------------ scatter_add, and what all scatters have in common
+# ------------------------------------------------------------------ scatter_add, and the base class of scatters
 
 
 @frozen(eq=False)
 class ScatterOperation(Operation, Differentiable):
-    """An operand with updates merged into its windows. A member of the family says how two elements become one."""
+    """Combines updates with windows of an operand. Subclasses define how two elements are combined."""
 
     dimension_numbers: ScatterDimensionNumbers
     indices_are_sorted: bool
@@ -348,24 +367,25 @@ class ScatterOperation(Operation, Differentiable):
     arity = 3
     takes: ClassVar[Domain]
     function: ClassVar[str]
-    """The name of the function of `tracefx.lax`, which errors speak of."""
+    """The name of the function in `tracefx.lax`, for error messages."""
 
     @abstractmethod
     def merge(self, old: NDArray, new: NDArray) -> NDArray:
-        """What is there and what comes, element by element."""
+        """Combines old and new elements with NumPy."""
         raise NotImplementedError
 
     @abstractmethod
     def merge_at(self, out: NDArray, places: NDArray, new: NDArray) -> None:
-        """`merge` into the flat array `out`, in place, at places that may be repeated."""
+        """Combines `new` into the flat array `out`, in place, at indices that may repeat."""
         raise NotImplementedError
 
     @abstractmethod
     def emit_merged(self, builder: Builder, element: ShapedArray, old: IrValue, new: IrValue) -> IrValue:
-        """`merge` of two elements, in StableHLO."""
+        """Emits the combination of two elements."""
         raise NotImplementedError
 
     def windows(self, operand: Shape, updates: Shape) -> IndexedWindows:
+        """Returns the windows into an operand, for updates of this shape."""
         n = self.dimension_numbers
         dropped = (*n.inserted_window_dims, *n.operand_batching_dims)
         sizes = [min(size, 1) for size in operand]
@@ -382,7 +402,7 @@ class ScatterOperation(Operation, Differentiable):
         )
 
     def matching_gather(self, operand: Shape, updates: Shape) -> Gather:
-        """The operation that reads, for each update, what is where it goes; 0 where that is nowhere."""
+        """Returns the gather that reads, for each update, the element it goes to; 0 where it is dropped."""
         n = self.dimension_numbers
         numbers = GatherDimensionNumbers(
             n.update_window_dims,
@@ -428,11 +448,11 @@ class ScatterOperation(Operation, Differentiable):
         self.windows(x.shape, updates.shape).check(self.function, "scatter_dims_to_operand_dims", indices)
         numbering = tuple([size for i, size in enumerate(updates.shape) if i not in offset])
         if numbering != indices.shape[:-1]:
-            wanted = list(indices.shape[:-1])
+            expected = list(indices.shape[:-1])
             for axis in offset:
-                wanted.insert(axis, updates.shape[axis])
+                expected.insert(axis, updates.shape[axis])
             raise TypeError(
-                f"{self.function}: updates {updates} must have the shape {tuple(wanted)}: that of the indices "
+                f"{self.function}: updates {updates} must have the shape {tuple(expected)}: that of the indices "
                 f"{indices} without the last axis, and the window axes {offset}"
             )
         return x
@@ -453,14 +473,14 @@ class ScatterOperation(Operation, Differentiable):
         wide = dtypes.itemsize_bits(x.dtype) >= 8
         out = np.array(x if wide else cast(x, dtypes.int8), order="C")
         updates = updates if wide else cast(updates, dtypes.int8)
-        if inside.size == 1:  # a single window is a slice
+        if inside.size == 1:  # one window is a slice
             if inside.all():
                 starts = dict(zip(windows.index_map, indices.reshape(-1).tolist(), strict=True))
                 at = [slice(starts.get(d, 0), starts.get(d, 0) + size) for d, size in enumerate(windows.sizes)]
                 out[tuple(at)] = self.merge(out[tuple(at)], updates.reshape(windows.sizes))
             return cast(out, x.dtype)
         places = windows.index_arrays(np.where(inside[..., None], indices, 0), range(x.ndim))
-        # One flat list of places and updates: NumPy merges at repeated places fast only in this form.
+        # NumPy's `ufunc.at` is fast only with one flat array of indices and updates.
         flat: NDArray = np.zeros((1,) * updates.ndim, np.int64)
         for place, n in zip(places, x.shape, strict=True):
             flat = flat * n + place
@@ -483,7 +503,7 @@ class ScatterOperation(Operation, Differentiable):
             _shift_axes(n.operand_batching_dims),
             n.scatter_indices_batching_dims,
         )
-        if indices_dim is None:  # every window has all of the batch axis
+        if indices_dim is None:  # every window covers the batch axis
             n = evolve(n, update_window_dims=(0, *n.update_window_dims))
         else:
             indices = batch_first(indices, indices_dim, axis)
@@ -521,6 +541,8 @@ class ScatterOperation(Operation, Differentiable):
 
 @final
 class ScatterAdd(ScatterOperation, Transposable):
+    """Adds updates to windows; the transpose of `Gather`."""
+
     __slots__ = ()
     name = "scatter-add"
     function = "scatter_add"
@@ -551,11 +573,11 @@ class ScatterAdd(ScatterOperation, Transposable):
         (ct,), (x, indices, updates) = cts, args
         assert not isinstance(ct, Zero)
         assert not isinstance(indices, UndefinedPrimal)
-        of_x = match_aval(ct, x.aval) if isinstance(x, UndefinedPrimal) else None
+        x_ct = match_aval(ct, x.aval) if isinstance(x, UndefinedPrimal) else None
         if not isinstance(updates, UndefinedPrimal):
-            return [of_x, None, None]
+            return [x_ct, None, None]
         prim = self.matching_gather(x.aval.shape, updates.aval.shape)
-        return [of_x, None, match_aval(bind1(prim, ct, indices), updates.aval)]
+        return [x_ct, None, match_aval(bind1(prim, ct, indices), updates.aval)]
 
 
 def scatter_add(
@@ -568,10 +590,23 @@ def scatter_add(
     unique_indices: bool = False,
     mode: GatherScatterMode | str | None = None,
 ) -> Array:
-    """`operand` with `updates` added to its windows at the places that `scatter_indices` (`i32[..., k]`) names.
+    """Returns `operand` with `updates` added to windows at the given indices. Updates of one element accumulate.
 
-    Windows may overlap: everything is added up. A window that is not within the operand is left out, or with
-    `mode="clip"` moved to the nearest place within it.
+    Args:
+        operand: Array of numbers.
+        scatter_indices: Integers `i32[..., k]`: vectors of start indices.
+        updates: Array of the same dtype: a window for each index vector.
+        dimension_numbers: Which axes of operand, indices and updates correspond.
+        indices_are_sorted: Whether the indices are known to be sorted. False by default.
+        unique_indices: Whether the windows are known not to overlap. False by default.
+        mode: What to do with windows out of bounds: by default they are dropped; "clip" moves them inside.
+
+    Returns:
+        An array with the shape and dtype of `operand`.
+
+    Raises:
+        TypeError: The dimension numbers don't fit the operands, or dtypes differ.
+        ValueError: The indices are not integers, or the mode is unknown.
 
     >>> rows = ScatterDimensionNumbers((1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
     >>> scatter_add(np.zeros((3, 2)), np.array([[2], [2]]), np.ones((2, 2)), rows).tolist()
@@ -588,7 +623,7 @@ def scatter_params(
     unique_indices: bool,
     mode: GatherScatterMode | str | None,
 ) -> tuple[ScatterDimensionNumbers, bool, bool, GatherScatterMode]:
-    """The fields of a scatter from the arguments of its function."""
+    """Returns the fields of a scatter primitive, from the arguments of its function."""
     if not isinstance(dimension_numbers, ScatterDimensionNumbers):
         raise TypeError(f"{name}: dimension_numbers must be a ScatterDimensionNumbers, got {dimension_numbers!r}")
     how = GatherScatterMode.FILL_OR_DROP if mode is None else canonicalize_mode(name, mode)

@@ -1,4 +1,4 @@
-"""Where `gather` and the scatters find their windows: what both have in common, in NumPy and in StableHLO."""
+"""`IndexedWindows`, the geometry that `gather` and scatters share, and `GatherScatterMode`."""
 
 from __future__ import annotations
 
@@ -18,20 +18,26 @@ from tracefx.ops import stablehlo
 
 @unique
 class GatherScatterMode(Enum):
-    """What becomes of windows that are not all within the operand."""
+    """What happens to windows that are not entirely within the operand."""
 
     CLIP = 0
-    """They are moved to the nearest place within it."""
+    """They are moved to the nearest position within it."""
     FILL_OR_DROP = 1
-    """Read, they are filled with a constant; written, they are left out."""
+    """Reads return a fill value; writes are dropped."""
     PROMISE_IN_BOUNDS = 2
-    """There are none, says the caller; what happens with one is left open."""
+    """The caller promises that there are none; otherwise the result is unspecified."""
     ONE_HOT = 3
-    """What is read out of bounds is zero. `tracefx.numpy.take_along_axis` alone has it, by its name, "one_hot"."""
+    """Reads out of bounds return zero. Only `tracefx.numpy.take_along_axis` supports it, as "one_hot"."""
 
     @staticmethod
     def from_any(s: GatherScatterMode | str | None) -> GatherScatterMode:
-        """The mode that a name means, and None: that of filling and dropping. ValueError for names of none.
+        """Returns the mode with the given name. None means `FILL_OR_DROP`.
+
+        Args:
+            s: A mode, its name in lower case ("fill" and "drop" for `FILL_OR_DROP`), or None.
+
+        Raises:
+            ValueError: There is no such mode.
 
         >>> GatherScatterMode.from_any("clip"), GatherScatterMode.from_any(None)
         (<GatherScatterMode.CLIP: 0>, <GatherScatterMode.FILL_OR_DROP: 1>)
@@ -44,6 +50,7 @@ class GatherScatterMode(Enum):
 
 
 def canonicalize_mode(name: str, mode: Enum | str) -> GatherScatterMode:
+    """Returns the mode that a `mode` argument means; `name` is the function's."""
     if isinstance(mode, GatherScatterMode) and mode is not GatherScatterMode.ONE_HOT:
         return mode
     match mode:
@@ -62,11 +69,11 @@ def canonicalize_mode(name: str, mode: Enum | str) -> GatherScatterMode:
 @final
 @frozen
 class IndexedWindows:
-    """Windows into an array: how large each is, and where the indices say it starts.
+    """Windows of given sizes into an operand, at start indices.
 
-    The last axis of the indices is a vector of starts for the operand's axes `index_map`; the other axes enumerate
-    windows. Operand axis `operand_batch[i]` goes along with axis `index_batch[i]` of the indices. The axes in
-    `operand_batch` and `collapsed`, of window size 1, are left out of the windows' shape.
+    The last axis of the indices holds vectors of starts along the operand axes `index_map`; the other axes enumerate
+    windows. Operand axis `operand_batch[i]` is paired with axis `index_batch[i]` of the indices. The axes in
+    `operand_batch` and `collapsed`, of window size 1, are dropped from the shape of windows.
     """
 
     operand: Shape
@@ -82,16 +89,16 @@ class IndexedWindows:
 
     @property
     def kept(self) -> list[int]:
-        """The operand's axes that windows have."""
+        """The operand axes that windows have."""
         return [d for d in range(len(self.operand)) if d not in self.dropped]
 
     @property
     def limits(self) -> list[int]:
-        """The last start, for each entry of an index vector, from which a window is within the operand."""
+        """For each entry of an index vector, the last start of a window within the operand."""
         return [self.operand[d] - self.sizes[d] for d in self.index_map]
 
     def check(self, name: str, what: str, indices: ShapedArray) -> None:
-        """`TypeError` unless the fields fit each other and the indices, `ValueError` unless these are integers."""
+        """Raises ValueError unless the indices are integers, TypeError unless the fields are consistent with them."""
         ndim = len(self.operand)
         if not dtypes.is_integer(indices.dtype):
             raise ValueError(f"{name}: indices must be integers, got {indices}")
@@ -107,11 +114,11 @@ class IndexedWindows:
             ("indices batching axes", self.index_batch, indices.ndim - 1),
         ):
             if any(not 0 <= d < bound for d in axes) or len(set(axes)) != len(axes):
-                raise TypeError(f"{name}: {field} {axes} must be different and between 0 and {bound - 1}")
+                raise TypeError(f"{name}: {field} {axes} must be distinct and between 0 and {bound - 1}")
         if list(self.collapsed) != sorted(self.collapsed) or list(self.operand_batch) != sorted(self.operand_batch):
             raise TypeError(
                 f"{name}: collapsed or inserted axes {self.collapsed} and operand batching axes "
-                f"{self.operand_batch} must be in order"
+                f"{self.operand_batch} must be increasing"
             )
         if {*self.operand_batch} & {*self.collapsed, *self.index_map}:
             raise TypeError(
@@ -132,42 +139,43 @@ class IndexedWindows:
     # ------------------------------------------------------------------ in NumPy
 
     def inside(self, indices: NDArray) -> NDArray:
-        """Which windows are within the operand."""
+        """Returns which windows are within the operand."""
         return np.asarray(((indices >= 0) & (indices <= np.asarray(self.limits, np.int64))).all(-1))
 
     def clipped(self, indices: NDArray) -> NDArray:
+        """Returns the indices, clipped so that all windows are within the operand."""
         return np.clip(indices, 0, np.asarray(self.limits, np.int64))
 
     def index_arrays(self, indices: NDArray, axes: Sequence[int]) -> list[NDArray]:
-        """Index arrays for the given operand axes; their shape is that of the windows' numbers, then of `axes` kept."""
+        """Returns index arrays for the operand axes `axes`. Their axes enumerate windows, then kept ones of `axes`."""
         moving = [d for d in axes if d not in self.dropped]
         count = indices.shape[:-1]
         out = []
         for d in axes:
-            place: NDArray = np.zeros((1,) * (len(count) + len(moving)), np.int64)
+            index: NDArray = np.zeros((1,) * (len(count) + len(moving)), np.int64)
             if d in self.index_map:
                 starts = indices[..., self.index_map.index(d)]
-                place = starts.reshape(count + (1,) * len(moving))
+                index = starts.reshape(count + (1,) * len(moving))
             if d in self.operand_batch:
                 along = self.index_batch[self.operand_batch.index(d)]
                 sizes = [n if i == along else 1 for i, n in enumerate(count)]
-                place = np.arange(count[along]).reshape(*sizes, *[1] * len(moving))
+                index = np.arange(count[along]).reshape(*sizes, *[1] * len(moving))
             if d in moving:
                 sizes = [1] * len(count) + [self.sizes[d] if m == d else 1 for m in moving]
-                place = place + np.arange(self.sizes[d]).reshape(sizes)
-            out.append(place)
+                index = index + np.arange(self.sizes[d]).reshape(sizes)
+            out.append(index)
         return out
 
     # ------------------------------------------------------------------ in StableHLO
 
     def emit_limits(self, builder: Builder, indices: IrValue) -> IrValue:
-        """The limits, as an array of the indices' shape."""
+        """Emits the limits, broadcast to the shape of the indices."""
         top = int(dtypes.iinfo(indices.aval.dtype).max)
         limits = builder.constant(np.asarray([min(n, top) for n in self.limits], indices.aval.dtype))
         return stablehlo.emit_broadcast(builder, limits, indices.aval.shape, (indices.aval.ndim - 1,))
 
     def emit_inside(self, builder: Builder, indices: IrValue) -> IrValue:
-        """Which windows are within the operand."""
+        """Emits which windows are within the operand."""
         zero = stablehlo.emit_full(builder, 0, indices.aval)
         above = stablehlo.emit_compare(builder, "GE", indices, zero)
         below = stablehlo.emit_compare(builder, "LE", indices, self.emit_limits(builder, indices))
@@ -175,13 +183,14 @@ class IndexedWindows:
         return stablehlo.emit_reduce(builder, "stablehlo.and", both, True, (indices.aval.ndim - 1,))
 
     def emit_clipped(self, builder: Builder, indices: IrValue) -> IrValue:
+        """Emits the indices, clipped so that all windows are within the operand."""
         zero = stablehlo.emit_full(builder, 0, indices.aval)
         operands = [zero, indices, self.emit_limits(builder, indices)]
         return builder.emit("stablehlo.clamp", operands, [indices.aval])[0]
 
 
 def as_indices(x: NDArray) -> NDArray:
-    """Integers of any dtype as 64-bit ones; what is too large for those stays out of every bound."""
+    """Returns integers as int64; unsigned ones beyond its range saturate, so they remain out of bounds."""
     if x.dtype == np.uint64:
         return np.minimum(x, np.uint64(2**63 - 1)).astype(np.int64)
     return x.astype(np.int64)

@@ -1,6 +1,6 @@
-"""Writing windows at computed places: `scatter` puts updates in the place of what is there, `scatter_sub` subtracts,
-`scatter_mul` multiplies, `scatter_min` and `scatter_max` keep the lesser or the greater. (`scatter_add`, the transpose
-of `gather`, stands with it.)
+"""Scatters: `scatter` (replaces elements), `scatter_sub`, `scatter_mul`, `scatter_min` and `scatter_max`.
+
+`scatter_add`, the transpose of `gather`, is in `gather_scatter_add`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ORDERED = Domain("booleans or numbers", lambda dtype: dtype != dtypes.float0)
 
 
 def _as_scatter_add(prim: ScatterOperation) -> ScatterAdd:
-    """The sum with the same windows."""
+    """Returns the `scatter-add` with the same parameters."""
     return ScatterAdd(prim.dimension_numbers, prim.indices_are_sorted, prim.unique_indices, prim.mode)
 
 
@@ -52,6 +52,8 @@ def _as_scatter_add(prim: ScatterOperation) -> ScatterAdd:
 
 @final
 class Scatter(ScatterOperation, Transposable, DataMovement):
+    """Replaces elements of windows."""
+
     __slots__ = ()
     name = "scatter"
     function = "scatter"
@@ -63,7 +65,7 @@ class Scatter(ScatterOperation, Transposable, DataMovement):
 
     @override
     def merge_at(self, out: NDArray, places: NDArray, new: NDArray) -> None:
-        out[places] = new  # the last of several wins, as on XLA's CPU
+        out[places] = new  # the last of several updates wins, as in XLA on the CPU
 
     @override
     def emit_merged(self, builder: Builder, element: ShapedArray, old: IrValue, new: IrValue) -> IrValue:
@@ -79,13 +81,16 @@ class Scatter(ScatterOperation, Transposable, DataMovement):
         x_t, updates_t = instantiate(x_t), instantiate(updates_t)
         if self.unique_indices:
             return [bind1(self, *primals)], [bind1(self, x_t, indices, updates_t)]
-        # Which of several updates of one place wins is left open, so the output must come from the same choice as its
-        # tangent: everything that lost is replaced by what adds nothing, and the rest added up.
+        # Which of several updates of one element wins is unspecified, but the output and its tangent must agree. So all
+        # others are replaced by an additive identity, and then everything is added.
         kept, won = self.winners(indices, x.aval, updates.aval)
         prim = _as_scatter_add(self)
-        none = _additive_identity(x.aval)
+        identity = _additive_identity(x.aval)
         out = bind1(
-            prim, select_with_aval(kept, x, none, x.aval), indices, select_with_aval(won, updates, none, updates.aval)
+            prim,
+            select_with_aval(kept, x, identity, x.aval),
+            indices,
+            select_with_aval(won, updates, identity, updates.aval),
         )
         tangent = bind1(
             prim, select_with_aval(kept, x_t, 0, x_t.aval), indices, select_with_aval(won, updates_t, 0, updates_t.aval)
@@ -93,7 +98,10 @@ class Scatter(ScatterOperation, Transposable, DataMovement):
         return [out], [tangent]
 
     def winners(self, indices: Value, x: ShapedArray, updates: ShapedArray) -> tuple[Array, Array]:
-        """Which elements of the operand stay, and which of the updates win: found by scattering their numbers."""
+        """Returns masks of the operand's elements that stay and of the updates that win.
+
+        They are computed by scattering the numbers of the updates.
+        """
         count = updates.size
         dtype = dtypes.uint32 if count < 2**32 - 1 else dtypes.uint64
         numbers = reshape(add(iota(dtype, count), 1), updates.shape)
@@ -110,20 +118,22 @@ class Scatter(ScatterOperation, Transposable, DataMovement):
             kept, won = None, None
         else:
             kept, won = self.winners(indices, x.aval, updates.aval)
-        of_x: Tangent | None = None
-        of_updates: Tangent | None = None
+        x_ct: Tangent | None = None
+        updates_ct: Tangent | None = None
         if isinstance(x, UndefinedPrimal):
             zeros = full_like_aval(ShapedArray(updates.aval.shape, ct.aval.dtype, ct.aval.weak_type), 0)
-            of_x = bind1(self, ct, indices, zeros) if kept is None else select_with_aval(kept, ct, 0, ct.aval)
-            of_x = match_aval(of_x, x.aval)
+            x_ct = bind1(self, ct, indices, zeros) if kept is None else select_with_aval(kept, ct, 0, ct.aval)
+            x_ct = match_aval(x_ct, x.aval)
         if isinstance(updates, UndefinedPrimal):
-            found = bind1(self.matching_gather(x.aval.shape, updates.aval.shape), ct, indices)
-            of_updates = match_aval(found if won is None else select_with_aval(won, found, 0, found.aval), updates.aval)
-        return [of_x, None, of_updates]
+            gathered = bind1(self.matching_gather(x.aval.shape, updates.aval.shape), ct, indices)
+            updates_ct = match_aval(
+                gathered if won is None else select_with_aval(won, gathered, 0, gathered.aval), updates.aval
+            )
+        return [x_ct, None, updates_ct]
 
 
 def _additive_identity(aval: ShapedArray) -> Array:
-    """What adds nothing to anything, not even to a zero of negative sign."""
+    """Returns negative zero, which changes no number when added, not even the sign of a zero."""
     zero: Scalar = complex(-0.0, -0.0) if dtypes.is_complex(aval.dtype) else -0.0
     return full_like_aval(ShapedArray((), aval.dtype, aval.weak_type), zero)
 
@@ -138,10 +148,24 @@ def scatter(
     unique_indices: bool = False,
     mode: GatherScatterMode | str | None = None,
 ) -> Array:
-    """`operand` with `updates` in its windows at the places that `scatter_indices` (`i32[..., k]`) names.
+    """Returns `operand` with windows at the given indices replaced by `updates`.
 
-    A window that is not within the operand is left out, or with `mode="clip"` moved to the nearest place within it.
-    Of several updates of one place one wins; which one is left open.
+    Args:
+        operand: Array.
+        scatter_indices: Integers `i32[..., k]`: vectors of start indices.
+        updates: Array of the same dtype: a window for each index vector.
+        dimension_numbers: Which axes of operand, indices and updates correspond.
+        indices_are_sorted: Whether the indices are known to be sorted. False by default.
+        unique_indices: Whether the windows are known not to overlap. False by default.
+        mode: What to do with windows out of bounds: by default they are dropped; "clip" moves them inside.
+
+    Returns:
+        An array with the shape and dtype of `operand`. If several updates go to one element, one of them wins; which
+        one is unspecified.
+
+    Raises:
+        TypeError: The dimension numbers don't fit the operands, or dtypes differ.
+        ValueError: The indices are not integers, or the mode is unknown.
 
     >>> rows = ScatterDimensionNumbers((1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
     >>> scatter(np.zeros((3, 2)), np.array([[2], [0]]), np.array([[1.0, 2.0], [3.0, 4.0]]), rows).tolist()
@@ -184,8 +208,8 @@ class ScatterSub(ScatterOperation, Transposable):
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         updates = args[2]
-        of_x, _, added = _as_scatter_add(self).transpose(cts, *args)
-        return [of_x, None, None if added is None or isinstance(added, Zero) else match_aval(neg(added), updates.aval)]
+        x_ct, _, added = _as_scatter_add(self).transpose(cts, *args)
+        return [x_ct, None, None if added is None or isinstance(added, Zero) else match_aval(neg(added), updates.aval)]
 
 
 def scatter_sub(
@@ -198,9 +222,9 @@ def scatter_sub(
     unique_indices: bool = False,
     mode: GatherScatterMode | str | None = None,
 ) -> Array:
-    """`operand` with `updates` subtracted from its windows at the places that `scatter_indices` names, all of them.
+    """Returns `operand` with `updates` subtracted from windows at the given indices.
 
-    A window that is not within the operand is left out, or with `mode="clip"` moved to the nearest place within it.
+    Updates of one element accumulate. The arguments and errors are those of `scatter`.
 
     >>> rows = ScatterDimensionNumbers((1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
     >>> scatter_sub(np.ones((3, 1)), np.array([[2], [2]]), np.full((2, 1), 3.0), rows).tolist()
@@ -241,11 +265,11 @@ class ScatterMul(ScatterOperation, Transposable):
         if not isinstance(x_t, Zero):
             total = bind1(self, x_t, indices, updates)
         if not isinstance(updates_t, Zero):
-            found = bind1(self.matching_gather(x.aval.shape, updates.aval.shape), x, indices)
+            gathered = bind1(self.matching_gather(x.aval.shape, updates.aval.shape), x, indices)
             if not self.unique_indices:
-                found = mul(found, product_of_others(self, x.aval, indices, updates))
+                gathered = mul(gathered, product_of_others(self, x.aval, indices, updates))
             start = full_like_aval(out.aval.tangent(), 0) if total is None else total
-            total = bind1(_as_scatter_add(self), start, indices, mul(found, updates_t))
+            total = bind1(_as_scatter_add(self), start, indices, mul(gathered, updates_t))
         return [out], [Zero(out.aval.tangent()) if total is None else match_aval(total, out.aval.tangent())]
 
     @override
@@ -255,10 +279,10 @@ class ScatterMul(ScatterOperation, Transposable):
         assert not isinstance(indices, UndefinedPrimal)
         if isinstance(updates, UndefinedPrimal):
             assert not isinstance(x, UndefinedPrimal)
-            if not self.unique_indices:  # it is linear in each of several updates of a place, but not in all together
+            if not self.unique_indices:  # not jointly linear in several updates of one element
                 raise not_linear_error(self)
-            found = bind1(self.matching_gather(x.aval.shape, updates.aval.shape), mul(ct, x), indices)
-            return [None, None, match_aval(found, updates.aval)]
+            gathered = bind1(self.matching_gather(x.aval.shape, updates.aval.shape), mul(ct, x), indices)
+            return [None, None, match_aval(gathered, updates.aval)]
         return [match_aval(bind1(self, ct, indices, updates), x.aval), None, None]
 
 
@@ -272,10 +296,10 @@ def scatter_mul(
     unique_indices: bool = False,
     mode: GatherScatterMode | str | None = None,
 ) -> Array:
-    """`operand` with its windows at the places that `scatter_indices` names multiplied by `updates`, all of them.
+    """Returns `operand` with windows at the given indices multiplied by `updates`.
 
-    A window that is not within the operand is left out, or with `mode="clip"` moved to the nearest place within it.
-    Derivatives by `updates` are faster with the promise `unique_indices=True`: without it updates are sorted.
+    Updates of one element accumulate. The arguments and errors are those of `scatter`. Derivatives with respect to
+    `updates` are faster with `unique_indices=True`; without it, updates are sorted.
 
     >>> rows = ScatterDimensionNumbers((1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
     >>> scatter_mul(np.ones((3, 1)), np.array([[2], [2]]), np.full((2, 1), 3.0), rows).tolist()
@@ -289,7 +313,7 @@ def scatter_mul(
 
 
 class ScatterExtremum(ScatterOperation):
-    """Keeps one of all elements that meet at a place. Those that are equal to it share its tangent."""
+    """The minimum or maximum of an element and its updates. Those that tie share the tangent."""
 
     __slots__ = ()
     takes = _ORDERED
@@ -302,18 +326,18 @@ class ScatterExtremum(ScatterOperation):
 
     @override
     def merge_at(self, out: NDArray, places: NDArray, new: NDArray) -> None:
-        if dtypes.is_complex(out.dtype):  # which NumPy orders otherwise
+        if dtypes.is_complex(out.dtype):  # NumPy orders complex numbers differently
             for place, element in zip(places.tolist(), new, strict=True):
                 out[place] = self.merge(out[place], element)
             return
         old = out.copy()
         self.ufunc.at(out, places, new)
-        if dtypes.is_float(out.dtype) and (zeros := out == 0).any():  # of which NumPy takes either
-            favoured = self.direction == "LT"  # the sign bit of the zero that wins
-            has = (old == 0) & (np.signbit(old) == favoured)
-            np.logical_or.at(has, places, (new == 0) & (np.signbit(new) == favoured))
-            winner, loser = (-0.0, 0.0) if favoured else (0.0, -0.0)
-            out[zeros] = np.where(has[zeros], winner, loser).astype(out.dtype)
+        if dtypes.is_float(out.dtype) and (zeros := out == 0).any():  # of two zeros, NumPy may return either
+            preferred_sign = self.direction == "LT"  # the sign bit of the zero that wins
+            has_preferred = (old == 0) & (np.signbit(old) == preferred_sign)
+            np.logical_or.at(has_preferred, places, (new == 0) & (np.signbit(new) == preferred_sign))
+            winner, loser = (-0.0, 0.0) if preferred_sign else (0.0, -0.0)
+            out[zeros] = np.where(has_preferred[zeros], winner, loser).astype(out.dtype)
 
     @override
     def emit_merged(self, builder: Builder, element: ShapedArray, old: IrValue, new: IrValue) -> IrValue:
@@ -330,13 +354,13 @@ class ScatterExtremum(ScatterOperation):
         prim = evolve(_as_scatter_add(self), unique_indices=self.unique_indices)
         kept = eq(x, out)
         won = eq(updates, bind1(self.matching_gather(x.aval.shape, updates.aval.shape), out, indices))
-        shares = bind1(prim, convert(kept, aval.dtype), indices, convert(won, aval.dtype))
+        ties = bind1(prim, convert(kept, aval.dtype), indices, convert(won, aval.dtype))
         x_t, updates_t = instantiate(match_aval(x_t, aval)), instantiate(updates_t)
         total = bind1(
             prim, select_with_aval(kept, x_t, 0, aval), indices, select_with_aval(won, updates_t, 0, updates_t.aval)
         )
-        # Where NaN is kept nothing is equal to it.
-        return [out], [match_aval(div(total, max(shares, broadcast_to(_one(shares.aval), shares.shape))), aval)]
+        # Where the result is NaN, no element equals it, so the number of ties is 0.
+        return [out], [match_aval(div(total, max(ties, broadcast_to(_one(ties.aval), ties.shape))), aval)]
 
 
 def _one(aval: ShapedArray) -> Array:
@@ -379,10 +403,9 @@ def scatter_min(
     unique_indices: bool = False,
     mode: GatherScatterMode | str | None = None,
 ) -> Array:
-    """`operand`, in its windows at the places that `scatter_indices` names the least of what is there and `updates`.
+    """Returns `operand` with the elementwise minimum of its windows at the given indices and `updates`.
 
-    NaN wins. A window that is not within the operand is left out, or with `mode="clip"` moved to the nearest place
-    within it.
+    NaN propagates. The arguments and errors are those of `scatter`.
 
     >>> rows = ScatterDimensionNumbers((1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
     >>> scatter_min(np.ones((3, 1)), np.array([[2], [2]]), np.array([[3.0], [-1.0]]), rows).tolist()
@@ -402,10 +425,9 @@ def scatter_max(
     unique_indices: bool = False,
     mode: GatherScatterMode | str | None = None,
 ) -> Array:
-    """`operand`, in its windows at the places that `scatter_indices` names the greatest of what is there and `updates`.
+    """Returns `operand` with the elementwise maximum of its windows at the given indices and `updates`.
 
-    NaN wins. A window that is not within the operand is left out, or with `mode="clip"` moved to the nearest place
-    within it.
+    NaN propagates. The arguments and errors are those of `scatter`.
 
     >>> rows = ScatterDimensionNumbers((1,), inserted_window_dims=(0,), scatter_dims_to_operand_dims=(0,))
     >>> scatter_max(np.ones((3, 1)), np.array([[2], [2]]), np.array([[3.0], [-1.0]]), rows).tolist()

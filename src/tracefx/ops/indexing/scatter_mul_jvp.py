@@ -1,4 +1,4 @@
-"""What other updates of the same place make of it, where several windows may overlap: for derivatives of products."""
+"""`product_of_others`: partial derivatives of `scatter_mul` where updates may go to the same element."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from tracefx.ops.structural import full_like_aval, reshape
 
 
 def product_of_others(prim: ScatterOperation, operand: ShapedArray, indices: Value, updates: Value) -> Array:
-    """For each update the product of all the others of its place. Nothing is divided, so zeros do no harm.
+    """Returns, for each update, the product of all other updates of the same element.
 
-    Updates are sorted by their places; among neighbours of one place, products of those before and of those after are
-    found by doubling.
+    Nothing is divided, so zeros are no problem. Updates are sorted by their target element; then the products of those
+    before and of those after each update are computed by doubling.
     """
     shape, count = updates.aval.shape, updates.aval.size
     if count < 2:
         return full_like_aval(updates.aval, 1)
     numbering = dtypes.int32 if operand.size < 2**31 - 1 else dtypes.int64
     numbers = reshape(add(iota(numbering, operand.size), 1), operand.shape)
-    (places,) = bind(prim.matching_gather(operand.shape, shape), numbers, indices)  # 0 for what is left out
+    (places,) = bind(prim.matching_gather(operand.shape, shape), numbers, indices)  # 0 for dropped updates
     order = iota(numbering, count)
     sort = Sort(0, True, 1)
     ordered = bind(sort, reshape(places, (count,)), order, reshape(updates, (count,)))
@@ -39,7 +39,7 @@ def product_of_others(prim: ScatterOperation, operand: ShapedArray, indices: Val
     nowhere = Literal(-1, ShapedArray((), numbering))
 
     def products(direction: int) -> Array:
-        """Of the factors of the same place before each (`direction` 1), or after it (-1)."""
+        """Returns the products of the factors of the same element before (`direction` 1) or after (-1) each."""
 
         def moved(x: Array, by: int, fill: Literal) -> Array:
             return pad(x, fill, [(direction * by, -direction * by, 0)])

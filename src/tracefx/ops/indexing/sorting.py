@@ -1,7 +1,7 @@
-"""Order: `sort` of several arrays at once.
+"""Sorting of one or several arrays: `sort`, `sort_key_val`.
 
-Keys are ordered as NumPy orders them: -0.0 equals 0.0, NaN stands at the end and equals NaN, complex numbers go by
-their real and then by their imaginary parts, each of which may be NaN.
+The order is NumPy's: -0.0 equals 0.0; NaN is last and equals NaN; complex numbers are ordered by their real, then by
+their imaginary parts, each of which may be NaN.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from tracefx.ops.structural import NUMPY_NATIVE_DTYPES, broadcast_in_dim, full_l
 
 _SORTABLE: Final = Domain("booleans or numbers", lambda d: not dtypes.is_key(d) and d != dtypes.float0)
 _LONG: Final = 4096
-"""The size from which on less time for sorting is worth more time for compiling."""
+"""The number of elements from which faster sorting is worth more compile time."""
 
 
-def gather_along_axis(x: Value, places: Value, axis: int) -> Array:
-    """For every line of `x` along `axis` its elements at the same line of `places`, all different and within it."""
-    if not x.aval.size:  # where no window fits, and there is nothing to pick
-        return full_like_aval(x.aval.update(shape=places.aval.shape), 0)
+def gather_along_axis(x: Value, indices: Value, axis: int) -> Array:
+    """Returns, for each row of `x` along `axis`, the elements at the same row of `indices`, distinct and in bounds."""
+    if not x.aval.size:  # no window fits, and there is nothing to gather
+        return full_like_aval(x.aval.update(shape=indices.aval.shape), 0)
     others = [i for i in range(x.aval.ndim) if i != axis]
     numbers = GatherDimensionNumbers(
         offset_dims=(),
@@ -50,7 +50,7 @@ def gather_along_axis(x: Value, places: Value, axis: int) -> Array:
         operand_batching_dims=others,
         start_indices_batching_dims=others,
     )
-    columns = reshape(places, (*places.aval.shape, 1))
+    columns = reshape(indices, (*indices.aval.shape, 1))
     mode = GatherScatterMode.PROMISE_IN_BOUNDS
     return gather(x, columns, numbers, (1,) * x.aval.ndim, unique_indices=True, mode=mode)
 
@@ -59,7 +59,7 @@ def gather_along_axis(x: Value, places: Value, axis: int) -> Array:
 
 
 def sort_keys(x: NDArray) -> list[NDArray]:
-    """Arrays that NumPy orders as `x` is ordered, the first deciding."""
+    """Returns arrays that NumPy sorts lexicographically in the order of `x`."""
     if dtypes.is_complex(x.dtype):
         return [x.real, x.imag]
     if dtypes.is_float(x.dtype) and dtypes.itemsize_bits(x.dtype) < 32:
@@ -68,7 +68,7 @@ def sort_keys(x: NDArray) -> list[NDArray]:
 
 
 def _emit_key(builder: Builder, x: IrValue) -> list[IrValue]:
-    """The same of one element: numbers whose total order, that of their bits, is the one wanted."""
+    """Emits the sort keys of one element, to be compared in IEEE total order."""
     if dtypes.is_complex(x.aval.dtype):
         part = ShapedArray((), dtypes.real_dtype(x.aval.dtype))
         parts = [builder.emit(f"stablehlo.{name}", [x], [part])[0] for name in ("real", "imag")]
@@ -77,16 +77,16 @@ def _emit_key(builder: Builder, x: IrValue) -> list[IrValue]:
 
 
 def canonicalize_zero_nan(builder: Builder, x: IrValue) -> IrValue:
-    """One zero, and one NaN, which is greater than all numbers."""
+    """Emits `x` with all zeros positive, and all NaNs positive, that is, greater than all numbers."""
     zero = stablehlo.emit_scalar(builder, 0, x.aval.dtype)
     (x_or_zero,) = builder.emit("stablehlo.select", [stablehlo.emit_compare(builder, "EQ", x, zero), zero, x], [x.aval])
     nan = stablehlo.emit_scalar(builder, math.nan, x.aval.dtype)
-    strange = stablehlo.emit_compare(builder, "NE", x, x)
-    return builder.emit("stablehlo.select", [strange, nan, x_or_zero], [x.aval])[0]
+    is_nan = stablehlo.emit_compare(builder, "NE", x, x)
+    return builder.emit("stablehlo.select", [is_nan, nan, x_or_zero], [x.aval])[0]
 
 
 def emit_total_order_compare(builder: Builder, direction: str, x: IrValue, y: IrValue) -> IrValue:
-    """A comparison by the total order."""
+    """Emits a comparison in IEEE total order."""
     if not dtypes.is_float(x.aval.dtype):
         return stablehlo.emit_compare(builder, direction, x, y)
     attrs = {
@@ -104,16 +104,16 @@ _BITS: Final[Mapping[DType, DType]] = MappingProxyType(
         dtypes.bfloat16: dtypes.int16,
     }
 )
-"""Integers as long as floats."""
+"""The integer dtype with the width of each float dtype."""
 
 
 def _flip_negative_bits(builder: Builder, bits: IrValue) -> IrValue:
-    """The bits of floats as integers in their order, and back: those of negative numbers count backwards."""
+    """Emits the bits of floats as integers in the same order, or the reverse: flips all but the sign of negatives."""
     zero = stablehlo.emit_full(builder, 0, bits.aval)
-    rest = stablehlo.emit_full(builder, int(dtypes.iinfo(bits.aval.dtype).max), bits.aval)
-    (backwards,) = builder.emit("stablehlo.xor", [bits, rest], [bits.aval])
+    mask = stablehlo.emit_full(builder, int(dtypes.iinfo(bits.aval.dtype).max), bits.aval)
+    (flipped,) = builder.emit("stablehlo.xor", [bits, mask], [bits.aval])
     negative = stablehlo.emit_compare(builder, "LT", bits, zero)
-    return builder.emit("stablehlo.select", [negative, backwards, bits], [bits.aval])[0]
+    return builder.emit("stablehlo.select", [negative, flipped, bits], [bits.aval])[0]
 
 
 # ------------------------------------------------------------------ sort
@@ -122,6 +122,8 @@ def _flip_negative_bits(builder: Builder, bits: IrValue) -> IrValue:
 @final
 @frozen(eq=False)
 class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
+    """Sorts several arrays of one shape along an axis, by the first `num_keys` of them."""
+
     name = "sort"
     dimension: int
     is_stable: bool
@@ -138,7 +140,7 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
                 refuse_keys(self.name, aval.dtype)
         first = avals[0]
         if not 0 <= self.dimension < first.ndim:
-            raise AxisError(f"sort: dimension must be an axis of {first}, counted from 0, got {self.dimension}")
+            raise AxisError(f"sort: dimension must be a non-negative axis of {first}, got {self.dimension}")
         _SORTABLE.require("sort", *avals[: self.num_keys])
         for i, aval in enumerate(avals):
             if aval.shape != first.shape:
@@ -156,28 +158,32 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
         return [call_kernel(self.sort_single, *args)] if len(args) == 1 else call_kernel(self.sort_operands, *args)
 
     def sort_operands(self, *args: NDArray) -> list[NDArray]:
+        """Sorts several operands in NumPy."""
         order = self.argsort(*args[: self.num_keys])
         if args[0].ndim == 1:
             return [x.take(order) for x in args]
         return [np.take_along_axis(x, order, self.dimension) for x in args]
 
     def _sort_native(self, x: NDArray) -> NDArray:
-        """`sorted_alone` on the shortest way; of few elements NumPy's orders take equally long."""
+        """The fast path of `sort_single`, for native dtypes. For small arrays NumPy's algorithms take equally long."""
         out = x.copy()
         out.sort(self.dimension, "stable" if self.is_stable else None)
         return out
 
     def sort_single(self, x: NDArray) -> NDArray:
-        """Elements that are equal look alike, zeros and NaNs of different sign excepted."""
-        if dtypes.is_complex(x.dtype) and np.isnan(x).any():  # of which NumPy has another order
+        """Sorts one operand in NumPy.
+
+        Stability matters only where equal elements differ, that is, for zeros and NaNs with different signs.
+        """
+        if dtypes.is_complex(x.dtype) and np.isnan(x).any():  # NumPy orders them differently
             return np.take_along_axis(x, self.argsort(x), self.dimension)
         (key,) = [x] if dtypes.is_complex(x.dtype) else sort_keys(x)
         alike = not self.is_stable or dtypes.is_integer(x.dtype) or dtypes.is_bool(x.dtype) or key.all()
         kind = None if alike else "stable"
-        return cast(np.sort(key, self.dimension, kind=kind), x.dtype)  # type: ignore[arg-type]  # None is a kind too
+        return cast(np.sort(key, self.dimension, kind=kind), x.dtype)  # type: ignore[arg-type]  # None is valid too
 
     def argsort(self, *args: NDArray) -> NDArray:
-        """The places at which the elements stand that come first, second and so on."""
+        """Returns the indices that sort the keys."""
         keys = [key for x in args for key in sort_keys(x)]
         if len(keys) == 1:
             return np.asarray(np.argsort(keys[0], self.dimension, kind="stable"))
@@ -187,14 +193,14 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         shape = primals[0].aval.shape
         dtype = dtypes.int32 if shape[self.dimension] < 2**31 else dtypes.int64
-        # What is equal has the tangents of its own order, whatever order is promised.
+        # A stable sort gives equal elements their own tangents, in a definite order.
         stable = evolve(self, is_stable=True)
-        *outs, places = bind(stable, *primals, broadcasted_iota(dtype, shape, self.dimension))
-        pushed: list[Tangent] = [
-            Zero(out.aval.tangent()) if isinstance(t, Zero) else gather_along_axis(t, places, self.dimension)
+        *outs, indices = bind(stable, *primals, broadcasted_iota(dtype, shape, self.dimension))
+        out_tangents: list[Tangent] = [
+            Zero(out.aval.tangent()) if isinstance(t, Zero) else gather_along_axis(t, indices, self.dimension)
             for out, t in zip(outs, tangents, strict=True)
         ]
-        return outs, pushed
+        return outs, out_tangents
 
     @override
     def batch(
@@ -217,19 +223,19 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
         avals = [x.aval.strong() for x in operands]
         if len(operands) == 1 and not self.is_stable and avals[0].dtype in _BITS and avals[0].size >= _LONG:
             return [self.emit_by_bits(builder, operands[0])]
-        given = [stablehlo.emit_widened_unless_cpu(builder, x) for x in operands]
-        pairs = tuple([ShapedArray((), x.aval.dtype) for x in given for _ in range(2)])
+        widened = [stablehlo.emit_widened_unless_cpu(builder, x) for x in operands]
+        pairs = tuple([ShapedArray((), x.aval.dtype) for x in widened for _ in range(2)])
         attrs: Mapping[str, Attr] = {"dimension": self.dimension, "is_stable": self.is_stable}
-        found = builder.emit(
-            "stablehlo.sort", given, [x.aval.strong() for x in given], attrs, [Region(pairs, self.emit_comparator)]
+        result = builder.emit(
+            "stablehlo.sort", widened, [x.aval.strong() for x in widened], attrs, [Region(pairs, self.emit_comparator)]
         )
-        return [stablehlo.emit_convert(builder, x, aval.dtype) for x, aval in zip(found, avals, strict=True)]
+        return [stablehlo.emit_convert(builder, x, aval.dtype) for x, aval in zip(result, avals, strict=True)]
 
     def emit_by_bits(self, builder: Builder, x: IrValue) -> IrValue:
-        """Floats by integers that have their order: XLA's CPU sorts these in an eighth of the time, for which it takes
-        three times as long to compile.
+        """Emits an unstable sort of floats as integers with the same order.
 
-        -0.0 comes before 0.0, as an order that is not stable may have it.
+        XLA's CPU backend sorts integers in an eighth of the time, though it takes three times as long to compile. -0.0
+        comes before 0.0, which an unstable sort permits.
         """
         aval = ShapedArray(x.aval.shape, x.aval.dtype)
         bits = ShapedArray(aval.shape, _BITS[aval.dtype])
@@ -238,13 +244,13 @@ class Sort(Primitive, Differentiable, Batchable, Lowerable, HasNumpyKernel):
         (key,) = builder.emit("stablehlo.bitcast_convert", [x], [bits])
         pair = (ShapedArray((), bits.dtype),) * 2
         attrs: Mapping[str, Attr] = {"dimension": self.dimension, "is_stable": False}
-        (found,) = builder.emit(
+        (result,) = builder.emit(
             "stablehlo.sort", [_flip_negative_bits(builder, key)], [bits], attrs, [Region(pair, self.emit_comparator)]
         )
-        return builder.emit("stablehlo.bitcast_convert", [_flip_negative_bits(builder, found)], [aval])[0]
+        return builder.emit("stablehlo.bitcast_convert", [_flip_negative_bits(builder, result)], [aval])[0]
 
     def emit_comparator(self, builder: Builder, args: Sequence[IrValue]) -> Sequence[IrValue]:
-        """Whether the first of two elements comes before the second."""
+        """Emits whether the first of two elements comes before the second, for the keys of all operands."""
         truth = ShapedArray((), dtypes.bool_)
         count = 2 * self.num_keys
         xs = [key for x in args[0:count:2] for key in _emit_key(builder, x)]
@@ -272,14 +278,23 @@ def sort(
     is_stable: bool = True,
     num_keys: int = 1,
 ) -> Array | tuple[Array, ...]:
-    """`operand` with its elements along `dimension` in ascending order.
+    """Returns `operand` sorted along `dimension` in ascending order.
 
-    Several operands of one shape, in a sequence, are put into one order: that of the first `num_keys` of them, of which
-    an earlier one decides before a later one. -0.0 equals 0.0, NaN comes last, complex numbers are ordered by their
-    real and then their imaginary parts. Elements that are equal stay in their order if `is_stable`.
+    -0.0 equals 0.0, NaN is last, and complex numbers are ordered by their real, then by their imaginary parts.
 
-    Raises TypeError for no operands or ones of different shapes, ValueError for a `num_keys` or `dimension` that there
-    is not.
+    Args:
+        operand: An array, or a sequence of arrays of one shape, which are permuted together.
+        dimension: The axis to sort along. The last one by default.
+        is_stable: Whether equal elements keep their order. True by default.
+        num_keys: How many of the first operands are keys, compared lexicographically. 1 by default.
+
+    Returns:
+        A sorted array, or a tuple of arrays for a sequence.
+
+    Raises:
+        AxisError: There is no such axis; it is a ValueError.
+        TypeError: There are no operands, or their shapes differ, or a key can't be sorted.
+        ValueError: `num_keys` is less than 1 or greater than the number of operands.
 
     >>> sort(np.array([2, 1, 3]))
     Array([1, 2, 3], dtype=int32)
@@ -289,7 +304,7 @@ def sort(
     """
     keys = static_int("sort", num_keys, "num_keys")
     if not isinstance(operand, list | tuple):
-        x = as_value(operand, "sort: operand")  # type: ignore[arg-type]  # what is no array is refused there
+        x = as_value(operand, "sort: operand")  # type: ignore[arg-type]  # `as_value` raises for other types
         if keys != 1:
             raise ValueError(f"sort: num_keys must be 1 for a single operand, got {keys}")
         (out,) = bind(Sort(canonicalize_axis("sort", dimension, x.aval.ndim, "dimension"), bool(is_stable), 1), x)
@@ -304,7 +319,20 @@ def sort(
 def sort_key_val(
     keys: ArrayLike, values: ArrayLike, dimension: SupportsIndex = -1, is_stable: bool = True
 ) -> tuple[Array, Array]:
-    """`keys` in ascending order along `dimension`, and `values` put into the same order.
+    """Returns `keys` sorted along `dimension` in ascending order, and `values` permuted in the same way.
+
+    Args:
+        keys: Array to sort.
+        values: Array of the same shape.
+        dimension: The axis to sort along. The last one by default.
+        is_stable: Whether equal keys keep their order. True by default.
+
+    Returns:
+        A pair of arrays.
+
+    Raises:
+        AxisError: There is no such axis.
+        TypeError: The shapes differ, or the keys can't be sorted.
 
     >>> [x.tolist() for x in sort_key_val(np.array([2, 1]), np.array([0.5, 1.5]))]
     [[1, 2], [1.5, 0.5]]

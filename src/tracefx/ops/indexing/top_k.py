@@ -1,7 +1,7 @@
-"""The greatest elements: `top_k` and its approximations.
+"""`top_k`, and the approximations `approx_max_k` and `approx_min_k`.
 
-`top_k` takes 0.0 for greater than -0.0, and NaN for the greatest or, with its sign bit set, for the least of all; the
-approximations order as `sort` does.
+In `top_k`, 0.0 is greater than -0.0, and NaN is greater than all numbers or, if its sign bit is set, less. The
+approximations have the order of `sort`.
 """
 
 from __future__ import annotations
@@ -30,36 +30,37 @@ from tracefx.ops.operation import arity_error
 from tracefx.ops.static_integers import AxisError, canonicalize_axis, static_int
 
 _MIN_PARTITION_LENGTH: Final = 2048
-"""The length from which on NumPy finds a few greatest elements sooner than it sorts all."""
+"""The length from which NumPy finds few elements faster by partitioning than by sorting."""
 
 
 class TopKOperation(Primitive, Differentiable, Batchable, Lowerable):
-    """Some elements of each line along an axis, in order, and the places at which they were found."""
+    """The first elements of each row along an axis in some order, and their indices."""
 
     __slots__ = ()
 
     @abstractmethod
     def resolve_axis(self, ndim: int) -> int:
-        """The axis of the lines, counted from 0."""
+        """Returns the axis as a non-negative integer."""
         raise NotImplementedError
 
     @abstractmethod
     def with_axis(self, axis: int) -> Primitive:
-        """The same along another axis."""
+        """Returns the same primitive along another axis."""
         raise NotImplementedError
 
     @abstractmethod
     def count(self, x: ShapedArray) -> int:
-        """How many elements each line of the result has."""
+        """Returns the size of the axis in the result."""
         raise NotImplementedError
 
     @abstractmethod
     def check(self, x: ShapedArray) -> None:
+        """Raises unless `x` is a valid operand."""
         raise NotImplementedError
 
     @abstractmethod
     def sort_key(self, x: NDArray) -> NDArray:
-        """Numbers or bools whose ascending order is the one in which elements are taken."""
+        """Returns numbers or booleans whose ascending order is the order of the result."""
         raise NotImplementedError
 
     @override
@@ -76,17 +77,17 @@ class TopKOperation(Primitive, Differentiable, Batchable, Lowerable):
     def impl(self, *args: NDArray) -> Sequence[NDArray]:
         (x,) = args
         axis, count = self.resolve_axis(x.ndim), self.count(ShapedArray(x.shape, x.dtype))
-        places = call_kernel(_smallest_indices, call_kernel(self.sort_key, x), count, axis)
-        return [np.take_along_axis(x, places, axis), places.astype(np.int32)]
+        indices = call_kernel(_smallest_indices, call_kernel(self.sort_key, x), count, axis)
+        return [np.take_along_axis(x, indices, axis), indices.astype(np.int32)]
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         (t,) = tangents
         assert not isinstance(t, Zero)
-        out, places = bind(self, *primals)
-        return [out, places], [
-            gather_along_axis(t, places, self.resolve_axis(t.aval.ndim)),
-            Zero(places.aval.tangent()),
+        out, indices = bind(self, *primals)
+        return [out, indices], [
+            gather_along_axis(t, indices, self.resolve_axis(t.aval.ndim)),
+            Zero(indices.aval.tangent()),
         ]
 
     @override
@@ -100,7 +101,7 @@ class TopKOperation(Primitive, Differentiable, Batchable, Lowerable):
 
 
 def _smallest_indices(ranks: NDArray, count: int, axis: int) -> NDArray:
-    """The places of the `count` least along an axis, in order, an earlier one before a later one if they tie."""
+    """Returns the indices of the `count` smallest elements along an axis, in ascending order; ties by index."""
     n = ranks.shape[axis]
     if n < _MIN_PARTITION_LENGTH or 4 * count > n or not count:
         order = np.argsort(ranks, axis, kind="stable")
@@ -116,16 +117,18 @@ def _smallest_indices(ranks: NDArray, count: int, axis: int) -> NDArray:
 
 
 def _descending_keys(key: NDArray) -> NDArray:
-    """Numbers or bools in the order opposite to that of `key`, floats being ordered by their bits."""
+    """Returns numbers or booleans in the reverse order of `key`. Floats are ordered by their bits."""
     if not dtypes.is_float(key.dtype):
         return ~key
-    bits = np.ascontiguousarray(key).view(f"i{key.itemsize}")  # in which negative floats count downwards
+    bits = np.ascontiguousarray(key).view(f"i{key.itemsize}")  # as integers, negative floats are in reverse order
     return ~np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
 
 
 @final
 @frozen(eq=False)
 class TopK(TopKOperation):
+    """The `k` greatest elements along an axis."""
+
     name = "top_k"
     k: int
     axis: int
@@ -145,16 +148,16 @@ class TopK(TopKOperation):
     @override
     def check(self, x: ShapedArray) -> None:
         if dtypes.is_complex(x.dtype):
-            raise ValueError(f"top_k: complex numbers have no greatest, got {x}")
+            raise ValueError(f"top_k: complex numbers have no order, got {x}")
         if not x.ndim:
             raise AxisError(f"top_k: operand must have an axis, got {x}")
         if not 0 <= self.axis < x.ndim:
-            raise AxisError(f"top_k: axis must be an axis of {x}, counted from 0, got {self.axis}")
+            raise AxisError(f"top_k: axis must be a non-negative axis of {x}, got {self.axis}")
         n = x.shape[self.axis]
         if not 0 <= self.k <= n:
             raise ValueError(f"top_k: k must be from 0 to {n}, the size of axis {self.axis} of {x}, got {self.k}")
         if n > 2**31:
-            raise ValueError(f"top_k: places along axis {self.axis} of {x} do not fit their dtype int32")
+            raise ValueError(f"top_k: indices along axis {self.axis} of {x} do not fit int32")
 
     @override
     def sort_key(self, x: NDArray) -> NDArray:
@@ -165,11 +168,11 @@ class TopK(TopKOperation):
     def lower(self, builder: Builder, *operands: IrValue) -> Sequence[IrValue]:
         (x,) = operands
         outs = [aval.strong() for aval in self.abstract_eval(x.aval)]
-        if dtypes.itemsize_bits(x.aval.dtype) < 8:  # for which XLA gives the places a layout that it refuses
+        if dtypes.itemsize_bits(x.aval.dtype) < 8:  # for these, XLA assigns the indices a layout that it then rejects
             wide = dtypes.int8 if dtypes.is_signed(x.aval.dtype) else dtypes.uint8
             (x,) = builder.emit("stablehlo.convert", [x], [ShapedArray(x.aval.shape, wide)])
-            values, places = self.lower(builder, x)
-            return [*builder.emit("stablehlo.convert", [values], outs[:1]), places]
+            values, indices = self.lower(builder, x)
+            return [*builder.emit("stablehlo.convert", [values], outs[:1]), indices]
         order = list(range(x.aval.ndim))
         order[self.axis], order[-1] = order[-1], order[self.axis]
         attrs: Mapping[str, Attr] = {"permutation": DenseI64Array(tuple(order))}
@@ -188,11 +191,22 @@ class TopK(TopKOperation):
 
 
 def top_k(operand: ArrayLike, k: SupportsIndex, *, axis: SupportsIndex = -1) -> tuple[Array, Array]:
-    """The `k` greatest elements along `axis`, the greatest first, and their places (`i32`).
+    """Returns the `k` greatest elements along `axis`, in descending order, and their indices.
 
-    Of elements that are equal the earlier one comes first. 0.0 is greater than -0.0, and NaN greater than all numbers
-    (less than all, if its sign bit is set). Raises ValueError for complex numbers, a `k` that is negative or greater
-    than the axis, and an axis that there is not; TypeError for an operand without axes.
+    Of equal elements, the one with the smaller index comes first. 0.0 is greater than -0.0; NaN is greater than all
+    numbers, or less than all if its sign bit is set.
+
+    Args:
+        operand: Array; not complex.
+        k: How many elements, static; at most the size of the axis.
+        axis: The axis to search. The last one by default.
+
+    Returns:
+        A pair of arrays: values, and indices (`i32`). Their size along the axis is `k`.
+
+    Raises:
+        TypeError: `operand` is a scalar.
+        ValueError: `operand` is complex, `k` is out of range, or there is no such axis.
 
     >>> values, places = top_k(np.array([9.0, 3.0, 6.0]), 2)
     >>> values.tolist(), places.tolist()
@@ -200,17 +214,20 @@ def top_k(operand: ArrayLike, k: SupportsIndex, *, axis: SupportsIndex = -1) -> 
     """
     x = as_value(operand, "top_k: operand")
     count = static_int("top_k", k, "k")
-    out, places = bind(TopK(count, canonicalize_axis("top_k", axis, x.aval.ndim)), x)
-    return as_array(out), as_array(places)
+    out, indices = bind(TopK(count, canonicalize_axis("top_k", axis, x.aval.ndim)), x)
+    return as_array(out), as_array(indices)
 
 
-# ------------------------------------------------------------------ nearly the greatest
+# ------------------------------------------------------------------ approx_max_k, approx_min_k
 
 
 @final
 @frozen(eq=False)
 class ApproxTopK(TopKOperation):
-    """On the CPU, as in XLA, nothing is approximate but the number of results that are not brought together."""
+    """Approximately the greatest or least elements along an axis.
+
+    On the CPU, as in XLA, results are exact; only the number of results without `aggregate_to_topk` is that of TPUs.
+    """
 
     name = "approx_top_k"
     k: int
@@ -235,14 +252,16 @@ class ApproxTopK(TopKOperation):
         if not x.ndim:
             raise TypeError(f"approx_top_k: operand must have an axis, got {x}")
         if not -x.ndim <= self.reduction_dimension < x.ndim:
-            raise AxisError(f"approx_top_k: reduction_dimension {self.reduction_dimension} is no axis of {x}")
+            raise AxisError(f"approx_top_k: reduction_dimension {self.reduction_dimension} is not an axis of {x}")
         n = x.shape[self.resolve_axis(x.ndim)]
         if n < self.k:
             raise ValueError(f"approx_top_k: k must be at most {n}, the size of the axis of {x}, got {self.k}")
         if not dtypes.is_float(x.dtype):
-            raise ValueError(f"approx_top_k: operand must be of floats, got {x}; convert it")
+            raise ValueError(f"approx_top_k: operand must have a float dtype, got {x}; convert it with astype")
         if not 0 < self.recall_target <= 1:
-            raise ValueError(f"approx_top_k: recall_target must be above 0 and at most 1, got {self.recall_target}")
+            raise ValueError(
+                f"approx_top_k: recall_target must be greater than 0 and at most 1, got {self.recall_target}"
+            )
         if 0 <= self.reduction_input_size_override < n:
             raise ValueError(
                 f"approx_top_k: reduction_input_size_override must be -1 or at least {n}, the size of the axis, "
@@ -251,7 +270,7 @@ class ApproxTopK(TopKOperation):
 
     @override
     def count(self, x: ShapedArray) -> int:
-        """As many as a tree of TPUs' tiles leaves."""
+        """Returns the number of results; without aggregation, as many as the reduction tree of TPU tiles leaves."""
         if self.aggregate_to_topk:
             return self.k
         n = x.shape[self.resolve_axis(x.ndim)]
@@ -283,11 +302,11 @@ class ApproxTopK(TopKOperation):
         x = stablehlo.emit_widened_unless_cpu(builder, operands[0])
         axis = self.resolve_axis(x.aval.ndim)
         numbers = ShapedArray(x.aval.shape, dtypes.int32)
-        (places,) = builder.emit("stablehlo.iota", [], [numbers], {"iota_dimension": axis})
-        element, place = ShapedArray((), x.aval.dtype), ShapedArray((), dtypes.int32)
-        region = Region((element, element, place, place), self.emit_comparator)
+        (indices,) = builder.emit("stablehlo.iota", [], [numbers], {"iota_dimension": axis})
+        element, index = ShapedArray((), x.aval.dtype), ShapedArray((), dtypes.int32)
+        region = Region((element, element, index, index), self.emit_comparator)
         attrs: Mapping[str, Attr] = {"dimension": axis, "is_stable": True}
-        found = builder.emit("stablehlo.sort", [x, places], [x.aval.strong(), numbers], attrs, [region])
+        found = builder.emit("stablehlo.sort", [x, indices], [x.aval.strong(), numbers], attrs, [region])
         limits = list(x.aval.shape)
         limits[axis] = outs[0].shape[axis]
         window: Mapping[str, Attr] = {
@@ -299,6 +318,7 @@ class ApproxTopK(TopKOperation):
         return [builder.emit("stablehlo.slice", [y], [aval], window)[0] for y, aval in zip(found, outs, strict=True)]
 
     def emit_comparator(self, builder: Builder, args: Sequence[IrValue]) -> Sequence[IrValue]:
+        """Emits whether the first of two elements comes before the second."""
         x, y = [canonicalize_zero_nan(builder, a) for a in args[:2]]
         return [emit_total_order_compare(builder, "GT" if self.is_max_k else "LT", x, y)]
 
@@ -313,6 +333,7 @@ def _approx_top_k(
     reduction_input_size_override: SupportsIndex,
     aggregate_to_topk: bool,
 ) -> tuple[Array, Array]:
+    """Binds `ApproxTopK` with validated parameters."""
     prim = ApproxTopK(
         static_int(name, k, "k"),
         static_int(name, reduction_dimension, "reduction_dimension"),
@@ -321,8 +342,8 @@ def _approx_top_k(
         static_int(name, reduction_input_size_override, "reduction_input_size_override"),
         bool(aggregate_to_topk),
     )
-    out, places = bind(prim, as_value(operand, f"{name}: operand"))
-    return as_array(out), as_array(places)
+    out, indices = bind(prim, as_value(operand, f"{name}: operand"))
+    return as_array(out), as_array(indices)
 
 
 def approx_max_k(
@@ -333,13 +354,26 @@ def approx_max_k(
     reduction_input_size_override: SupportsIndex = -1,
     aggregate_to_topk: bool = True,
 ) -> tuple[Array, Array]:
-    """The `k` greatest floats along `reduction_dimension`, the greatest first, and their places (`i32`).
+    """Returns approximately the `k` greatest floats along an axis, in descending order, and their indices.
 
-    Accelerators may miss some: of the true ones they find the share `recall_target`. On the CPU all are found.
-    Without `aggregate_to_topk` more than `k` may be given, those that the search ends with. An axis that is part of a
-    longer one says how long in `reduction_input_size_override`. NaN is the greatest.
+    Accelerators may miss some; the CPU finds all. NaN is greater than all numbers.
 
-    Raises ValueError for a `k` that is not positive or greater than the axis and for dtypes other than floats.
+    Args:
+        operand: Array of floats.
+        k: How many elements, static; at most the size of the axis.
+        reduction_dimension: The axis to search. The last one by default.
+        recall_target: The expected fraction of the true results that is found. 0.95 by default.
+        reduction_input_size_override: The size of the whole axis, if `operand` has only a part of it; determines the
+            number of results. -1, the default, means the size of the axis.
+        aggregate_to_topk: Whether to reduce the candidates to `k` results. True by default; False returns more.
+
+    Returns:
+        A pair of arrays: values, and indices (`i32`).
+
+    Raises:
+        TypeError: `operand` is a scalar.
+        ValueError: `k` is not positive or greater than the axis, `operand` does not have a float dtype, or another
+            argument is out of range.
 
     >>> values, places = approx_max_k(np.array([9.0, 3.0, 6.0]), 2)
     >>> values.tolist(), places.tolist()
@@ -357,7 +391,9 @@ def approx_min_k(
     reduction_input_size_override: SupportsIndex = -1,
     aggregate_to_topk: bool = True,
 ) -> tuple[Array, Array]:
-    """The `k` least floats along `reduction_dimension`, the least first, and their places (`i32`): as `approx_max_k`.
+    """Returns approximately the `k` least floats along an axis, in ascending order, and their indices.
+
+    The arguments and errors are those of `approx_max_k`.
 
     >>> values, places = approx_min_k(np.array([9.0, 3.0, 6.0]), 2)
     >>> values.tolist(), places.tolist()

@@ -1,1 +1,1 @@
-"""Linear algebra: operations on matrices, of which all leading axes are a batch."""
+"""Linear algebra primitives. All leading axes of matrices are batch axes."""

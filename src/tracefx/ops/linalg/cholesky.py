@@ -1,4 +1,4 @@
-"""The decomposition of positive matrices: `cholesky`, its update, and products that give such matrices."""
+"""Cholesky decomposition and related primitives: `cholesky`, `cholesky_update`, `symmetric_product`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tracefx.ops.structural import broadcast_in_dim, reshape
 
 @final
 class Cholesky(MatrixKernel, Differentiable):
-    """Of the lower triangle: what is above the diagonal is not read."""
+    """The Cholesky decomposition, which reads only the lower triangle."""
 
     __slots__ = ()
     name = "cholesky"
@@ -61,15 +61,15 @@ class Cholesky(MatrixKernel, Differentiable):
         info = info_aval(x.aval)
         results = [x.aval, info]
         if gpu.on_gpu(builder):
-            factor, said = gpu.call_gpu_solver(builder, "solver_potrf_ffi", [x], results, {"lower": True}, [(0, 0)])
+            factor, status = gpu.call_gpu_solver(builder, "solver_potrf_ffi", [x], results, {"lower": True}, [(0, 0)])
         elif builder.platform == "cpu":
-            factor, said = lapack.call_lapack(
+            factor, status = lapack.call_lapack(
                 self, builder, "potrf_ffi", [x], results, {"uplo": uplo_attr(True)}, [(0, 0)]
             )
         else:
             (factor,) = builder.emit("stablehlo.cholesky", [x], outs, {"lower": True})
             return [emit_triangle(builder, factor, lower=True)]
-        ok = stablehlo.emit_compare(builder, "EQ", said, stablehlo.emit_full(builder, 0, info))
+        ok = stablehlo.emit_compare(builder, "EQ", status, stablehlo.emit_full(builder, 0, info))
         return [emit_triangle(builder, factor, lower=True, ok=ok)]
 
     @override
@@ -77,7 +77,7 @@ class Cholesky(MatrixKernel, Differentiable):
         (t,) = tangents
         assert not isinstance(t, Zero)
         factor = bind1(self, *primals)
-        # The change is that of the Hermitian matrix with this lower triangle, half + half^H.
+        # The tangent is that of the Hermitian matrix with this lower triangle, half + half^H.
         half = tril_half_diagonal(t)
         right = triangular_solve(factor, half, lower=True, transpose_a=True, conjugate_a=True)
         both = triangular_solve(factor, right, left_side=True, lower=True)
@@ -88,10 +88,19 @@ CHOLESKY: Final = Cholesky()
 
 
 def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
-    """The lower triangular `l` for which `l l^H` is `x`, Hermitian and positive definite: `f32[..., n, n]`.
+    """Returns the Cholesky factor of a Hermitian positive-definite matrix: lower triangular `l` with `l l^H = x`.
 
-    It is computed from the Hermitian part of `x`, or from its lower triangle alone unless `symmetrize_input`. Where it
-    doesn't exist, NaN.
+    Args:
+        x: Matrices `f32[..., n, n]` with 32-bit or 64-bit components.
+        symmetrize_input: Whether to decompose the Hermitian part of `x`. True by default; False reads only the lower
+            triangle.
+
+    Returns:
+        The factors, `f32[..., n, n]`; NaN where `x` is not positive definite.
+
+    Raises:
+        TypeError: The dtype is another one.
+        ValueError: The matrices are not square.
 
     >>> import numpy as np
     >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
@@ -109,6 +118,8 @@ def cholesky(x: ArrayLike, *, symmetrize_input: bool = True) -> Array:
 
 @final
 class CholeskyUpdate(MatrixOperation, Lowerable, Expandable):
+    """The rank-1 update of an upper triangular Cholesky factor."""
+
     __slots__ = ()
     name = "cholesky_update"
     ranks: ClassVar[tuple[int, ...]] = (2, 1)
@@ -118,7 +129,9 @@ class CholeskyUpdate(MatrixOperation, Lowerable, Expandable):
     def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         r, w = shapes
         if r[0] != r[1] or w[0] != r[0]:
-            raise ValueError(f"cholesky_update takes a square matrix and a vector as long as it, got sizes {r} and {w}")
+            raise ValueError(
+                f"cholesky_update takes a square matrix and a vector of the same length, got sizes {r} and {w}"
+            )
         return [(r, dtype)]
 
     @override
@@ -137,7 +150,7 @@ class CholeskyUpdate(MatrixOperation, Lowerable, Expandable):
         n = w.aval.shape[-1]
         at = r.aval.ndim - 2
         rows: list[Value] = []
-        for k in range(n):  # each row and what is left of the vector are turned until that is zero at k
+        for k in range(n):  # rotates row k and the vector so that element k of the vector becomes zero
             row = reshape(slice_axis(r, k, k + 1, at), w.aval.shape)
             c, s = _givens_rotation(slice_axis(row, k, k + 1, at), slice_axis(w, k, k + 1, at), w.aval)
             rows.append(reshape(add(mul(c, row), mul(s, w)), (*w.aval.shape[:-1], 1, n)))
@@ -146,15 +159,15 @@ class CholeskyUpdate(MatrixOperation, Lowerable, Expandable):
 
 
 def _givens_rotation(x: Value, y: Value, aval: ShapedArray) -> tuple[Array, Array]:
-    """The cosine and sine, repeated to type `aval`, of the rotation of `(x, y)` to `(r, 0)`, without overflow."""
-    still = eq(y, 0.0)
-    other = select_with_aval(still, 1.0, y, y.aval)
+    """Returns the cosine and sine of the rotation of `(x, y)` to `(r, 0)`, broadcast to `aval`, without overflow."""
+    is_zero = eq(y, 0.0)
+    other = select_with_aval(is_zero, 1.0, y, y.aval)
     scale = max(abs(x), abs(other))
     x, other = div(x, scale), div(other, scale)
     length = sqrt(add(square(x), square(other)))
     c, s = (
-        select_with_aval(still, 1.0, div(x, length), y.aval),
-        select_with_aval(still, 0.0, div(other, length), y.aval),
+        select_with_aval(is_zero, 1.0, div(x, length), y.aval),
+        select_with_aval(is_zero, 0.0, div(other, length), y.aval),
     )
     return broadcast_in_dim(c, aval.shape, range(aval.ndim)), broadcast_in_dim(s, aval.shape, range(aval.ndim))
 
@@ -163,7 +176,20 @@ CHOLESKY_UPDATE: Final = CholeskyUpdate()
 
 
 def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
-    """The upper triangular `r` for which `r^T r` is `r_matrix^T r_matrix + w w^T`, in time quadratic in their size.
+    """Returns the Cholesky factor of a rank-1 update: upper triangular `r` with `r^T r = r_matrix^T r_matrix + w w^T`.
+
+    It takes time quadratic in `n`.
+
+    Args:
+        r_matrix: Upper triangular factors, real, `f32[..., n, n]`.
+        w_vector: Vectors, `f32[..., n]`.
+
+    Returns:
+        The new factors, `f32[..., n, n]`.
+
+    Raises:
+        TypeError: The operands are not floats of one dtype.
+        ValueError: The sizes don't fit.
 
     >>> import numpy as np
     >>> cholesky_update(np.array([[3.0]]), np.array([4.0]))
@@ -207,9 +233,21 @@ def symmetric_product(
     beta: float = 0.0,
     symmetrize_output: bool = False,
 ) -> Array:
-    """`alpha a a^T + beta c` for `a` (`f32[..., m, n]`) and symmetric `c` (`f32[..., m, m]`).
+    """Returns `alpha a a^T + beta c`, a symmetric rank-k update.
 
-    With `symmetrize_output` the upper triangle is that of the transpose.
+    Args:
+        a_matrix: Matrices `a`, real, `f32[..., m, n]`.
+        c_matrix: Symmetric matrices `c`, `f32[..., m, m]`.
+        alpha: The factor of the product. 1 by default.
+        beta: The factor of `c`. 0 by default.
+        symmetrize_output: Whether to copy the lower triangle of the result to the upper one. False by default.
+
+    Returns:
+        Matrices `f32[..., m, m]`.
+
+    Raises:
+        TypeError: The operands are not floats of one dtype.
+        ValueError: The sizes don't fit.
 
     >>> import numpy as np
     >>> symmetric_product(np.array([[1.0], [2.0]]), np.zeros((2, 2)))

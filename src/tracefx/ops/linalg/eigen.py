@@ -1,4 +1,4 @@
-"""Eigenvalues and eigenvectors: `eigh` of Hermitian matrices, `eig` of any."""
+"""Eigenvalues and eigenvectors: `eigh` of Hermitian matrices, `eig` of general ones."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from tracefx.ops.structural import convert, reduce_sum
 
 
 class EighImplementation(Enum):
-    """Ways to find the eigenvalues of a Hermitian matrix. There is `QR` on the CPU; on GPUs there is `JACOBI` too."""
+    """Implementations of `eigh`. The CPU has `QR`; GPUs have `QR` and `JACOBI`."""
 
     QR = "qr"
     JACOBI = "jacobi"
@@ -66,7 +66,7 @@ class EighImplementation(Enum):
 @final
 @frozen(eq=False)
 class Eigh(MatrixKernel, Differentiable):
-    """Of one triangle: what is in the other is not read."""
+    """The eigendecomposition of Hermitian matrices, which reads only one triangle."""
 
     name = "eigh"
     algorithm: EighImplementation | None
@@ -78,7 +78,7 @@ class Eigh(MatrixKernel, Differentiable):
     def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         require_square(self.name, shapes[0])
         if self.subset_by_index is not None:
-            raise NotImplementedError("eigh finds all eigenvalues: cut subset_by_index out of its results")
+            raise NotImplementedError("eigh computes all eigenvalues: slice its results for subset_by_index")
         return [(shapes[0], dtype), (shapes[0][:1], dtypes.real_dtype(dtype))]
 
     @override
@@ -87,17 +87,17 @@ class Eigh(MatrixKernel, Differentiable):
         results = [*outs, info_aval(x.aval)]
         if gpu.on_gpu(builder):
             if self.algorithm is EighImplementation.QDWH:
-                raise NotImplementedError(f"eigh: {self.algorithm} is not there on GPUs; leave implementation out")
+                raise NotImplementedError(f"eigh: {self.algorithm} is not supported on GPUs; omit implementation")
             which = 0 if self.algorithm is None else 2 if self.algorithm is EighImplementation.JACOBI else 1
             config: dict[str, Attr] = {"lower": self.is_lower, "algorithm": byte(which)}
-            *found, said = gpu.call_gpu_solver(builder, "solver_syevd_ffi", [x], results, config, [(0, 0)])
-            return nan_on_failure(builder, said, found, outs)
+            *found, status = gpu.call_gpu_solver(builder, "solver_syevd_ffi", [x], results, config, [(0, 0)])
+            return nan_on_failure(builder, status, found, outs)
         if self.algorithm not in (None, EighImplementation.QR):
-            raise NotImplementedError(f"eigh: {self.algorithm} is not there on the CPU; leave implementation out")
+            raise NotImplementedError(f"eigh: {self.algorithm} is not supported on the CPU; omit implementation")
         kernel = "heevd_ffi" if dtypes.is_complex(x.aval.dtype) else "syevd_ffi"
         config = {"mode": char_attr("V"), "uplo": lapack.uplo_attr(self.is_lower)}
-        *found, said = lapack.call_lapack(self, builder, kernel, [x], results, config, [(0, 0)])
-        return nan_on_failure(builder, said, found, outs)
+        *found, status = lapack.call_lapack(self, builder, kernel, [x], results, config, [(0, 0)])
+        return nan_on_failure(builder, status, found, outs)
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -110,7 +110,7 @@ class Eigh(MatrixKernel, Differentiable):
 
 
 def _reciprocals(values: Value) -> Array:
-    """`1 / (values[j] - values[i])` at row `i`, column `j`; zeros on the diagonal."""
+    """Returns `1 / (values[j] - values[i])` at row `i`, column `j`; zeros on the diagonal."""
     apart = pairwise_differences(values)
     on = diagonal_mask(apart.aval.shape)
     return select_with_aval(on, 0.0, div(1.0, select_with_aval(on, 1.0, apart, apart.aval)), apart.aval)
@@ -125,11 +125,27 @@ def eigh(
     subset_by_index: tuple[int, int] | None = None,
     implementation: EighImplementation | None = None,
 ) -> tuple[Array, Array]:
-    """The eigenvectors, in columns (`f32[..., n, n]`), and the increasing eigenvalues (`f32[..., n]`) of Hermitian `x`.
+    """Returns the eigendecomposition of Hermitian matrices.
 
-    They are those of its Hermitian part, or of the Hermitian matrix that has its triangle `lower` unless
-    `symmetrize_input`. `subset_by_index` is a range: those from its first number on, before its second. Derivatives of
-    eigenvectors exist where eigenvalues are different. Where there is no result, NaN.
+    Derivatives of eigenvectors exist where eigenvalues are distinct.
+
+    Args:
+        x: Matrices `f32[..., n, n]`.
+        lower: Whether to read the lower triangle, without `symmetrize_input`. True by default.
+        symmetrize_input: Whether to decompose the Hermitian part of `x`. True by default; False reads one triangle.
+        sort_eigenvalues: Accepted for compatibility; eigenvalues are always sorted.
+        subset_by_index: A range `(start, stop)` of eigenvalues to return, with their eigenvectors. None, the default,
+            means all.
+        implementation: The implementation. None, the default, means that of the platform.
+
+    Returns:
+        A pair: eigenvectors in columns, `f32[..., n, n]`, and real eigenvalues in ascending order, `f32[..., n]`. NaN
+        where there is no convergence.
+
+    Raises:
+        NotImplementedError: The platform does not have the implementation.
+        TypeError: The dtype does not have 32-bit or 64-bit components.
+        ValueError: The matrices are not square, or `subset_by_index` is not a valid range.
 
     >>> import numpy as np
     >>> vectors, values = eigh(np.array([[2.0, 0.0], [0.0, 1.0]]))
@@ -148,10 +164,10 @@ def eigh(
 
 
 def canonicalize_subset(name: str, subset: tuple[int, int], size: int) -> tuple[int, int]:
-    """The range that a subset is; `ValueError` if it is none of numbers below `size`."""
+    """Returns a range as two integers; raises ValueError unless it is within `size`."""
     start, stop = [static_int(name, i, "subset_by_index") for i in subset]
     if not 0 <= start <= stop <= size:
-        raise ValueError(f"{name}: subset_by_index must be a range of the {size} there are, got {subset}")
+        raise ValueError(f"{name}: subset_by_index must be a range within the {size} values, got {subset}")
     return start, stop
 
 
@@ -159,11 +175,11 @@ def canonicalize_subset(name: str, subset: tuple[int, int], size: int) -> tuple[
 
 
 class EigImplementation(Enum):
-    """Libraries that find the eigenvalues of a matrix. There is `LAPACK` on the CPU.
+    """Libraries that compute `eig`.
 
-    On GPUs there is `LAPACK`, which computes on their host; `MAGMA`, if it is installed there; and, of NVIDIA's only,
-    `CUSOLVER` from version 11.7.1 on, which finds no left eigenvectors. Unless one is named, it is cuSOLVER where that
-    is installed and can do it; else, for large matrices, MAGMA where it is found; and LAPACK.
+    The CPU has `LAPACK`. GPUs have `LAPACK`, which runs on the host; `MAGMA`, if it is installed; and NVIDIA's have
+    `CUSOLVER` from version 11.7.1 on, without left eigenvectors. The default on a GPU is cuSOLVER if it is installed
+    and can compute what is requested; else MAGMA for large matrices, if it is found; else LAPACK.
     """
 
     CUSOLVER = "cusolver"
@@ -174,6 +190,8 @@ class EigImplementation(Enum):
 @final
 @frozen(eq=False)
 class Eig(MatrixKernel, Differentiable):
+    """The eigendecomposition of general matrices."""
+
     name = "eig"
     compute_left_eigenvectors: bool
     compute_right_eigenvectors: bool
@@ -193,51 +211,55 @@ class Eig(MatrixKernel, Differentiable):
         if gpu.on_gpu(builder):
             return self._emit_on_gpu(builder, outs, x)
         if self.implementation not in (None, EigImplementation.LAPACK):
-            raise NotImplementedError(f"eig: {self.implementation} is not there on the CPU; leave implementation out")
-        left, right = [char_attr("V" if each else "N") for each in self._asked]
+            raise NotImplementedError(f"eig: {self.implementation} is not supported on the CPU; omit implementation")
+        left, right = [char_attr("V" if each else "N") for each in self._requested]
         config = {"compute_left": left, "compute_right": right}
         found = lapack.call_lapack(self, builder, "geev_ffi", [x], self._results(outs[0], x.aval), config)
         return self._checked(builder, outs, *found)
 
     @property
-    def _asked(self) -> tuple[bool, bool]:
+    def _requested(self) -> tuple[bool, bool]:
+        """Whether left and right eigenvectors are requested."""
         return self.compute_left_eigenvectors, self.compute_right_eigenvectors
 
     @staticmethod
     def _results(out: ShapedArray, x: ShapedArray) -> list[ShapedArray]:
-        """What LAPACK gives: eigenvalues, of real matrices in two parts; left and right eigenvectors; its success."""
+        """Returns the avals of LAPACK's results: eigenvalues (real and imaginary parts for real `x`), left and right
+        eigenvectors, status.
+        """
         matrix = ShapedArray(x.shape, out.dtype)
         parts = [ShapedArray(out.shape, x.dtype)] * (1 if dtypes.is_complex(x.dtype) else 2)
         return [*parts, matrix, matrix, info_aval(x)]
 
     def _checked(self, builder: Builder, outs: Sequence[ShapedArray], *found: IrValue) -> list[IrValue]:
-        *values, vl, vr, said = found
+        """Emits the requested results of a kernel, with NaN where it failed."""
+        *values, vl, vr, status = found
         if len(values) == 2:
             values = builder.emit("stablehlo.complex", values, [outs[0]])
-        vectors = [v for v, each in zip((vl, vr), self._asked, strict=True) if each]
-        return nan_on_failure(builder, said, [*values, *vectors], outs)
+        vectors = [v for v, each in zip((vl, vr), self._requested, strict=True) if each]
+        return nan_on_failure(builder, status, [*values, *vectors], outs)
 
     def _emit_on_gpu(self, builder: Builder, outs: Sequence[ShapedArray], x: IrValue) -> list[IrValue]:
-        config: dict[str, Attr] = dict(zip(("left", "right"), self._asked, strict=True))
-        chosen = self.implementation
-        if chosen is None and builder.platform == "cuda" and not self.compute_left_eigenvectors:
-            chosen = EigImplementation.CUSOLVER if builder.has_custom_call_target("cusolver_geev_ffi") else None
-        if chosen is not EigImplementation.CUSOLVER:
-            wanted = None if chosen is None else chosen is EigImplementation.MAGMA
+        config: dict[str, Attr] = dict(zip(("left", "right"), self._requested, strict=True))
+        library = self.implementation
+        if library is None and builder.platform == "cuda" and not self.compute_left_eigenvectors:
+            library = EigImplementation.CUSOLVER if builder.has_custom_call_target("cusolver_geev_ffi") else None
+        if library is not EigImplementation.CUSOLVER:
+            prefer_magma = None if library is None else library is EigImplementation.MAGMA
             kernel = "hybrid_eig_comp" if dtypes.is_complex(x.aval.dtype) else "hybrid_eig_real"
-            config["magma"] = gpu.magma_attr(wanted)
+            config["magma"] = gpu.magma_attr(prefer_magma)
             return self._checked(
                 builder, outs, *gpu.call_gpu_solver(builder, kernel, [x], self._results(outs[0], x.aval), config)
             )
         if builder.platform != "cuda":
-            raise NotImplementedError(f"eig: {chosen} is not there on {builder.platform!r}")
+            raise NotImplementedError(f"eig: {library} is not supported on {builder.platform!r}")
         if self.compute_left_eigenvectors:
-            raise NotImplementedError("eig: cuSOLVER finds no left eigenvectors; leave implementation or these out")
+            raise NotImplementedError("eig: cuSOLVER does not compute left eigenvectors; omit implementation or these")
         results = [x.aval, outs[0], x.aval, x.aval, info_aval(x.aval)]
-        _, values, vl, vr, said = gpu.call_gpu_solver(builder, "solver_geev_ffi", [x], results, config)
+        _, values, vl, vr, status = gpu.call_gpu_solver(builder, "solver_geev_ffi", [x], results, config)
         if self.compute_right_eigenvectors and not dtypes.is_complex(x.aval.dtype):
             (vr,) = builder.lower_fun(lambda *found: [unpack_eigenvectors(*found)], [values, vr])
-        return self._checked(builder, outs, values, vl, vr, said)
+        return self._checked(builder, outs, values, vl, vr, status)
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
@@ -246,11 +268,11 @@ class Eig(MatrixKernel, Differentiable):
         left, right = self.compute_left_eigenvectors, self.compute_right_eigenvectors
         if (left or right) and not self.enable_eigvec_derivs:
             raise NotImplementedError(
-                "eig: eigenvectors have derivatives only where all eigenvalues are different and no eigenvector has "
-                "two components that are the largest, which can't be checked while tracing. Where you know that it is "
-                "so, pass enable_eigvec_derivs=True to lax.linalg.eig"
+                "eig: eigenvectors have derivatives only if all eigenvalues are distinct and each eigenvector has "
+                "one largest component, which can't be checked while tracing. If you know that this "
+                "holds, pass enable_eigvec_derivs=True to lax.linalg.eig"
             )
-        # Derivatives of eigenvalues don't depend on the length and phase of eigenvectors, so these may be derived.
+        # Derivatives of eigenvalues don't depend on the length and phase of eigenvectors, so these are valid here.
         values, *vectors = bind(evolve(self, compute_right_eigenvectors=True, enable_eigvec_derivs=True), x)
         columns = vectors[-1]
         t = convert(t, columns.aval.dtype)
@@ -270,9 +292,9 @@ class Eig(MatrixKernel, Differentiable):
 
 
 def unpack_eigenvectors(values: Value, packed: Value) -> Array:
-    """The eigenvectors of real matrices, of which conjugate ones stand beside each other as their two parts.
+    """Returns complex eigenvectors of real matrices, from conjugate pairs that are stored as real and imaginary parts.
 
-    The one with the positive imaginary part of its eigenvalue comes first.
+    The eigenvector whose eigenvalue has a positive imaginary part comes first.
     """
     n = packed.aval.shape[-1]
     edge = [(0, 0, 0)] * packed.aval.ndim
@@ -284,7 +306,7 @@ def unpack_eigenvectors(values: Value, packed: Value) -> Array:
 
 
 def _eigenpair_jvp(values: Value, vectors: Value, t: Value) -> tuple[Array, Array]:
-    """The changes of eigenvalues and eigenvectors. These stay of length 1, with a real largest component."""
+    """Returns the tangents of eigenvalues and eigenvectors, which keep length 1 and a real largest component."""
     inner = matmul(solve(vectors, t), vectors)
     free = matmul(vectors, mul(_reciprocals(values), inner))
     row = vectors.aval.ndim - 2
@@ -306,11 +328,28 @@ def eig(
     implementation: EigImplementation | None = None,
     use_magma: bool | None = None,
 ) -> list[Array]:
-    """The eigenvalues of `x` (`f32[..., n, n]`) as complex numbers, then its left and right eigenvectors in columns.
+    """Returns the eigendecomposition of general matrices.
 
-    Eigenvalues have derivatives where they are different; those of eigenvectors are given with
-    `enable_eigvec_derivs`, for them to have length 1 and a real largest component. Where there is no result, NaN.
-    `use_magma` names `MAGMA` as the implementation, or `LAPACK`.
+    Derivatives of eigenvalues exist where they are distinct.
+
+    Args:
+        x: Matrices `f32[..., n, n]`.
+        compute_left_eigenvectors: Whether to return left eigenvectors. True by default.
+        compute_right_eigenvectors: Whether to return right eigenvectors. True by default.
+        enable_eigvec_derivs: Whether eigenvectors may be differentiated, normalized to length 1 with a real largest
+            component. False by default, because the derivatives exist only where eigenvalues are distinct.
+        implementation: The library. None, the default, means that of the platform.
+        use_magma: Whether to use `MAGMA` or `LAPACK`; overrides `implementation`. None, the default, does not.
+
+    Returns:
+        A list: complex eigenvalues `c64[..., n]`, then the requested left and right eigenvectors in columns,
+        `c64[..., n, n]`. NaN where there is no convergence.
+
+    Raises:
+        NotImplementedError: The platform does not have the implementation, or eigenvectors are differentiated without
+            `enable_eigvec_derivs`.
+        TypeError: The dtype does not have 32-bit or 64-bit components.
+        ValueError: The matrices are not square.
 
     >>> import numpy as np
     >>> eig(np.array([[0.0, 1.0], [-1.0, 0.0]]))[0].tolist()

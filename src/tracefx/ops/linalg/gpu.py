@@ -1,7 +1,7 @@
-"""How operations call the libraries of GPUs: cuSOLVER and cuSPARSE of NVIDIA's, hipSOLVER and hipSPARSE of AMD's.
+"""Calls of GPU libraries: cuSOLVER and cuSPARSE (NVIDIA), hipSOLVER and hipSPARSE (AMD).
 
-The plug-ins that bring these platforms to jaxlib bring a kernel for each routine too, known by name once the plug-in is
-there; a program can be built without it. Kernels take and give matrices column by column, as LAPACK does.
+The jaxlib plug-ins for these platforms register a kernel for each routine by name. A program can be lowered without the
+plug-in. Like LAPACK's, the kernels take matrices in column-major order.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ _PREFIXES: Final[Mapping[str, str]] = MappingProxyType({"cuda": "cu", "rocm": "h
 
 
 def on_gpu(builder: Builder) -> bool:
+    """Returns whether the program is lowered for a GPU platform."""
     return builder.platform in _PREFIXES
 
 
-def magma_attr(wanted: bool | None) -> MlirText:
-    """Whether a kernel that works on the GPU and the CPU by turns shall use MAGMA, which has to be installed.
+def magma_attr(use_magma: bool | None) -> MlirText:
+    """Returns the attribute that tells a hybrid GPU/CPU kernel whether to use MAGMA, which must be installed.
 
-    Without a wish, it does where it finds MAGMA. Where it doesn't, LAPACK computes on the CPU.
+    None means to use it if it is found, else LAPACK on the CPU.
     """
-    return MlirText('"auto"' if wanted is None else '"on"' if wanted else '"off"')
+    return MlirText('"auto"' if use_magma is None else '"on"' if use_magma else '"off"')
 
 
 def call_gpu_solver(
@@ -40,10 +41,9 @@ def call_gpu_solver(
     by_rows: bool = False,
     own: int = 2,
 ) -> list[IrValue]:
-    """The results of a kernel, named without the letters of its platform (`solver_getrf_ffi`, for `cusolver_...`).
+    """Emits a call of a kernel, whose name lacks the platform's prefix (`solver_getrf_ffi` for `cusolver_getrf_ffi`).
 
-    `aliases` and `own` as in `KernelLayouts`; with `to_block_diagonal`, matrices lie row by row, as everything else
-    does.
+    `aliases` and `own` are those of `KernelLayouts`. With `by_rows`, matrices are in row-major order.
     """
     layouts = custom_call_layouts([x.aval for x in operands], outs, aliases, by_rows=by_rows, own=own)
     return builder.custom_call(_PREFIXES[builder.platform] + kernel, operands, outs, config, layouts=layouts)

@@ -1,7 +1,7 @@
-"""How operations call LAPACK: the family of operations on stacks of matrices, and the calling convention.
+"""Base classes of primitives on stacks of matrices, and calls of LAPACK kernels.
 
-XLA has no instructions for decompositions on the CPU. jaxlib brings kernels for them, known by name in every process;
-their matrices lie in memory column by column.
+XLA has no instructions for decompositions on the CPU. jaxlib provides kernels, which are registered by name in every
+process; they take matrices in column-major order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ LAPACK_PREFIXES: Final[Mapping[DType, str]] = {
     dtypes.complex64: "c",
     dtypes.complex128: "z",
 }
-LAPACK_NUMBERS: Final = Domain("floats or complex numbers of 32 or 64 bits each", LAPACK_PREFIXES.__contains__)
+"""The letter for each dtype in the names of LAPACK's routines."""
+LAPACK_NUMBERS: Final = Domain(
+    "floats or complex numbers with 32-bit or 64-bit components", LAPACK_PREFIXES.__contains__
+)
 
 ResultTypes: TypeAlias = Sequence[tuple[Shape, DType]]
 
@@ -38,19 +41,19 @@ NO_CONFIG: Final[Mapping[str, Attr]] = {}
 
 
 class MatrixOperation(Primitive, Batchable):
-    """An operation on matrices, vectors beside them, and stacks of these: axes before the last ones are the batch.
+    """A primitive on matrices or vectors, or stacks of these: leading axes are batch axes.
 
-    Evaluated, it is compiled, once for all operands of one type.
+    Eager evaluation compiles it, once per tuple of operand avals.
     """
 
     __slots__ = ()
     ranks: ClassVar[tuple[int, ...]] = (2,)
-    """How many axes each operand has beside those of the batch."""
+    """The rank of each operand without batch axes."""
     domain: ClassVar[Domain] = LAPACK_NUMBERS
 
     @abstractmethod
     def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
-        """The shapes and dtypes of the results for operands that are no stacks; raises where they don't fit."""
+        """Returns the shapes and dtypes of the results for operands without batch axes; raises if they don't fit."""
         raise NotImplementedError
 
     @override
@@ -60,20 +63,19 @@ class MatrixOperation(Primitive, Batchable):
         self.require_dtypes(*avals)
         for i, (aval, rank) in enumerate(zip(avals, self.ranks, strict=True)):
             if aval.ndim < rank:
-                raise TypeError(f"{self.name}: operand {i} must have {rank} axes or more, got {aval}")
+                raise TypeError(f"{self.name}: operand {i} must have at least {rank} axes, got {aval}")
         splits = [a.ndim - rank for a, rank in zip(avals, self.ranks, strict=True)]
         stack = avals[0].shape[: splits[0]]
         if any(a.shape[:split] != stack for a, split in zip(avals, splits, strict=True)):
             raise TypeError(
-                f"{self.name}: the axes before the last ones are a batch and must agree, got "
-                f"{' and '.join(map(str, avals))}"
+                f"{self.name}: the leading (batch) axes of operands must agree, got {' and '.join(map(str, avals))}"
             )
         weak = all(a.weak_type for a in avals)
-        found = self.result_types(avals[0].dtype, *[a.shape[split:] for a, split in zip(avals, splits, strict=True)])
-        return [ShapedArray((*stack, *shape), kind, weak) for shape, kind in found]
+        types = self.result_types(avals[0].dtype, *[a.shape[split:] for a, split in zip(avals, splits, strict=True)])
+        return [ShapedArray((*stack, *shape), kind, weak) for shape, kind in types]
 
     def require_dtypes(self, *avals: ShapedArray) -> None:
-        """`TypeError` unless the operands' dtypes are those that the operation takes."""
+        """Raises TypeError unless the primitive accepts the operands' dtypes."""
         self.domain.require(self.name, *avals)
         if any(a.dtype != avals[0].dtype for a in avals):
             raise TypeError(f"{self.name} takes operands of one dtype, got {' and '.join(map(str, avals))}")
@@ -95,17 +97,17 @@ class MatrixOperation(Primitive, Batchable):
 
 
 class MatrixKernel(MatrixOperation, Lowerable):
-    """An operation on matrices that a kernel computes, or an instruction of XLA's."""
+    """A primitive on matrices that lowers to a kernel or to an XLA instruction."""
 
     __slots__ = ()
 
     @abstractmethod
     def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
-        """The results, in StableHLO, of operands that have elements."""
+        """Emits the results for operands that have elements."""
         raise NotImplementedError
 
     def emit_empty(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
-        """The results where an operand has no elements: most have none either."""
+        """Emits the results if an operand has no elements: zeros by default."""
         return [stablehlo.emit_full(builder, 0, out) for out in outs]
 
     @override
@@ -122,8 +124,9 @@ class MatrixKernel(MatrixOperation, Lowerable):
 
 
 def require_square(name: str, shape: Shape) -> None:
+    """Raises `ShapeError` unless matrices of this shape are square."""
     if shape[0] != shape[1]:
-        raise ShapeError(f"{name} takes square matrices, but they are {shape[0]} by {shape[1]}")
+        raise ShapeError(f"{name} takes square matrices, got {shape[0]} by {shape[1]}")
 
 
 # ------------------------------------------------------------------ calls
@@ -138,7 +141,7 @@ def call_lapack(
     config: Mapping[str, Attr] = NO_CONFIG,
     aliases: Sequence[tuple[int, int]] = (),
 ) -> list[IrValue]:
-    """The results of a kernel, named without the letter of its dtype. `aliases` as in `KernelLayouts`."""
+    """Emits a call of a LAPACK kernel, named without the letter of the dtype; `aliases` is that of `KernelLayouts`."""
     return call_cpu_target(
         prim, builder, f"lapack_{LAPACK_PREFIXES[operands[0].aval.dtype]}{kernel}", operands, outs, config, aliases
     )
@@ -153,10 +156,11 @@ def call_cpu_target(
     config: Mapping[str, Attr] = NO_CONFIG,
     aliases: Sequence[tuple[int, int]] = (),
 ) -> list[IrValue]:
+    """Emits a call of a CPU kernel; raises NotImplementedError on other platforms."""
     if builder.platform != "cpu":
         raise NotImplementedError(
-            f"{prim.name} is computed by LAPACK, which runs on the CPU: it can't be compiled for {builder.platform!r}. "
-            "Run it on the CPU, outside of the program that is compiled for another platform"
+            f"{prim.name} calls LAPACK, which runs only on the CPU, so it can't be compiled for {builder.platform!r}. "
+            "Run it on the CPU, outside of programs that are compiled for other platforms"
         )
     layouts = custom_call_layouts([x.aval for x in operands], outs, aliases)
     return builder.custom_call(target, operands, outs, config, layouts=layouts)
@@ -170,16 +174,17 @@ def custom_call_layouts(
     by_rows: bool = False,
     own: int = 2,
 ) -> KernelLayouts:
-    """How what a kernel takes and gives lies in memory: matrices column by column, unless `to_block_diagonal`. `own`
-    as there.
+    """Returns the memory layouts of a kernel's operands and results.
+
+    Matrices are in column-major order, or in row-major order with `by_rows`. `own` is that of `KernelLayouts`.
     """
     rank = -1 if by_rows else max(a.ndim for a in operands)
-    takes, gives = [tuple([_layout(a.ndim, rank) for a in avals]) for avals in (operands, outs)]
-    return KernelLayouts(takes, gives, tuple(aliases), own)
+    operand_layouts, result_layouts = [tuple([_layout(a.ndim, rank) for a in avals]) for avals in (operands, outs)]
+    return KernelLayouts(operand_layouts, result_layouts, tuple(aliases), own)
 
 
 def _layout(ndim: int, rank: int) -> tuple[int, ...]:
-    """Matrices, which have the most axes, lie column by column; the others, row by row."""
+    """Returns the layout of an array: column-major for arrays of the maximal rank `rank` (matrices), else row-major."""
     rows = tuple(range(ndim - 1, -1, -1))
     return (rows[1], rows[0], *rows[2:]) if ndim == rank and ndim > 1 else rows
 
@@ -187,46 +192,50 @@ def _layout(ndim: int, rank: int) -> tuple[int, ...]:
 def nan_on_failure(
     builder: Builder, info: IrValue, results: Sequence[IrValue], outs: Sequence[ShapedArray], direction: str = "EQ"
 ) -> list[IrValue]:
-    """The results, full of NaN where what a kernel says of its success doesn't compare so with 0."""
+    """Emits the results, filled with NaN unless the kernel's status `info` compares with 0 in `direction`."""
     ok = stablehlo.emit_compare(builder, direction, info, stablehlo.emit_full(builder, 0, info.aval))
     return [nan_unless(builder, ok, x, out) for x, out in zip(results, outs, strict=True)]
 
 
 def nan_unless(builder: Builder, ok: IrValue, x: IrValue, out: ShapedArray) -> IrValue:
-    """`x`, but NaN in the matrices that are not `ok`."""
+    """Emits `x`, filled with NaN in the matrices that are not `ok`."""
     nan = complex("nan+nanj") if dtypes.is_complex(out.dtype) else float("nan")
     which = stablehlo.emit_broadcast(builder, ok, out.shape, range(ok.aval.ndim))
     return builder.emit("stablehlo.select", [which, x, stablehlo.emit_full(builder, nan, out)], [out])[0]
 
 
 def info_aval(aval: ShapedArray, rank: int = 2) -> ShapedArray:
-    """The type of what a kernel says of its success, for a stack of matrices."""
+    """Returns the aval of a kernel's status, for a stack of matrices."""
     return ShapedArray(aval.shape[: aval.ndim - rank], dtypes.int32)
 
 
 def char_attr(character: str) -> MlirText:
-    """A letter as LAPACK's routines take it."""
+    """Returns a character argument of a LAPACK routine."""
     return byte(ord(character))
 
 
 def byte(value: int) -> MlirText:
+    """Returns an 8-bit integer attribute."""
     return MlirText(f"{value} : ui8")
 
 
 def word(value: int) -> MlirText:
+    """Returns a 32-bit integer attribute."""
     return MlirText(f"{value} : i32")
 
 
 def uplo_attr(lower: bool) -> MlirText:
+    """Returns the attribute that selects a triangle."""
     return char_attr("L" if lower else "U")
 
 
 def emit_iota(builder: Builder, shape: Shape, dimension: int) -> IrValue:
+    """Emits the indices along an axis."""
     return builder.emit("stablehlo.iota", [], [ShapedArray(shape, dtypes.int32)], {"iota_dimension": dimension})[0]
 
 
 def emit_triangle(builder: Builder, x: IrValue, lower: bool, ok: IrValue | None = None) -> IrValue:
-    """One triangle of matrices, with zeros beyond it; NaN in it where they are not `ok`."""
+    """Emits one triangle of matrices, with zeros elsewhere; NaN in the triangle if a matrix is not `ok`."""
     aval = x.aval
     matrix = aval.shape[-2:]
     inside = stablehlo.emit_compare(
@@ -239,7 +248,7 @@ def emit_triangle(builder: Builder, x: IrValue, lower: bool, ok: IrValue | None 
 
 
 def emit_identity(builder: Builder, out: ShapedArray) -> IrValue:
-    """Ones on the diagonals of matrices, zeros elsewhere."""
+    """Emits identity matrices."""
     matrix = out.shape[-2:]
     on = stablehlo.emit_compare(builder, "EQ", emit_iota(builder, matrix, 0), emit_iota(builder, matrix, 1))
     (ones,) = builder.emit("stablehlo.convert", [on], [out.update(shape=matrix)])

@@ -1,4 +1,4 @@
-"""LU decompositions: `lu`, its pivots as a permutation, and solutions by it."""
+"""LU decomposition: `lu`, `lu_pivots_to_permutation`, and solvers that use it."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ from tracefx.ops.structural import full_like_aval, reshape
 
 @final
 class Lu(MatrixKernel, Differentiable):
+    """The LU decomposition with row pivoting."""
+
     __slots__ = ()
     name = "lu"
 
@@ -54,12 +56,14 @@ class Lu(MatrixKernel, Differentiable):
         out, pivots, permutation = outs
         results = [out, pivots, info_aval(x.aval)]
         if gpu.on_gpu(builder):
-            found, swaps, said = gpu.call_gpu_solver(builder, "solver_getrf_ffi", [x], results, aliases=[(0, 0)])
+            found, swaps, status = gpu.call_gpu_solver(builder, "solver_getrf_ffi", [x], results, aliases=[(0, 0)])
         else:
-            found, swaps, said = lapack.call_lapack(self, builder, "getrf_ffi", [x], results, aliases=[(0, 0)])
+            found, swaps, status = lapack.call_lapack(self, builder, "getrf_ffi", [x], results, aliases=[(0, 0)])
         (swaps,) = builder.emit("stablehlo.subtract", [swaps, stablehlo.emit_full(builder, 1, pivots)], [pivots])
         return [
-            *nan_on_failure(builder, said, [found], [out], "GE"),  # one of zero is a pivot of zero: a singular matrix
+            *nan_on_failure(
+                builder, status, [found], [out], "GE"
+            ),  # positive status: a zero pivot, that is, a singular matrix
             swaps,
             _emit_permutation(builder, permutation, swaps),
         ]
@@ -80,7 +84,7 @@ class Lu(MatrixKernel, Differentiable):
 
 
 def _lu_jvp(found: Value, permutation: Value, t: Value) -> Array:
-    """The change of the factors: `l dl' + du' u`, both parts of `l^-1 P da u^-1`."""
+    """Returns the tangent of the factors: `l tril(d, -1) + triu(d) u` with `d = l^-1 P da u^-1`."""
     *stack, m, n = found.aval.shape
     rank, dtype = found.aval.ndim, found.aval.dtype
     k = min(m, n)
@@ -96,7 +100,7 @@ def _lu_jvp(found: Value, permutation: Value, t: Value) -> Array:
 
 
 def _padded(x: Array, axis: int, size: int) -> Array:
-    """`x` with zeros behind it along an axis, up to a size."""
+    """Returns `x` padded with zeros at the end of an axis, up to a size."""
     more = size - x.aval.shape[axis]
     if not more:
         return x
@@ -109,10 +113,17 @@ LU: Final = Lu()
 
 
 def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
-    """The decomposition of matrices (`f32[..., m, n]`) with their rows permuted into `l u`.
+    """Returns the LU decomposition with row pivoting: `x[p] = l u`, with unit lower triangular `l`.
 
-    The first result has `u` in its upper triangle, and below it `l`, whose diagonal is ones. The second are the rows
-    (`i32[..., min(m, n)]`) that each in turn was exchanged with, the third is that as a permutation (`i32[..., m]`).
+    Args:
+        x: Matrices `f32[..., m, n]`.
+
+    Returns:
+        A triple: `u` in the upper triangle and `l` below it, `f32[..., m, n]`; the pivots `i32[..., min(m, n)]`, the
+        rows with which rows 0, 1, ... were exchanged in turn; and the permutation `p`, `i32[..., m]`.
+
+    Raises:
+        TypeError: The dtype does not have 32-bit or 64-bit components.
 
     >>> import numpy as np
     >>> lu(np.array([[1.0, 2.0], [4.0, 4.0]]))[0]
@@ -129,6 +140,8 @@ def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
 @final
 @frozen(eq=False)
 class LuPivotsToPermutation(MatrixKernel):
+    """Converts a sequence of row exchanges to a permutation."""
+
     name = "lu_pivots_to_permutation"
     ranks: ClassVar[tuple[int, ...]] = (1,)
     domain = Domain("int32", lambda d: d == dtypes.int32)
@@ -154,9 +167,18 @@ class LuPivotsToPermutation(MatrixKernel):
 
 
 def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: SupportsIndex) -> Array:
-    """What exchanging row 0 with row `pivots[0]`, then row 1 with row `pivots[1]` and so on makes of the rows in order.
+    """Returns the permutation that exchanges row 0 with row `pivots[0]`, then row 1 with row `pivots[1]`, and so on.
 
-    `i32[..., k]` gives `i32[..., permutation_size]`, which is `k` or more.
+    Args:
+        pivots: The exchanged rows, `i32[..., k]`.
+        permutation_size: The number of rows, static, at least `k`.
+
+    Returns:
+        The permutation, `i32[..., permutation_size]`: row `i` of the result is row `p[i]` of the original.
+
+    Raises:
+        TypeError: The pivots are not int32.
+        ValueError: `permutation_size` is less than `k`.
 
     >>> import numpy as np
     >>> lu_pivots_to_permutation(np.array([2, 2]), 3).tolist()
@@ -167,9 +189,9 @@ def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: SupportsIndex)
 
 
 def _emit_permutation(builder: Builder, out: ShapedArray, swaps: IrValue) -> IrValue:
-    """One loop over all exchanges in all stacked matrices, on flat arrays: each step reads and writes two numbers.
+    """Emits one loop over all exchanges of all matrices, on flat arrays; each step reads and writes two elements.
 
-    On a GPU, which starts a program for each step of a loop, a kernel.
+    On a GPU it is a kernel, because there each loop step would be a kernel launch.
     """
     if gpu.on_gpu(builder):
         return gpu.call_gpu_solver(builder, "_lu_pivots_to_permutation", [swaps], [out], by_rows=True, own=1)[0]
@@ -217,7 +239,7 @@ def _emit_permutation(builder: Builder, out: ShapedArray, swaps: IrValue) -> IrV
 
 
 def permute_rows(x: Value, permutation: Value) -> Array:
-    """The rows of matrices in another order: row `i` is row `permutation[i]`."""
+    """Returns matrices with permuted rows: row `i` of the result is row `permutation[i]` of `x`."""
     if not x.aval.size:
         return as_array(x)
     rank = x.aval.ndim
@@ -229,7 +251,7 @@ def permute_rows(x: Value, permutation: Value) -> Array:
 
 
 def unpermute_rows(x: Value, permutation: Value) -> Array:
-    """The rows of matrices back in their order: row `permutation[i]` is row `i`."""
+    """Undoes `permute_rows`: row `permutation[i]` of the result is row `i` of `x`."""
     rank = x.aval.ndim
     stack = tuple(range(rank - 2))
     numbers = ScatterDimensionNumbers((rank - 1,), (rank - 2,), (rank - 2,), stack, stack)
@@ -239,9 +261,9 @@ def unpermute_rows(x: Value, permutation: Value) -> Array:
 
 
 def lu_solve(found: Value, permutation: Value, b: Value, trans: int = 0) -> Array:
-    """The solution of `a x = b` for matrices `b`, where `found` and `permutation` are the `lu` of `a`.
+    """Returns the solution of `a x = b`, where `found` and `permutation` are the results of `lu` for `a`.
 
-    For `trans` 1 and 2, of the equation with the transpose and the conjugate transpose of `a`.
+    With `trans` 1 or 2, it solves with the transpose or the conjugate transpose of `a`.
     """
     if trans == 0:
         x = triangular_solve(found, permute_rows(b, permutation), left_side=True, lower=True, unit_diagonal=True)
@@ -255,6 +277,6 @@ def lu_solve(found: Value, permutation: Value, b: Value, trans: int = 0) -> Arra
 
 
 def solve(a: Value, b: Value) -> Array:
-    """The solution of `a x = b`, for stacks of matrices."""
+    """Returns the solution of `a x = b` for stacks of matrices."""
     found, _, permutation = lu(a)
     return lu_solve(found, permutation, b)

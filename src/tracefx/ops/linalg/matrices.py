@@ -1,4 +1,4 @@
-"""Parts of matrices and products of them, as the rules of decompositions need them. Leading axes are a batch."""
+"""Helpers for rules of decompositions: matrix products, triangles, diagonals. Leading axes are batch axes."""
 
 from __future__ import annotations
 
@@ -20,33 +20,36 @@ from tracefx.ops.structural import broadcast_in_dim, convert, full_like_aval, re
 
 
 def rows_of(x: Value) -> int:
+    """Returns the number of rows."""
     return x.aval.shape[-2]
 
 
 def columns_of(x: Value) -> int:
+    """Returns the number of columns."""
     return x.aval.shape[-1]
 
 
 def matrix_transpose(x: Value) -> Array:
+    """Returns `x` with its last two axes exchanged."""
     n = x.aval.ndim
     return transpose(x, (*range(n - 2), n - 1, n - 2))
 
 
 def adjoint(x: Value) -> Array:
-    """The conjugate transpose."""
+    """Returns the conjugate transpose."""
     flipped = matrix_transpose(x)
     return conj(flipped) if dtypes.is_complex(x.aval.dtype) else flipped
 
 
 def matmul(x: Value, y: Value) -> Array:
-    """Products of the matrices of two stacks."""
+    """Returns the matrix products of two stacks of matrices, with the highest precision."""
     n = x.aval.ndim
     stack = range(n - 2)
     return dot_general(x, y, (((n - 1,), (n - 2,)), (stack, stack)), "highest")
 
 
 def symmetrize(x: Value) -> Array:
-    """The Hermitian part: the mean of `x` and its conjugate transpose."""
+    """Returns the Hermitian part: the mean of `x` and its conjugate transpose."""
     return div(add(x, adjoint(x)), 2.0)
 
 
@@ -54,7 +57,7 @@ def symmetrize(x: Value) -> Array:
 
 
 def lower_mask(shape: tuple[int, ...], k: int = 0) -> Array:
-    """True on the diagonal `k` of matrices and below it."""
+    """Returns a mask of the elements on and below the diagonal `k` of matrices."""
     sizes = shape[-2:]
     row = broadcasted_iota(dtypes.int32, sizes, 0)
     inside = ge(add(row, k) if k else row, broadcasted_iota(dtypes.int32, sizes, 1))
@@ -62,7 +65,7 @@ def lower_mask(shape: tuple[int, ...], k: int = 0) -> Array:
 
 
 def diagonal_mask(shape: tuple[int, ...]) -> Array:
-    """True on the diagonal of matrices."""
+    """Returns a mask of the diagonals of matrices."""
     sizes = shape[-2:]
     return _broadcast_to_stack(
         eq(broadcasted_iota(dtypes.int32, sizes, 0), broadcasted_iota(dtypes.int32, sizes, 1)), shape
@@ -70,27 +73,28 @@ def diagonal_mask(shape: tuple[int, ...]) -> Array:
 
 
 def _broadcast_to_stack(matrix: Array, shape: tuple[int, ...]) -> Array:
+    """Returns a matrix broadcast to a stack of shape `shape`."""
     return broadcast_in_dim(matrix, shape, (len(shape) - 2, len(shape) - 1))
 
 
 def tril(x: Value, k: int = 0) -> Array:
-    """What is on the diagonal `k` and below it."""
+    """Returns `x` with zeros above the diagonal `k`."""
     return select_with_aval(lower_mask(x.aval.shape, k), x, 0, x.aval)
 
 
 def triu(x: Value, k: int = 0) -> Array:
-    """What is on the diagonal `k` and above it."""
+    """Returns `x` with zeros below the diagonal `k`."""
     return select_with_aval(lower_mask(x.aval.shape, k - 1), 0, x, x.aval)
 
 
 def tril_half_diagonal(x: Value) -> Array:
-    """The lower triangle, with half of the diagonal: plus its adjoint, the Hermitian matrix of that triangle."""
+    """Returns the lower triangle with half of the diagonal; plus its adjoint, it is the Hermitian matrix."""
     weights = select_with_aval(diagonal_mask(x.aval.shape), 0.5, 1.0, x.aval)
     return mul(tril(x), weights)
 
 
 def hermitian_from_triangle(x: Value, lower: bool) -> Array:
-    """The Hermitian matrix that has this triangle."""
+    """Returns the Hermitian matrix with the lower or upper triangle of `x`."""
     half = tril_half_diagonal(x if lower else adjoint(x))
     return add(half, adjoint(half))
 
@@ -99,12 +103,13 @@ def hermitian_from_triangle(x: Value, lower: bool) -> Array:
 
 
 def eye(dtype: DType, n: int, m: int | None = None, stack: tuple[int, ...] = ()) -> Array:
+    """Returns a stack of matrices with ones on the diagonal."""
     aval = ShapedArray((*stack, n, n if m is None else m), dtype)
     return select_with_aval(diagonal_mask(aval.shape), 1.0, 0.0, aval)
 
 
 def diagonal(x: Value) -> Array:
-    """The diagonals of matrices, which need not be square."""
+    """Returns the diagonals of matrices, which need not be square."""
     m, n = x.aval.shape[-2:]
     k = min(m, n)
     if m > k:
@@ -115,29 +120,32 @@ def diagonal(x: Value) -> Array:
 
 
 def broadcast_columns(v: Value, count: int) -> Array:
-    """Matrices whose columns are all `v`."""
+    """Returns matrices with `count` columns, all of which are `v`."""
     return broadcast_in_dim(v, (*v.aval.shape, count), range(v.aval.ndim))
 
 
 def broadcast_rows(v: Value, count: int) -> Array:
-    """Matrices whose rows are all `v`."""
+    """Returns matrices with `count` rows, all of which are `v`."""
     n = v.aval.ndim
     return broadcast_in_dim(v, (*v.aval.shape[:-1], count, v.aval.shape[-1]), (*range(n - 1), n))
 
 
 def pairwise_differences(v: Value) -> Array:
-    """`v[j] - v[i]` at row `i`, column `j`."""
+    """Returns `v[j] - v[i]` at row `i`, column `j`."""
     n = v.aval.shape[-1]
     return sub(broadcast_rows(v, n), broadcast_columns(v, n))
 
 
 def real_part(x: Value) -> Array:
+    """Returns the real part, or `x` itself if it is real."""
     return real(x) if dtypes.is_complex(x.aval.dtype) else as_array(x)
 
 
 def as_dtype(x: Value, dtype: DType) -> Array:
+    """Returns `x` converted to `dtype`."""
     return convert(x, dtype)
 
 
 def zeros(aval: ShapedArray) -> Array:
+    """Returns zeros of the given aval."""
     return full_like_aval(aval, 0)

@@ -1,4 +1,4 @@
-"""Orthogonal decompositions: `qr`, and the Householder reflections that it is made of."""
+"""QR decompositions: `qr`, and the Householder reflections that it is made of."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from tracefx.ops.shape.slicing import pad, slice_axis
 from tracefx.ops.static_integers import ShapeError
 from tracefx.ops.structural import full_like_aval
 
-# ------------------------------------------------------------------ reflections
+# ------------------------------------------------------------------ Householder reflections
 
 
 @final
 class Geqrf(MatrixKernel):
-    """`r` in the upper triangle, below it the reflections whose product is `q`, and their factors."""
+    """A QR decomposition: `r` in the upper triangle, below it the reflectors whose product is `q`; and their scales."""
 
     __slots__ = ()
     name = "geqrf"
@@ -55,9 +55,9 @@ class Geqrf(MatrixKernel):
 @final
 @frozen(eq=False)
 class Geqp3(MatrixKernel):
-    """`geqrf` of a matrix whose columns are permuted so that the diagonal of `r` decreases, and the permutation.
+    """A QR decomposition with column pivoting, so that the diagonal of `r` decreases; with the permutation (1-based).
 
-    It is counted from 1. The second operand says by numbers that are not 0 which columns come first.
+    The second operand marks the columns that come first by nonzero numbers.
     """
 
     name = "geqp3"
@@ -69,13 +69,13 @@ class Geqp3(MatrixKernel):
         a, first = avals
         self.domain.require(self.name, a)
         if first.dtype != dtypes.int32:
-            raise TypeError(f"geqp3: which columns come first is said by int32 numbers, got {first}")
+            raise TypeError(f"geqp3: the second operand, which marks leading columns, must be int32, got {first}")
 
     @override
     def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         a, first = shapes
         if first[0] != a[1]:
-            raise ShapeError(f"geqp3: there must be a number for each of the {a[1]} columns, got {first[0]}")
+            raise ShapeError(f"geqp3: there must be one mark for each of the {a[1]} columns, got {first[0]}")
         return [(a, dtype), (first, dtypes.int32), ((min(a),), dtype)]
 
     @override
@@ -89,6 +89,8 @@ class Geqp3(MatrixKernel):
 
 @final
 class HouseholderProduct(MatrixKernel):
+    """The product of Householder reflections."""
+
     __slots__ = ()
     name = "householder_product"
     ranks: ClassVar[tuple[int, ...]] = (2, 1)
@@ -98,8 +100,8 @@ class HouseholderProduct(MatrixKernel):
         (m, n), (k,) = shapes
         if m < n or k > n:
             raise ValueError(
-                f"householder_product: a must have at least as many rows as columns, and taus no more numbers than "
-                f"these, got {m} rows, {n} columns and {k} numbers"
+                f"householder_product: a must have at least as many rows as columns, and taus at most one entry "
+                f"for each column, got {m} rows, {n} columns and {k} entries"
             )
         return [((m, n), dtype)]
 
@@ -112,14 +114,14 @@ class HouseholderProduct(MatrixKernel):
 
     @override
     def emit_empty(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
-        """No reflections are the identity."""
+        """Emits identity matrices, the product of no reflections."""
         return [lapack.emit_identity(builder, outs[0])]
 
 
 @final
 @frozen(eq=False)
 class Ormqr(MatrixKernel):
-    """The product of `c` and the orthogonal matrix that reflections make, without making it."""
+    """The product of `c` and the unitary matrix that reflections represent, without computing that matrix."""
 
     name = "ormqr"
     ranks: ClassVar[tuple[int, ...]] = (2, 1, 2)
@@ -133,7 +135,7 @@ class Ormqr(MatrixKernel):
             side = "rows" if self.left else "columns"
             raise ValueError(f"ormqr: c must have as many {side} as a has rows, {m}, got {c[0]} by {c[1]}")
         if k > min(m, n):
-            raise ShapeError(f"ormqr: a is {m} by {n}, so there are no more than {min(m, n)} factors, got {k}")
+            raise ShapeError(f"ormqr: a is {m} by {n}, so taus must have at most {min(m, n)} entries, got {k}")
         return [(c, dtype)]
 
     @override
@@ -154,21 +156,30 @@ HOUSEHOLDER_PRODUCT: Final = HouseholderProduct()
 
 
 def geqrf(a: ArrayLike) -> tuple[Array, Array]:
-    """`r` in the upper triangle, below it the reflections whose product is `q`, and their factors."""
+    """Returns `r` with the reflectors of `q` below its diagonal, and their scales."""
     out, taus = bind(GEQRF, a)
     return as_array(out), as_array(taus)
 
 
 def geqp3(a: ArrayLike, first: ArrayLike, use_magma: bool | None = None) -> tuple[Array, Array, Array]:
-    """`geqrf` with permuted columns; the permutation, counted from 1, stands before the factors."""
+    """Returns the results of `geqrf` for permuted columns, with the permutation (1-based) before the scales."""
     out, places, taus = bind(Geqp3(use_magma), a, first)
     return as_array(out), as_array(places), as_array(taus)
 
 
 def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:
-    """The product of the reflections that stand below the diagonal of `a` (`f32[..., m, n]`), with factors `taus`.
+    """Returns the product of Householder reflections, the first `n` columns of a unitary matrix.
 
-    Its first `n` columns, that is; `a` has at least as many rows.
+    Args:
+        a: The reflectors below the diagonal, `f32[..., m, n]` with `m >= n`.
+        taus: Their scales, `f32[..., k]` with `k <= n`.
+
+    Returns:
+        Matrices with orthonormal columns, `f32[..., m, n]`.
+
+    Raises:
+        TypeError: The dtypes differ, or don't have 32-bit or 64-bit components.
+        ValueError: The sizes don't fit.
 
     >>> import numpy as np
     >>> householder_product(np.array([[5.0], [0.0]]), np.array([2.0])).tolist()
@@ -178,9 +189,21 @@ def householder_product(a: ArrayLike, taus: ArrayLike) -> Array:
 
 
 def ormqr(a: ArrayLike, taus: ArrayLike, c: ArrayLike, *, left: bool = True, transpose: bool = False) -> Array:
-    """`q c`, or `c q` unless `left`, where `q` is the product of the reflections below the diagonal of `a`.
+    """Returns `q c`, where `q` is a product of Householder reflections, without computing `q`.
 
-    With `transpose`, its conjugate transpose. `q` itself is not computed.
+    Args:
+        a: The reflectors below the diagonal, `f32[..., m, n]`.
+        taus: Their scales, `f32[..., k]`.
+        c: The matrices to multiply.
+        left: Whether to return `q c`. True by default; False returns `c q`.
+        transpose: Whether to use the conjugate transpose of `q`. False by default.
+
+    Returns:
+        Matrices of the shape of `c`.
+
+    Raises:
+        TypeError: The dtypes differ, or don't have 32-bit or 64-bit components.
+        ValueError: The sizes don't fit.
 
     >>> import numpy as np
     >>> ormqr(np.array([[5.0], [0.0]]), np.array([2.0]), np.array([[3.0], [4.0]])).tolist()
@@ -195,6 +218,8 @@ def ormqr(a: ArrayLike, taus: ArrayLike, c: ArrayLike, *, left: bool = True, tra
 @final
 @frozen(eq=False)
 class Qr(MatrixOperation, Differentiable, Expandable):
+    """The QR decomposition."""
+
     name = "qr"
     full_matrices: bool
     pivoting: bool
@@ -241,7 +266,7 @@ class Qr(MatrixOperation, Differentiable, Expandable):
             x, t = [matrix_transpose(permute_rows(matrix_transpose(v), places[0])) for v in (x, t)]
         m, n = x.aval.shape[-2:]
         last = x.aval.ndim - 1
-        if m < n:  # the first columns determine q
+        if m < n:  # the first m columns determine q
             dq, first = _reduced_jvp(q, slice_axis(r, 0, m, last), slice_axis(t, 0, m, last))
             rest = add(matmul(adjoint(dq), slice_axis(x, m, n, last)), matmul(adjoint(q), slice_axis(t, m, n, last)))
             dr = concatenate([first, rest], last)
@@ -253,7 +278,7 @@ class Qr(MatrixOperation, Differentiable, Expandable):
 
 
 def _reduced_jvp(q: Value, r: Value, t: Value) -> tuple[Array, Array]:
-    """The changes of the factors of matrices with no more columns than rows, where `q` has as many columns."""
+    """Returns the tangents of the factors of matrices with no more columns than rows, for the reduced `q`."""
     right = triangular_solve(r, t)
     inner = matmul(adjoint(q), right)
     below = tril(inner, -1)
@@ -270,10 +295,10 @@ def _reduced_jvp(q: Value, r: Value, t: Value) -> tuple[Array, Array]:
 
 
 def _full_jvp(q: Value, r: Value, t: Value) -> tuple[Array, Array]:
-    """The changes where `q` is square and has more columns than `r`.
+    """Returns the tangents for a square `q` with more columns than `r`.
 
-    LAPACK's `q` is a product of as many reflections as `r` has columns, so `q - 1` has their rank. What the other
-    columns of `q` are follows from the first ones by that, and so do their changes.
+    LAPACK's `q` is a product of as many reflections as `r` has columns, so `q - 1` has at most that rank. This
+    determines the other columns of `q` from the first ones, and so their tangents.
     """
     *_, m, n = t.aval.shape
     rank = q.aval.ndim
@@ -305,11 +330,20 @@ def qr(
 def qr(
     x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True, use_magma: bool | None = None
 ) -> tuple[Array, Array] | tuple[Array, Array, Array]:
-    """`q` with orthonormal columns and upper triangular `r`, whose product is `x` (`f32[..., m, n]`).
+    """Returns the QR decomposition: `q` with orthonormal columns and upper triangular `r`, with `q r = x`.
 
-    `q` is `f32[..., m, m]` if `full_matrices`, else `f32[..., m, min(m, n)]`. With `pivoting` there is a third result
-    `p` (`i32[..., n]`), the product is `x[:, p]`, and the diagonal of `r` decreases. On a GPU, `use_magma`
-    says whether MAGMA shall find that one, or LAPACK on the host.
+    Args:
+        x: Matrices `f32[..., m, n]`.
+        pivoting: Whether to permute columns so that the diagonal of `r` decreases. False by default.
+        full_matrices: Whether `q` is square, `f32[..., m, m]`. True by default; False gives `f32[..., m, min(m, n)]`.
+        use_magma: For pivoting on a GPU: whether to use MAGMA, or LAPACK on the host. None, the default, uses MAGMA if
+            it is installed.
+
+    Returns:
+        `(q, r)`; with `pivoting` `(q, r, p)`, where `p` is `i32[..., n]` and `q r = x[:, p]`.
+
+    Raises:
+        TypeError: The dtype does not have 32-bit or 64-bit components.
 
     >>> import numpy as np
     >>> q, r = qr(np.array([[3.0], [4.0]]), full_matrices=False)

@@ -1,4 +1,4 @@
-"""Reductions by unitary similarity: `schur`, `hessenberg`, and `tridiagonal` of Hermitian matrices."""
+"""Reductions by unitary similarity: `schur`, `hessenberg`, `tridiagonal`."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ from tracefx.ops.linalg.lapack import (
 @final
 @frozen(eq=False)
 class Schur(MatrixKernel):
+    """The Schur decomposition."""
+
     name = "schur"
     compute_schur_vectors: bool
     select_callable: None = None
@@ -50,8 +52,8 @@ class Schur(MatrixKernel):
         values = [ShapedArray(x.aval.shape[:-1], x.aval.dtype)] * (1 if dtypes.is_complex(x.aval.dtype) else 2)
         config = {"mode": char_attr("V" if self.compute_schur_vectors else "N"), "sort": char_attr("N")}
         results = [x.aval, x.aval, *values, info, info]
-        form, vectors, *_, said = lapack.call_lapack(self, builder, "gees_ffi", [x], results, config, [(0, 0)])
-        return nan_on_failure(builder, said, [form, vectors][: len(outs)], outs)
+        form, vectors, *_, status = lapack.call_lapack(self, builder, "gees_ffi", [x], results, config, [(0, 0)])
+        return nan_on_failure(builder, status, [form, vectors][: len(outs)], outs)
 
 
 def schur(
@@ -61,18 +63,29 @@ def schur(
     sort_eig_vals: bool = False,
     select_callable: None = None,
 ) -> list[Array]:
-    """Upper triangular `t`, and unitary `q` if `compute_schur_vectors`, for which `q t q^H` is `x` (`f32[..., n, n]`).
+    """Returns the Schur decomposition `q t q^H = x`, with upper triangular `t` and unitary `q`.
 
-    For real `x` both are real, and `t` has blocks of two on its diagonal for pairs of complex eigenvalues.
+    Args:
+        x: Matrices `f32[..., n, n]`.
+        compute_schur_vectors: Whether to return `q`. True by default.
+        sort_eig_vals: Not supported; must be False.
+        select_callable: Not supported; must be None.
 
-    Raises NotImplementedError for `sort_eig_vals`.
+    Returns:
+        A list `[t, q]`, or `[t]`. For real `x` both are real, and `t` has 2 by 2 blocks on its diagonal for pairs of
+        complex eigenvalues. NaN where there is no convergence.
+
+    Raises:
+        NotImplementedError: `sort_eig_vals` or `select_callable` is given.
+        TypeError: The dtype does not have 32-bit or 64-bit components.
+        ValueError: The matrices are not square.
 
     >>> import numpy as np
     >>> schur(np.array([[2.0, 1.0], [0.0, 3.0]]))[0].tolist()
     [[2.0, 1.0], [0.0, 3.0]]
     """
     if sort_eig_vals or select_callable is not None:
-        raise NotImplementedError("schur gives eigenvalues in the order in which LAPACK finds them: they aren't sorted")
+        raise NotImplementedError("schur does not sort eigenvalues: they have the order in which LAPACK computes them")
     return [as_array(o) for o in bind(Schur(bool(compute_schur_vectors)), as_value(x, "x"))]
 
 
@@ -81,6 +94,8 @@ def schur(
 
 @final
 class Hessenberg(MatrixKernel):
+    """The reduction to Hessenberg form."""
+
     __slots__ = ()
     name = "hessenberg"
 
@@ -89,24 +104,35 @@ class Hessenberg(MatrixKernel):
         require_square(self.name, shapes[0])
         n = shapes[0][0]
         if not n:
-            raise ValueError("hessenberg takes matrices with elements, but they are 0 by 0")
+            raise ValueError("hessenberg takes nonempty matrices, got 0 by 0")
         return [(shapes[0], dtype), ((n - 1,), dtype)]
 
     @override
     def emit(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
         (x,) = operands
         config = {"low": word(1), "high": word(x.aval.shape[-1])}
-        *found, said = lapack.call_lapack(self, builder, "gehrd_ffi", [x], [*outs, info_aval(x.aval)], config, [(0, 0)])
-        return nan_on_failure(builder, said, found, outs)
+        *found, status = lapack.call_lapack(
+            self, builder, "gehrd_ffi", [x], [*outs, info_aval(x.aval)], config, [(0, 0)]
+        )
+        return nan_on_failure(builder, status, found, outs)
 
 
 HESSENBERG: Final = Hessenberg()
 
 
 def hessenberg(a: ArrayLike) -> tuple[Array, Array]:
-    """The matrix that is zero below its first subdiagonal and similar to `a` (`f32[..., n, n]`), and how it came about.
+    """Returns the Hessenberg form of `a`: a similar matrix that is zero below its first subdiagonal.
 
-    Below that subdiagonal of the first result stand reflections; the second has their factors (`f32[..., n - 1]`).
+    Args:
+        a: Matrices `f32[..., n, n]`, nonempty.
+
+    Returns:
+        A pair: the form, `f32[..., n, n]`, with the Householder reflectors below its subdiagonal; and their scales,
+        `f32[..., n - 1]`.
+
+    Raises:
+        TypeError: The dtype does not have 32-bit or 64-bit components.
+        ValueError: The matrices are not square, or empty.
 
     >>> import numpy as np
     >>> hessenberg(np.array([[1.0, 2.0], [3.0, 4.0]]))[0].tolist()
@@ -122,6 +148,8 @@ def hessenberg(a: ArrayLike) -> tuple[Array, Array]:
 @final
 @frozen(eq=False)
 class Tridiagonal(MatrixKernel):
+    """The reduction of Hermitian matrices to tridiagonal form."""
+
     name = "tridiagonal"
     is_lower: bool = field(alias="lower")
 
@@ -130,7 +158,7 @@ class Tridiagonal(MatrixKernel):
         require_square(self.name, shapes[0])
         n, part = shapes[0][0], dtypes.real_dtype(dtype)
         if not n:
-            raise ValueError("tridiagonal takes matrices with elements, but they are 0 by 0")
+            raise ValueError("tridiagonal takes nonempty matrices, got 0 by 0")
         return [(shapes[0], dtype), ((n,), part), ((n - 1,), part), ((n - 1,), dtype)]
 
     @override
@@ -138,21 +166,30 @@ class Tridiagonal(MatrixKernel):
         (x,) = operands
         results = [*outs, info_aval(x.aval)]
         if gpu.on_gpu(builder):
-            *found, said = gpu.call_gpu_solver(
+            *found, status = gpu.call_gpu_solver(
                 builder, "solver_sytrd_ffi", [x], results, {"lower": self.is_lower}, [(0, 0)]
             )
         else:
             kernel = "hetrd_ffi" if dtypes.is_complex(x.aval.dtype) else "sytrd_ffi"
             config = {"uplo": uplo_attr(self.is_lower)}
-            *found, said = lapack.call_lapack(self, builder, kernel, [x], results, config, [(0, 0)])
-        return nan_on_failure(builder, said, found, outs)
+            *found, status = lapack.call_lapack(self, builder, kernel, [x], results, config, [(0, 0)])
+        return nan_on_failure(builder, status, found, outs)
 
 
 def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Array, Array, Array, Array]:
-    """The tridiagonal matrix that Hermitian `a` (`f32[..., n, n]`) is similar to, and how it came about.
+    """Returns the tridiagonal form of a Hermitian matrix: a similar, real tridiagonal matrix.
 
-    The results are a matrix with the reflections beyond the first off-diagonal of one triangle, which alone is read
-    and written; the diagonal; the off-diagonal; and the factors of the reflections.
+    Args:
+        a: Matrices `f32[..., n, n]`, nonempty. Only one triangle is read.
+        lower: Whether that is the lower one. True by default.
+
+    Returns:
+        A tuple: a matrix with the Householder reflectors beyond the first off-diagonal of that triangle; the diagonal
+        `f32[..., n]`; the off-diagonal `f32[..., n - 1]`; and the scales of the reflectors, `f32[..., n - 1]`.
+
+    Raises:
+        TypeError: The dtype does not have 32-bit or 64-bit components.
+        ValueError: The matrices are not square, or empty.
 
     >>> import numpy as np
     >>> tridiagonal(np.array([[1.0, 2.0], [2.0, 4.0]]))[1]

@@ -1,4 +1,4 @@
-"""Singular values and vectors: `svd`."""
+"""Singular value decomposition: `svd`."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from tracefx.ops.structural import convert
 
 
 class SvdAlgorithm(Enum):
-    """Ways to find singular values. There are `DEFAULT`, `QR` and `DIVIDE_AND_CONQUER` on the CPU.
+    """Algorithms of the singular value decomposition.
 
-    On GPUs there are `QR`, `JACOBI` and `POLAR`, on AMD's `DIVIDE_AND_CONQUER` too. The default there is `JACOBI` for
-    matrices of no more than 1024 rows and columns, and `QR` for larger ones.
+    The CPU has `DEFAULT`, `QR` and `DIVIDE_AND_CONQUER`. GPUs have `QR`, `JACOBI` and `POLAR`, AMD's also
+    `DIVIDE_AND_CONQUER`; the default there is `JACOBI` for matrices up to 1024 by 1024, and `QR` for larger ones.
     """
 
     DEFAULT = "default"
@@ -67,15 +67,15 @@ _GPU_KERNELS: Final = {
     SvdAlgorithm.DIVIDE_AND_CONQUER: "solver_gesdd_ffi",
 }
 _MAX_JACOBI_SIZE: Final = 1024
-"""Rows or columns from which on bidiagonalization takes less time on a GPU than Jacobi's rotations."""
+"""The number of rows or columns up to which Jacobi rotations are faster than bidiagonalization on a GPU."""
 _MAX_BATCHED_JACOBI_SIZE: Final = 32
-"""Rows or columns up to which cuSOLVER decomposes a stack of matrices at once, and gives all their vectors."""
+"""The number of rows or columns up to which cuSOLVER's batched kernel is used, which returns all vectors."""
 
 
 @final
 @frozen(eq=False)
 class Svd(MatrixKernel, Differentiable):
-    """The singular values, then the left singular vectors and the adjoint of the right ones."""
+    """Returns the singular values, the left singular vectors, and the adjoint of the right ones."""
 
     name = "svd"
     algorithm: SvdAlgorithm | None
@@ -87,7 +87,7 @@ class Svd(MatrixKernel, Differentiable):
     def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         m, n = shapes[0]
         if self.subset_by_index is not None:
-            raise NotImplementedError("svd finds all singular values: cut subset_by_index out of its results")
+            raise NotImplementedError("svd computes all singular values: slice its results for subset_by_index")
         k = min(m, n)
         rows, columns = (m, n) if self.full_matrices else (k, k)
         vectors: ResultTypes = [((m, rows), dtype), ((columns, n), dtype)] if self.compute_uv else []
@@ -99,13 +99,13 @@ class Svd(MatrixKernel, Differentiable):
         if gpu.on_gpu(builder):
             return self._emit_on_gpu(builder, outs, x)
         if self.algorithm not in _KERNELS:
-            raise NotImplementedError(f"svd: {self.algorithm} is not there on the CPU; leave algorithm out")
+            raise NotImplementedError(f"svd: {self.algorithm} is not supported on the CPU; omit algorithm")
         mode = ("A" if self.full_matrices else "S") if self.compute_uv else "N"
         found = outs if self.compute_uv else evolve(self, compute_uv=True).abstract_eval(x.aval)
         results = [x.aval, *found, info_aval(x.aval)]
         kernel = _KERNELS[self.algorithm]
-        _, *parts, said = lapack.call_lapack(self, builder, kernel, [x], results, {"mode": char_attr(mode)}, [(0, 0)])
-        return nan_on_failure(builder, said, parts[: len(outs)], outs)
+        _, *parts, status = lapack.call_lapack(self, builder, kernel, [x], results, {"mode": char_attr(mode)}, [(0, 0)])
+        return nan_on_failure(builder, status, parts[: len(outs)], outs)
 
     def _emit_on_gpu(self, builder: Builder, outs: Sequence[ShapedArray], x: IrValue) -> Sequence[IrValue]:
         algorithm, (m, n) = self.algorithm, x.aval.shape[-2:]
@@ -113,33 +113,33 @@ class Svd(MatrixKernel, Differentiable):
             algorithm = SvdAlgorithm.JACOBI if max(m, n) <= _MAX_JACOBI_SIZE else SvdAlgorithm.QR
         if algorithm is SvdAlgorithm.DIVIDE_AND_CONQUER and builder.platform != "rocm":
             raise NotImplementedError(
-                f"svd: {algorithm} is not there on {builder.platform!r}; leave algorithm out, or name another one"
+                f"svd: {algorithm} is not supported on {builder.platform!r}; omit algorithm, or choose another one"
             )
         if algorithm in (SvdAlgorithm.JACOBI, SvdAlgorithm.POLAR):
             return self._emit_jacobi(builder, outs, x, _GPU_KERNELS[algorithm])
-        # cuSOLVER's takes matrices with no fewer rows than columns. Lying row by row, the others look so.
+        # cuSOLVER's kernel needs at least as many rows as columns. Others are passed transposed, in row-major order.
         across = m < n and algorithm is SvdAlgorithm.QR
         none = ShapedArray((), x.aval.dtype)
         u, vh = outs[1:] if self.compute_uv else (none, none)
         results = [x.aval, outs[0], *((vh, u) if across else (u, vh)), info_aval(x.aval)]
         config = {"full_matrices": self.full_matrices, "compute_uv": self.compute_uv, "transposed": across}
         kernel = _GPU_KERNELS[algorithm]
-        _, *parts, said = gpu.call_gpu_solver(builder, kernel, [x], results, config, [(0, 0)], by_rows=across)
+        _, *parts, status = gpu.call_gpu_solver(builder, kernel, [x], results, config, [(0, 0)], by_rows=across)
         if across:
             parts[1:] = parts[:0:-1]
-        return nan_on_failure(builder, said, parts[: len(outs)], outs)
+        return nan_on_failure(builder, status, parts[: len(outs)], outs)
 
     def _emit_jacobi(self, builder: Builder, outs: Sequence[ShapedArray], x: IrValue, kernel: str) -> Sequence[IrValue]:
-        """By kernels that always give the vectors, and the right ones in columns."""
+        """Emits kernels that always return the vectors, the right ones in columns."""
         *stack, m, n = x.aval.shape
         k = min(m, n)
         whole = self.full_matrices or (kernel == _GPU_KERNELS[SvdAlgorithm.JACOBI] and k <= _MAX_BATCHED_JACOBI_SIZE)
         left, right = [x.aval.update(shape=(*stack, r, r if whole else k)) for r in (m, n)]
         results = [x.aval, outs[0], left, right, info_aval(x.aval)]
         config = {"full_matrices": whole, "compute_uv": self.compute_uv}
-        _, values, u, v, said = gpu.call_gpu_solver(builder, kernel, [x], results, config, [(0, 0)])
+        _, values, u, v, status = gpu.call_gpu_solver(builder, kernel, [x], results, config, [(0, 0)])
         if not self.compute_uv:
-            return nan_on_failure(builder, said, [values], outs)
+            return nan_on_failure(builder, status, [values], outs)
 
         def as_asked(u: Value, v: Value) -> list[Array]:
             last = len(stack) + 1
@@ -147,11 +147,11 @@ class Svd(MatrixKernel, Differentiable):
                 return [as_array(u), adjoint(v)]
             return [slice_axis(u, 0, k, last), adjoint(slice_axis(v, 0, k, last))]
 
-        return nan_on_failure(builder, said, [values, *builder.lower_fun(as_asked, [u, v])], outs)
+        return nan_on_failure(builder, status, [values, *builder.lower_fun(as_asked, [u, v])], outs)
 
     @override
     def emit_empty(self, builder: Builder, outs: Sequence[ShapedArray], *operands: IrValue) -> Sequence[IrValue]:
-        """There are no singular values; vectors, if any, are those of the identity."""
+        """Emits no singular values, and identity matrices as vectors."""
         values, *vectors = outs
         return [stablehlo.emit_full(builder, 0, values), *[lapack.emit_identity(builder, out) for out in vectors]]
 
@@ -162,8 +162,8 @@ class Svd(MatrixKernel, Differentiable):
         m, n = x.aval.shape[-2:]
         if self.compute_uv and self.full_matrices and m != n:
             raise NotImplementedError(
-                f"svd: of the {abs(m - n)} singular vectors that belong to no singular value only the space they span "
-                "is determined, so they have no derivatives; use full_matrices=False"
+                f"svd: the {abs(m - n)} singular vectors without a singular value are determined only up to rotation, "
+                "so they have no derivatives; use full_matrices=False"
             )
         values, u, vh = bind(evolve(self, compute_uv=True, full_matrices=False), x)
         uh, v = adjoint(u), adjoint(vh)
@@ -178,7 +178,7 @@ class Svd(MatrixKernel, Differentiable):
         apart = mul(add(rows, columns), sub(rows, columns))
         weights = select_with_aval(on, 0.0, div(1.0, select_with_aval(on, 1.0, apart, apart.aval)), apart.aval)
         right, left = mul(rows, inner), mul(columns, inner)
-        # On the diagonal, where real matrices have zeros: the phase.
+        # The diagonal is the phase; it is zero for real matrices.
         none = eq(columns, 0.0)
         inverse = select_with_aval(
             none, 0.0, div(1.0, select_with_aval(none, 1.0, columns, columns.aval)), columns.aval
@@ -230,13 +230,24 @@ def svd(
     subset_by_index: tuple[int, int] | None = None,
     algorithm: SvdAlgorithm | None = None,
 ) -> Array | tuple[Array, Array, Array]:
-    """`(u, s, vh)` for which `u diag(s) vh` is `x` (`f32[..., m, n]`), or only the decreasing singular values `s`.
+    """Returns the singular value decomposition `u diag(s) vh = x`.
 
-    `u` is `f32[..., m, m]` and `vh` is `f32[..., n, n]`, with `min(m, n)` columns and rows unless `full_matrices`.
-    `subset_by_index` is a range: the singular values from its first number on, before its second, and their vectors.
-    Where there is no result, NaN.
+    Args:
+        x: Matrices `f32[..., m, n]`.
+        full_matrices: Whether `u` is `f32[..., m, m]` and `vh` is `f32[..., n, n]`. True by default; False gives them
+            `min(m, n)` columns and rows.
+        compute_uv: Whether to return `u` and `vh`. True by default; False returns only `s`.
+        subset_by_index: A range `(start, stop)` of singular values to return, with their vectors. None, the default,
+            means all.
+        algorithm: The algorithm. None, the default, means that of the platform.
 
-    Raises ValueError for a part of the singular values with `full_matrices`.
+    Returns:
+        `(u, s, vh)`, or `s` alone; `s` is `f32[..., min(m, n)]` in descending order. NaN where there is no convergence.
+
+    Raises:
+        NotImplementedError: The platform does not have the algorithm, or full matrices of vectors are differentiated.
+        TypeError: The dtype does not have 32-bit or 64-bit components.
+        ValueError: `subset_by_index` is not a valid range, or is a part while `full_matrices` is set.
 
     >>> import numpy as np
     >>> svd(np.array([[0.0, 2.0], [1.0, 0.0]]), compute_uv=False)
@@ -247,7 +258,7 @@ def svd(
     if subset_by_index is not None:
         start, stop = canonicalize_subset("svd", subset_by_index, s.shape[-1])
         if full_matrices and compute_uv and stop - start != s.shape[-1]:
-            raise ValueError("svd: subset_by_index leaves out vectors that full_matrices asks for: say which is meant")
+            raise ValueError("svd: subset_by_index and full_matrices contradict each other; pass full_matrices=False")
         s = slice_axis(s, start, stop, s.ndim - 1)
         if vectors and not full_matrices:
             u, vh = vectors

@@ -1,4 +1,4 @@
-"""Triangular systems of equations: `triangular_solve`."""
+"""`triangular_solve`: systems of equations with triangular matrices."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _HALVES: Final = frozenset({dtypes.bfloat16, dtypes.float16})
 @final
 @frozen(eq=False)
 class TriangularSolve(MatrixKernel, Differentiable, Transposable):
-    """The `x` for which `op(a) x = b`, or `x op(a) = b`. The other triangle of `a` is not read."""
+    """Solves `op(a) x = b` or `x op(a) = b`. Only one triangle of `a` is read."""
 
     name = "triangular_solve"
     ranks: ClassVar[tuple[int, ...]] = (2, 2)
@@ -55,7 +55,7 @@ class TriangularSolve(MatrixKernel, Differentiable, Transposable):
     def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         a, b = shapes
         if a[0] != a[1]:
-            raise ValueError(f"triangular_solve: a must be square matrices, but they are {a[0]} by {a[1]}")
+            raise ValueError(f"triangular_solve: a must be square matrices, got {a[0]} by {a[1]}")
         rows = b[0] if self.left_side else b[1]
         if rows != a[0]:
             side = "rows" if self.left_side else "columns"
@@ -98,7 +98,7 @@ class TriangularSolve(MatrixKernel, Differentiable, Transposable):
         return [x], [total]
 
     def _moved_by(self, a: Value, da: Value, x: Array) -> Array:
-        """`-op(a)^-1 op(da) x`, or what it is on the other side, in the cheaper order."""
+        """Returns the tangent of `x` due to `da`: `-op(a)^-1 op(da) x`, or its mirror image, in the cheaper order."""
         m, n = x.aval.shape[-2:]
         k = 1 if self.unit_diagonal else 0
         moved: Array = neg(tril(da, -k) if self.is_lower else triu(da, k))
@@ -122,14 +122,14 @@ class TriangularSolve(MatrixKernel, Differentiable, Transposable):
     def batch(
         self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]
     ) -> tuple[Sequence[Value], Sequence[int | None]]:
-        (a, b), (of_a, of_b) = args, dims
-        if of_a is not None or of_b is None:
+        (a, b), (a_dim, b_dim) = args, dims
+        if a_dim is not None or b_dim is None:
             fronted = [batch_first(x, d, axis) for x, d in zip(args, dims, strict=True)]
             return [bind1(self, *fronted)], [0]
-        # One matrix for all right-hand sides, which are put beside each other.
+        # One matrix for all right-hand sides, which are concatenated.
         rank = b.aval.ndim - 1
         place = rank if self.left_side else rank - 1
-        spread = move_axis(b, of_b, place)
+        spread = move_axis(b, b_dim, place)
         shape = spread.aval.shape
         at = place - 1
         flat = reshape(spread, (*shape[:at], shape[at] * shape[at + 1], *shape[at + 2 :]))
@@ -146,12 +146,23 @@ def triangular_solve(
     conjugate_a: bool = False,
     unit_diagonal: bool = False,
 ) -> Array:
-    """The `x` for which `x op(a) = b`, or `op(a) x = b` if `left_side`, where `a` (`f32[..., n, n]`) is triangular.
+    """Returns the solution of `x op(a) = b`, or of `op(a) x = b`, for triangular `a`.
 
-    Only the triangle that `lower` names is read; with `unit_diagonal` its diagonal is taken for ones. `op` transposes
-    or conjugates, or does both. `b` is `f32[..., n, k]` on the left side and `f32[..., k, n]` otherwise, or has no `k`.
+    Args:
+        a: Matrices `f32[..., n, n]`, of which only one triangle is read.
+        b: `f32[..., k, n]`, or `f32[..., n, k]` with `left_side`; or vectors `f32[..., n]`.
+        left_side: Whether to solve `op(a) x = b`. False by default.
+        lower: Whether `a` is lower triangular. False by default.
+        transpose_a: Whether `op` transposes. False by default.
+        conjugate_a: Whether `op` conjugates. False by default.
+        unit_diagonal: Whether the diagonal of `a` is not read, but assumed to be 1. False by default.
 
-    Raises ValueError if the sizes don't fit, TypeError for dtypes that differ or are no floats.
+    Returns:
+        An array of the shape of `b`.
+
+    Raises:
+        TypeError: The dtypes differ, or are not inexact with at least 16 bits.
+        ValueError: The sizes don't fit.
 
     >>> import numpy as np
     >>> triangular_solve(np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([4.0, 3.0]), left_side=True, lower=True)

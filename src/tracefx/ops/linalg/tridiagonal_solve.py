@@ -1,4 +1,4 @@
-"""Tridiagonal systems of equations: `tridiagonal_solve`."""
+"""`tridiagonal_solve`: systems of equations with tridiagonal matrices."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ from tracefx.ops.structural import batch_first, instantiate, move_axis, reshape
 @final
 @frozen(eq=False)
 class TridiagonalSolve(MatrixKernel, Differentiable, Transposable):
+    """Solves systems with tridiagonal matrices, given by their three diagonals."""
+
     name = "tridiagonal_solve"
     ranks: ClassVar[tuple[int, ...]] = (1, 1, 1, 2)
     perturb_singular: bool = False
@@ -48,9 +50,9 @@ class TridiagonalSolve(MatrixKernel, Differentiable, Transposable):
     def result_types(self, dtype: DType, *shapes: Shape) -> ResultTypes:
         dl, d, du, b = shapes
         if not dl == d == du:
-            raise TypeError(f"tridiagonal_solve: dl, d and du must be of one length, got {dl[0]}, {d[0]} and {du[0]}")
+            raise TypeError(f"tridiagonal_solve: dl, d and du must have equal lengths, got {dl[0]}, {d[0]} and {du[0]}")
         if d[0] != b[0]:
-            raise TypeError(f"tridiagonal_solve: b must have a row for each of the {d[0]} equations, got {b[0]}")
+            raise TypeError(f"tridiagonal_solve: b must have one row for each of the {d[0]} equations, got {b[0]}")
         return [(b, dtype)]
 
     @override
@@ -61,15 +63,15 @@ class TridiagonalSolve(MatrixKernel, Differentiable, Transposable):
             return lapack.call_cpu_target(self, builder, "tridiagonal_solve_perturbed_ffi", operands, outs)
         results = [*[x.aval for x in operands], info_aval(outs[0])]
         same = [(i, i) for i in range(4)]
-        *_, x, said = lapack.call_lapack(self, builder, "gtsv_ffi", operands, results, aliases=same)
-        return nan_on_failure(builder, said, [x], outs)
+        *_, x, status = lapack.call_lapack(self, builder, "gtsv_ffi", operands, results, aliases=same)
+        return nan_on_failure(builder, status, [x], outs)
 
     def _emit_on_gpu(
         self, builder: Builder, outs: Sequence[ShapedArray], operands: Sequence[IrValue]
     ) -> Sequence[IrValue]:
         if self.perturb_singular:
             return gpu.call_gpu_solver(builder, "_tridiagonal_solve_perturbed", operands, outs)
-        if outs[0].shape[-2] < 3:  # fewer equations than cuSPARSE takes
+        if outs[0].shape[-2] < 3:  # cuSPARSE needs at least 3 equations
             return builder.lower_fun(_solve_small, operands)
         return gpu.call_gpu_solver(builder, "sparse_gtsv2_ffi", operands, outs, aliases=[(3, 0)])
 
@@ -107,27 +109,27 @@ class TridiagonalSolve(MatrixKernel, Differentiable, Transposable):
         if dim is None or any(d is not None for d in dims[:-1]):
             fronted = [batch_first(x, d, axis) for x, d in zip(args, dims, strict=True)]
             return [bind1(self, *fronted)], [0]
-        # One matrix for all right-hand sides, which are put beside each other.
+        # One matrix for all right-hand sides, which are concatenated.
         place = b.aval.ndim - 2
         spread = move_axis(b, dim, place)
         *front, size, n = spread.aval.shape
-        # The rows are the axis before the batch.
+        # The batch axis comes after the rows.
         flat = reshape(spread, (*front, size * n))
         return [reshape(bind1(self, *diagonals, flat), spread.aval.shape)], [place]
 
 
 def _solve_small(dl: Value, d: Value, du: Value, b: Value) -> Sequence[Value]:
-    """The solution of one equation, or of two."""
+    """Returns the solution of one or two equations."""
     m, n = b.aval.shape[-2:]
     (first, *second), row = [slice_axis(b, i, i + 1, b.aval.ndim - 2) for i in range(m)], d.aval.ndim - 1
 
     def number(v: Value, i: int) -> Array:
-        """Number `i` of each vector, as often as there are right-hand sides."""
+        """Returns element `i` of each vector, broadcast over the right-hand sides."""
         return broadcast_columns(slice_axis(v, i, i + 1, row), n)
 
     if not second:
         return [div(first, number(d, 0))]
-    # That equation is solved first which has the larger of the factors of the first unknown.
+    # Pivoting: first the equation with the larger coefficient of the first unknown.
     (last,), a, c = second, number(d, 0), number(dl, 1)
     turned = gt(abs(c), abs(a))
     aval = first.aval
@@ -141,12 +143,12 @@ def _solve_small(dl: Value, d: Value, du: Value, b: Value) -> Sequence[Value]:
 
 
 def _shifted(x: Value, by: int) -> Array:
-    """The numbers of a vector one place further on, or back, with a zero for the one that has come in."""
+    """Returns vectors shifted by one element, padded with a zero."""
     return pad(x, zero(x.aval), [*[(0, 0, 0)] * (x.aval.ndim - 1), (by, -by, 0)])
 
 
 def _product(diagonals: Sequence[Value], x: Value) -> Array:
-    """A tridiagonal matrix times a matrix."""
+    """Returns the product of a tridiagonal matrix and a matrix."""
     dl, d, du = diagonals
     m, n = x.aval.shape[-2:]
     row = x.aval.ndim - 2
@@ -162,11 +164,22 @@ def _product(diagonals: Sequence[Value], x: Value) -> Array:
 def tridiagonal_solve(
     dl: ArrayLike, d: ArrayLike, du: ArrayLike, b: ArrayLike, *, perturb_singular: bool = False
 ) -> Array:
-    """The `x` for which a tridiagonal matrix times `x` is `b` (`f32[..., n, k]`).
+    """Returns the solution `x` of a system of equations with a tridiagonal matrix.
 
-    Row `i` of the matrix has `dl[i]` before the diagonal, `d[i]` on it and `du[i]` behind it, all `f32[..., n]`; the
-    first of `dl` and the last of `du` are not read. Where the matrix is singular, NaN; with `perturb_singular`, the
-    solution for one very near it.
+    Row `i` of the matrix has `dl[i]`, `d[i]` and `du[i]` before, on and after the diagonal.
+
+    Args:
+        dl: The lower diagonal, `f32[..., n]`; its first element is not read.
+        d: The diagonal, `f32[..., n]`.
+        du: The upper diagonal, `f32[..., n]`; its last element is not read.
+        b: The right-hand sides, `f32[..., n, k]`.
+        perturb_singular: Whether to solve a slightly perturbed system if the matrix is singular. False by default.
+
+    Returns:
+        An array `f32[..., n, k]`; NaN where the matrix is singular, without `perturb_singular`.
+
+    Raises:
+        TypeError: The sizes don't fit, the dtypes differ, or don't have 32-bit or 64-bit components.
 
     >>> import numpy as np
     >>> tridiagonal_solve(*[np.array(v) for v in ([0.0, 1.0], [2.0, 2.0], [1.0, 0.0], [[3.0], [3.0]])]).tolist()

@@ -1,1 +1,1 @@
-"""PRNG keys and random bits."""
+"""Primitives for PRNG keys and random bits."""

@@ -1,8 +1,8 @@
-"""Random keys: made of seeds and words, split, folded with numbers, and turned into bits.
+"""Random key primitives: seeding, splitting, folding in data, drawing bits.
 
-A key is a value of a dtype of its own, which no arithmetic takes. For the generator that the dtype names, all of these
-operations are defined by operations on words: for `fry` by the cipher Threefry-2x32, for `rbg` by XLA's own generator,
-whose keys are split and folded by Threefry, and for `urbg` by XLA's generator alone.
+Keys have dtypes of their own, which arithmetic does not accept. The dtype determines the generator, and each primitive
+is defined by operations on the key's words: `fry` uses the cipher Threefry-2x32; `rbg` draws bits with XLA's
+RngBitGenerator and splits and folds with Threefry; `urbg` uses RngBitGenerator for everything.
 """
 
 from __future__ import annotations
@@ -35,20 +35,22 @@ from tracefx.ops.structural import batch_first, broadcast_in_dim, convert_elemen
 from tracefx.text.printer import HasJaxParams
 
 BIT_WIDTHS: Final[Mapping[int, DType]] = {8: dtypes.uint8, 16: dtypes.uint16, 32: dtypes.uint32, 64: dtypes.uint64}
+"""The dtype of random bits, by width."""
 
 
-def tag(dtype: DType) -> str:
-    """What programs call the generator of keys of this dtype: `fry` of `key<fry>`."""
+def impl_name(dtype: DType) -> str:
+    """Returns the name of a key dtype's generator: `fry` for `key<fry>`."""
     return dtypes.name(dtype)[len("key<") : -1]
 
 
 def _require_keys(name: str, aval: ShapedArray) -> None:
+    """Raises TypeError unless the operand consists of random keys."""
     if not dtypes.is_key(aval.dtype):
         raise TypeError(f"{name} takes random keys, got {aval}; make them with tracefx.random.key")
 
 
 class KeyOperation(Primitive, Batchable):
-    """Of an array of keys, or one that gives such: each of them is for itself, and their axes come first."""
+    """A primitive that applies to each key of an array. The keys' axes lead in its operands and results."""
 
     __slots__ = ()
 
@@ -65,17 +67,20 @@ class KeyOperation(Primitive, Batchable):
         return outs, [0] * len(outs)
 
     def single_aval(self, avals: Sequence[ShapedArray]) -> ShapedArray:
+        """Returns the aval of the only operand; raises if there are others."""
         if len(avals) != 1:
             raise arity_error(self.name, 1, len(avals))
         return avals[0]
 
 
-# ------------------------------------------------------------------ keys and their words
+# ------------------------------------------------------------------ conversion between keys and words
 
 
 @final
 @frozen(eq=False)
 class RandomWrap(KeyOperation, Lowerable, HasJaxParams):
+    """Converts words to keys of the given dtype."""
+
     name = "random_wrap"
     dtype: DType
 
@@ -83,9 +88,9 @@ class RandomWrap(KeyOperation, Lowerable, HasJaxParams):
     def abstract_eval(self, *avals: ShapedArray) -> Sequence[ShapedArray]:
         words, count = self.single_aval(avals), dtypes.key_data_size(self.dtype)
         if words.dtype != dtypes.uint32:
-            raise TypeError(f"{dtypes.name(self.dtype)} is made of words, u32, got {words}")
+            raise TypeError(f"{dtypes.name(self.dtype)} is made of u32 words, got {words}")
         if words.shape[-1:] != (count,):
-            raise ShapeError(f"{dtypes.name(self.dtype)} has {count} words, along the last axis, got {words}")
+            raise ShapeError(f"{dtypes.name(self.dtype)} has {count} words along the last axis, got {words}")
         return [ShapedArray(words.shape[:-1], self.dtype)]
 
     @override
@@ -95,11 +100,13 @@ class RandomWrap(KeyOperation, Lowerable, HasJaxParams):
 
     @override
     def jax_params(self) -> Mapping[str, object]:
-        return {"impl": tag(self.dtype)}
+        return {"impl": impl_name(self.dtype)}
 
 
 @final
 class RandomUnwrap(KeyOperation, Lowerable):
+    """Converts keys to their words, along a new last axis."""
+
     __slots__ = ()
     name = "random_unwrap"
 
@@ -117,7 +124,7 @@ class RandomUnwrap(KeyOperation, Lowerable):
 
 @final
 class RandomClone(KeyOperation, Lowerable):
-    """The keys as they are, for another use."""
+    """Returns its operand, as keys that may be used again."""
 
     __slots__ = ()
     name = "random_clone"
@@ -134,19 +141,23 @@ class RandomClone(KeyOperation, Lowerable):
 
 
 def random_wrap(words: Value, impl: DType) -> Array:
+    """Returns the keys of dtype `impl` that consist of `words`."""
     return bind1(RandomWrap(impl), words)
 
 
 def random_unwrap(keys: Value) -> Array:
+    """Returns the words of keys, along a new last axis."""
     return bind1(RandomUnwrap(), keys)
 
 
-# ------------------------------------------------------------------ keys from numbers and keys
+# ------------------------------------------------------------------ new keys
 
 
 @final
 @frozen(eq=False)
 class RandomSeed(KeyOperation, Expandable, HasJaxParams):
+    """Makes a key of each integer seed."""
+
     name = "random_seed"
     dtype: DType
 
@@ -163,13 +174,13 @@ class RandomSeed(KeyOperation, Expandable, HasJaxParams):
 
     @override
     def jax_params(self) -> Mapping[str, object]:
-        return {"impl": tag(self.dtype)}
+        return {"impl": impl_name(self.dtype)}
 
 
 @final
 @frozen(eq=False)
 class RandomSplit(KeyOperation, Expandable):
-    """An array of new keys for each key."""
+    """Makes an array of new keys, of shape `shape`, from each key."""
 
     name = "random_split"
     shape: Shape
@@ -197,7 +208,7 @@ class RandomSplit(KeyOperation, Expandable):
 
 @final
 class RandomFoldIn(KeyOperation, Expandable):
-    """New keys of keys and words beside them, both of one shape."""
+    """Makes a new key from each key and the word at the same position."""
 
     __slots__ = ()
     name = "random_fold_in"
@@ -209,9 +220,9 @@ class RandomFoldIn(KeyOperation, Expandable):
         keys, data = avals
         _require_keys(self.name, keys)
         if data.dtype != dtypes.uint32:
-            raise TypeError(f"random_fold_in takes words, u32, got {data}; convert them with astype")
+            raise TypeError(f"random_fold_in takes u32 words, got {data}; convert them with astype")
         if data.shape != keys.shape:
-            raise ShapeError(f"random_fold_in takes a word for each key, got {data} for {keys}")
+            raise ShapeError(f"random_fold_in takes one word for each key, got {data} for {keys}")
         return [keys]
 
     @override
@@ -233,7 +244,7 @@ class RandomFoldIn(KeyOperation, Expandable):
 @final
 @frozen(eq=False)
 class RandomBits(KeyOperation, Expandable):
-    """An array of unsigned integers for each key, all of their bits random."""
+    """Draws an array of uniformly random unsigned integers, of shape `shape`, from each key."""
 
     name = "random_bits"
     bit_width: int
@@ -261,7 +272,10 @@ class RandomBits(KeyOperation, Expandable):
 
 
 def _seed_words(seeds: Array, impl: DType) -> Array:
-    """The words of new keys: the two halves of a seed, of one with 32 bits after a zero; `rbg` has them twice."""
+    """Returns the words of keys made from seeds: the high and low halves of each seed, twice for `rbg`.
+
+    The high half of a seed of at most 32 bits is 0.
+    """
     if dtypes.itemsize_bits(seeds.dtype) == 64:
         high = convert_element_type(shift_right_logical(seeds, 32), dtypes.uint32)
     else:
@@ -271,50 +285,52 @@ def _seed_words(seeds: Array, impl: DType) -> Array:
 
 
 def _columns(words: Array) -> list[Array]:
-    """The arrays of the first words, the second words, and so on."""
+    """Returns the first words of all keys, the second words, and so on."""
     *shape, count = words.shape
     starts, ends = [0] * len(shape), list(shape)
     return [squeeze(slice(words, (*starts, i), (*ends, i + 1)), (len(shape),)) for i in range(count)]
 
 
 def _halves(words: Array) -> list[Array]:
-    """Two keys of Threefry, of which a key of `rbg` is made."""
+    """Returns the two Threefry keys that a key of `rbg` consists of."""
     *shape, _ = words.shape
     starts, ends = [0] * len(shape), list(shape)
     return [slice(words, (*starts, i), (*ends, i + 2)) for i in (0, 2)]
 
 
 def _threefry_blocks(words: Array, shape: Shape) -> tuple[Array, Array]:
-    """The two words of the block at each place of an array, counted from 0."""
+    """Returns both words of a Threefry block for each element of `shape`, with its row-major index as the counter."""
     lead = words.shape[:-1]
     size, full, axes = math.prod(shape), (*lead, *shape), tuple(range(len(lead), len(lead) + len(shape)))
     if size < 1 << 32:
         low = reshape(iota(dtypes.uint32, size), shape)
         high = broadcast_in_dim(np.uint32(0), shape, ())
     else:
-        places = reshape(iota(dtypes.uint64, size), shape)
-        low = convert_element_type(places, dtypes.uint32)
-        high = convert_element_type(shift_right_logical(places, 32), dtypes.uint32)
+        indices = reshape(iota(dtypes.uint64, size), shape)
+        low = convert_element_type(indices, dtypes.uint32)
+        high = convert_element_type(shift_right_logical(indices, 32), dtypes.uint32)
     first, second = [broadcast_in_dim(column, full, tuple(range(len(lead)))) for column in _columns(words)]
     return threefry2x32(first, second, *[broadcast_in_dim(counter, full, axes) for counter in (high, low)])
 
 
 def _threefry_split(words: Array, shape: Shape) -> Array:
+    """Returns the words of new keys."""
     first, second = _threefry_blocks(words, shape)
     return stack([first, second], first.ndim)
 
 
 def _threefry_fold_in(words: Array, numbers: Array) -> Array:
+    """Returns the words of new keys."""
     counters = _columns(_seed_words(numbers, dtypes.key_fry))
     return stack(threefry2x32(*_columns(words), *counters), numbers.ndim)
 
 
 _ITERATIONS: Final = 10
-"""After how many draws the bits of XLA's generator pass for a hash of its state."""
+"""The number of draws of XLA's generator after which its bits serve as a hash of its state."""
 
 
 def _hash_words(words: Array, count: int, last: bool = False) -> Array:
-    """`u32[..., count, 4]`: states for new keys, of which every tenth is taken, the first of each or the last."""
+    """Returns new states `u32[..., count, 4]`: the first, or the last, of every `_ITERATIONS` draws."""
     _, drawn = rng_bit_generator(words, (_ITERATIONS * count, 4))
     lead, first = drawn.shape[:-2], _ITERATIONS - 1 if last else 0
     starts, ends = (*[0] * len(lead), first, 0), (*lead, _ITERATIONS * count, 4)

@@ -1,4 +1,4 @@
-"""Random bits by XLA's own generator, which each platform does in its fastest way."""
+"""`rng_bit_generator`: random bits by XLA's generator, in the fastest implementation of each platform."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tracefx.text.printer import HasJaxParams
 
 @unique
 class RandomAlgorithm(Enum):
-    """How bits are made: as the platform likes best, or by a method that is named."""
+    """The algorithm of the generator: a named one, or the platform's default."""
 
     RNG_DEFAULT = 0
     RNG_THREE_FRY = 1
@@ -41,13 +41,13 @@ _HLO: Final[Mapping[RandomAlgorithm, str]] = {
     RandomAlgorithm.RNG_PHILOX: "PHILOX",
 }
 _NATIVE_DTYPES: Final = (dtypes.uint32, dtypes.uint64)
-"""What XLA makes directly; other dtypes are converted from words."""
+"""The dtypes that XLA generates directly; others are converted from 32-bit words."""
 
 
 @final
 @frozen(eq=False)
 class RngBitGenerator(Primitive, Batchable, Lowerable, HasJaxParams):
-    """A state gives the next state and bits of a shape; an array of states, one after another, those of each."""
+    """Maps a state to the next state and random bits. States of a batch are processed one after the other."""
 
     name = "rng_bit_generator"
     shape: Shape
@@ -62,7 +62,9 @@ class RngBitGenerator(Primitive, Batchable, Lowerable, HasJaxParams):
         if (state.shape[-1:], state.dtype) not in (((4,), dtypes.uint32), ((2,), dtypes.uint64)):
             raise TypeError(f"rng_bit_generator takes a state u32[4] or u64[2], got {state}")
         if not dtypes.is_integer(self.dtype) or dtypes.itemsize_bits(self.dtype) < 8 or dtypes.is_signed(self.dtype):
-            raise TypeError(f"rng_bit_generator gives uint8, uint16, uint32 or uint64, not {dtypes.name(self.dtype)}")
+            raise TypeError(
+                f"rng_bit_generator: dtype must be uint8, uint16, uint32 or uint64, got {dtypes.name(self.dtype)}"
+            )
         return [state.strong(), ShapedArray((*state.shape[:-1], *self.shape), self.dtype)]
 
     @override
@@ -115,37 +117,40 @@ class RngBitGenerator(Primitive, Batchable, Lowerable, HasJaxParams):
                 "stablehlo.dynamic_slice", [all_states, *start], [row], {"slice_sizes": DenseI64Array(row.shape)}
             )
             (state,) = b.emit("stablehlo.reshape", [state], [ShapedArray(row.shape[1:], row.dtype)])
-            following, found = self._emit_one_state(b, state)
-            (following,) = b.emit("stablehlo.reshape", [following], [row])
-            (found,) = b.emit("stablehlo.reshape", [found], [ShapedArray((1, *self.shape), self.dtype)])
-            (all_states,) = b.emit("stablehlo.dynamic_update_slice", [all_states, following, *start], [flat])
+            next_state, new_bits = self._emit_one_state(b, state)
+            (next_state,) = b.emit("stablehlo.reshape", [next_state], [row])
+            (new_bits,) = b.emit("stablehlo.reshape", [new_bits], [ShapedArray((1, *self.shape), self.dtype)])
+            (all_states,) = b.emit("stablehlo.dynamic_update_slice", [all_states, next_state, *start], [flat])
             starts = [i, *[number(b, 0)] * len(self.shape)]
-            (all_bits,) = b.emit("stablehlo.dynamic_update_slice", [all_bits, found, *starts], [drawn])
+            (all_bits,) = b.emit("stablehlo.dynamic_update_slice", [all_bits, new_bits, *starts], [drawn])
             (i,) = b.emit("stablehlo.add", [i, number(b, 1)], [counter])
             return [i, all_states, all_bits]
 
         (start,) = builder.emit("stablehlo.reshape", [states], [flat])
         zeros = stablehlo.emit_full(builder, 0, drawn)
-        _, after, found = builder.loop([number(builder, 0), start, zeros], condition, body)
-        return [*builder.emit("stablehlo.reshape", [after], [out]), *builder.emit("stablehlo.reshape", [found], [bits])]
+        _, after, new_bits = builder.loop([number(builder, 0), start, zeros], condition, body)
+        return [
+            *builder.emit("stablehlo.reshape", [after], [out]),
+            *builder.emit("stablehlo.reshape", [new_bits], [bits]),
+        ]
 
     def _emit_one_state(self, builder: Builder, state: IrValue) -> list[IrValue]:
-        """The next state and the bits of a single one, which XLA wants as `u64[2]`."""
+        """Emits the next state and the bits for one state, which XLA takes as `u64[2]`."""
         wide = ShapedArray((2,), dtypes.uint64)
         halves = ShapedArray((2, 2), dtypes.uint32)
         words = state.aval.dtype == dtypes.uint32
         if words:
             (state,) = builder.emit("stablehlo.reshape", [state], [halves])
             (state,) = builder.emit("stablehlo.bitcast_convert", [state], [wide])
-        made = ShapedArray(self.shape, self.dtype if self.dtype in _NATIVE_DTYPES else dtypes.uint32)
+        drawn_aval = ShapedArray(self.shape, self.dtype if self.dtype in _NATIVE_DTYPES else dtypes.uint32)
         algorithm = {"rng_algorithm": MlirText(f"#stablehlo<rng_algorithm {_HLO[self.algorithm]}>")}
-        following, bits = builder.emit("stablehlo.rng_bit_generator", [state], [wide, made], algorithm)
+        next_state, bits = builder.emit("stablehlo.rng_bit_generator", [state], [wide, drawn_aval], algorithm)
         if words:
-            (following,) = builder.emit("stablehlo.bitcast_convert", [following], [halves])
-            (following,) = builder.emit("stablehlo.reshape", [following], [ShapedArray((4,), dtypes.uint32)])
-        if made.dtype != self.dtype:
+            (next_state,) = builder.emit("stablehlo.bitcast_convert", [next_state], [halves])
+            (next_state,) = builder.emit("stablehlo.reshape", [next_state], [ShapedArray((4,), dtypes.uint32)])
+        if drawn_aval.dtype != self.dtype:
             (bits,) = builder.emit("stablehlo.convert", [bits], [ShapedArray(self.shape, self.dtype)])
-        return [following, bits]
+        return [next_state, bits]
 
 
 def rng_bit_generator(
@@ -154,16 +159,26 @@ def rng_bit_generator(
     dtype: DTypeLike = np.uint32,
     algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT,
 ) -> tuple[Array, Array]:
-    """The next state, and random bits of a shape, from a state `u32[4]` or `u64[2]`.
+    """Returns the next state of XLA's generator and random bits.
 
-    The bits are those of XLA, which differ from platform to platform and may from version to version.
+    The bits differ between platforms, and may differ between versions of XLA.
 
-    Raises TypeError for other states, and for a dtype that isn't uint8, uint16, uint32 or uint64.
+    Args:
+        key: A state, `u32[4]` or `u64[2]`.
+        shape: The shape of the bits, static.
+        dtype: uint8, uint16, uint32 (the default) or uint64.
+        algorithm: The algorithm. By default the platform's own.
+
+    Returns:
+        A pair: the next state, and an array of uniformly random unsigned integers.
+
+    Raises:
+        TypeError: The state has another type, or `dtype` is another one.
 
     >>> state, bits = rng_bit_generator(np.arange(4, dtype=np.uint32), (2, 3))
     >>> state.aval, bits.aval
     (u32[4], u32[2,3])
     """
     prim = RngBitGenerator(static_shape("rng_bit_generator", shape), dtypes.as_dtype(dtype), algorithm)
-    following, bits = bind(prim, as_value(key, "key"))
-    return as_array(following), as_array(bits)
+    next_state, bits = bind(prim, as_value(key, "key"))
+    return as_array(next_state), as_array(bits)

@@ -1,6 +1,6 @@
-"""Threefry-2x32: a block cipher of few rounds, whose blocks are random bits for whoever doesn't know the key.
+"""Threefry-2x32, a counter-based generator: a block cipher with few rounds, whose blocks are random bits.
 
-With 20 rounds, as in Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
+It has 20 rounds, as in Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tracefx.ops.structural import batch_first
 _ROTATIONS: Final = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY: Final = 0x1BD11BDA
 _GROUPS: Final = 5
-"""Of four rounds each, a part of the key being mixed in after each."""
+"""The number of groups of four rounds. After each group, words of the key are added."""
 
 
 @final
 class Threefry2x32(Primitive, Batchable, Lowerable):
-    """Two words of key and two words of counter, all of one shape, give two words."""
+    """Maps two words of key and two words of counter, arrays of one shape, to two words."""
 
     __slots__ = ()
     name = "threefry2x32"
@@ -42,7 +42,7 @@ class Threefry2x32(Primitive, Batchable, Lowerable):
             raise arity_error(self.name, 4, len(avals))
         for i, aval in enumerate(avals):
             if aval.dtype != dtypes.uint32:
-                raise TypeError(f"threefry2x32 takes words, u32, but operand {i} is {aval}; convert it with astype")
+                raise TypeError(f"threefry2x32 takes u32 words, but operand {i} is {aval}; convert it with astype")
             if aval.shape != avals[0].shape:
                 raise ShapeError(f"threefry2x32 takes operands of one shape, got {', '.join(map(str, avals))}")
         return [ShapedArray(avals[0].shape, dtypes.uint32)] * 2
@@ -64,12 +64,12 @@ class Threefry2x32(Primitive, Batchable, Lowerable):
         words = _Words(builder, shape)
         third = words.xor(words.xor(first, second), words.constant(_PARITY))
         keys = (first, second, third)
-        # Written out: a loop over the groups would go through memory with every array once a group.
+        # Unrolled: a loop over the groups would write and read every array once per group.
         x, y = words.add(x, first), words.add(y, second)
         for group in range(_GROUPS):
-            for turn in _ROTATIONS[group % 2]:
+            for distance in _ROTATIONS[group % 2]:
                 x = words.add(x, y)
-                y = words.xor(words.rotate_left(y, turn), x)
+                y = words.xor(words.rotate_left(y, distance), x)
             x = words.add(x, keys[(group + 1) % 3])
             y = words.add(words.add(y, keys[(group + 2) % 3]), words.constant(group + 1))
         return [x, y]
@@ -77,7 +77,7 @@ class Threefry2x32(Primitive, Batchable, Lowerable):
 
 @final
 class _Words:
-    """Arithmetic with arrays of words of one shape."""
+    """Emits arithmetic on arrays of 32-bit words of one shape."""
 
     def __init__(self, builder: Builder, shape: Shape) -> None:
         self.builder = builder
@@ -94,10 +94,10 @@ class _Words:
     def xor(self, x: IrValue, y: IrValue) -> IrValue:
         return self.builder.emit("stablehlo.xor", [x, y], [self.aval])[0]
 
-    def rotate_left(self, x: IrValue, turn: int) -> IrValue:
-        """With its bits moved up, those at the top coming in at the bottom."""
-        (up,) = self.builder.emit("stablehlo.shift_left", [x, self.constant(turn)], [self.aval])
-        (down,) = self.builder.emit("stablehlo.shift_right_logical", [x, self.constant(32 - turn)], [self.aval])
+    def rotate_left(self, x: IrValue, distance: int) -> IrValue:
+        """Emits `x` with its bits rotated to the left."""
+        (up,) = self.builder.emit("stablehlo.shift_left", [x, self.constant(distance)], [self.aval])
+        (down,) = self.builder.emit("stablehlo.shift_right_logical", [x, self.constant(32 - distance)], [self.aval])
         return self.builder.emit("stablehlo.or", [up, down], [self.aval])[0]
 
 
@@ -105,9 +105,11 @@ THREEFRY_2X32: Final = Threefry2x32()
 
 
 def threefry2x32(first: ArrayLike, second: ArrayLike, x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
-    """The block at counter `x, y` under the key `first, second`: arrays `u32[...]` of one shape.
+    """Returns the block with counter `(x, y)` under the key `(first, second)`: two arrays `u32[...]`.
 
-    Raises TypeError for other dtypes, ShapeError for several shapes.
+    Raises:
+        ShapeError: The operands differ in shape.
+        TypeError: An operand is not of dtype uint32.
 
     >>> from tracefx import lax
     >>> [hex(int(word)) for word in threefry2x32(*[lax.full((), 0, "uint32")] * 4)]

@@ -1,4 +1,4 @@
-"""Cumulative reductions: each element is folded with all that stand before it along an axis."""
+"""Cumulative reductions (scans) along an axis: sums, products, extrema, `cumlogsumexp`."""
 
 from __future__ import annotations
 
@@ -37,33 +37,34 @@ from tracefx.ops.structural import NUMPY_NATIVE_DTYPES, match_aval, reshape
 
 @frozen(eq=False)
 class Cumulative(Operation):
-    """Folds along one axis with an associative operation that has an identity; `reverse`d, from its end."""
+    """A cumulative reduction along one axis with an associative operation; `reverse` starts from its end."""
 
     axis: int
     reverse: bool
     domain: ClassVar[Domain] = NUMBERS
     exact: ClassVar[bool] = False
-    """Whether results are elements as they were."""
+    """Whether each result is one of the elements, so that no rounding occurs."""
 
     @abstractmethod
     def identity(self, dtype: DType) -> Scalar:
+        """Returns the identity element of the operation."""
         raise NotImplementedError
 
     @abstractmethod
     def accumulate(self, x: NDArray) -> NDArray:
-        """From the beginning of the axis on. Integers have 8 bits or more, floats 32."""
+        """Accumulates from the start of the axis with NumPy. Integers have at least 8 bits, floats at least 32."""
         raise NotImplementedError
 
     @abstractmethod
     def emit_combine(self, builder: Builder, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
-        """Two elements folded."""
+        """Emits the combination of two elements."""
         raise NotImplementedError
 
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         (x,) = avals
         if not 0 <= self.axis < x.ndim:
-            raise ValueError(f"{self.name}: axis must be an axis of {x}, counted from 0, got {self.axis}")
+            raise ValueError(f"{self.name}: axis must be a non-negative axis of {x}, got {self.axis}")
         self.domain.require(self.name, x)
         return x
 
@@ -94,14 +95,17 @@ class Cumulative(Operation):
         (x,) = operands
         if not out.size:
             return x
-        if not self.exact and dtypes.is_float(out.dtype) and out.dtype.itemsize < 4:  # XLA would round at every step
+        if not self.exact and dtypes.is_float(out.dtype) and out.dtype.itemsize < 4:  # XLA would round after every step
             wide = out.update(dtype=dtypes.float32)
             (x,) = builder.emit("stablehlo.convert", [x], [wide])
             return builder.emit("stablehlo.convert", [self.emit_window(builder, wide, x)], [out])[0]
         return self.emit_window(builder, out, x)
 
     def emit_window(self, builder: Builder, out: ShapedArray, x: IrValue) -> IrValue:
-        """A window as long as the axis, hanging out of it by all but one element. XLA makes a tree of such windows."""
+        """Emits a reduction over windows as long as the axis, padded so that each ends at its element.
+
+        XLA turns such windows into a tree of reductions.
+        """
         n = out.shape[self.axis]
         window = [1] * out.ndim
         window[self.axis] = n
@@ -122,6 +126,8 @@ class Cumulative(Operation):
 
 @final
 class CumSum(Cumulative, LinearOperation):
+    """The cumulative sum; its transpose is the cumulative sum in the other direction."""
+
     __slots__ = ()
     name = "cumsum"
 
@@ -142,38 +148,42 @@ class CumSum(Cumulative, LinearOperation):
         return builder.emit("stablehlo.add", [x, y], [out])[0]
 
 
-# ------------------------------------------------------------------ derivatives, by a scan of pairs
+# ------------------------------------------------------------------ derivatives, by a scan of dual numbers
 
 DualNumber: TypeAlias = tuple[Value, Value]
-"""Elements and their tangents."""
+"""Primal and tangent values."""
 DualCombine: TypeAlias = Callable[[DualNumber, DualNumber], DualNumber]
 
 
 class CumulativeByScan(Cumulative, Differentiable):
-    """Tangents are those of folding in a tree, so that nothing is divided."""
+    """A cumulative reduction whose JVP is an associative scan of dual numbers, which needs no division."""
 
     __slots__ = ()
 
     @abstractmethod
     def combine(self, x: DualNumber, y: DualNumber) -> DualNumber:
-        """Two elements folded, and the tangent of that."""
+        """Returns the combination of two elements and its tangent."""
         raise NotImplementedError
 
     @override
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         (x,), (t,) = primals, tangents
         assert not isinstance(t, Zero)
-        turned = self.axis if self.reverse else None
-        out, pushed = _associative_scan(self.combine, (_flip_along(x, turned), _flip_along(t, turned)), self.axis)
-        return [_flip_along(out, turned)], [match_aval(_flip_along(pushed, turned), x.aval)]
+        flipped = self.axis if self.reverse else None
+        out, out_t = _associative_scan(self.combine, (_flip_along(x, flipped), _flip_along(t, flipped)), self.axis)
+        return [_flip_along(out, flipped)], [match_aval(_flip_along(out_t, flipped), x.aval)]
 
 
 def _flip_along(x: Value, axis: int | None) -> Value:
+    """Returns `x` reversed along `axis`, or `x` if it is None."""
     return x if axis is None else rev(x, (axis,))
 
 
 def _associative_scan(step: DualCombine, xs: DualNumber, axis: int) -> DualNumber:
-    """All prefixes of `xs` folded: those of neighbours' folds are every second one, and give the others."""
+    """Returns the combinations of all prefixes of `xs`.
+
+    The scan of combined pairs gives every second prefix, and one more step the others.
+    """
     n = xs[0].aval.shape[axis]
     if n < 2:
         return xs
@@ -191,13 +201,14 @@ def _slice_pair(xs: DualNumber, start: int, stop: int, axis: int) -> DualNumber:
 
 
 def _every_other(xs: DualNumber, start: int, stop: int, axis: int) -> DualNumber:
+    """Returns every second element from `start` to `stop` along `axis`."""
     low, high, steps = [0] * xs[0].aval.ndim, list(xs[0].aval.shape), [1] * xs[0].aval.ndim
     low[axis], high[axis], steps[axis] = start, stop, 2
     return slice(xs[0], low, high, steps), slice(xs[1], low, high, steps)
 
 
 def _interleave(even: Value, odd: Value, axis: int) -> Array:
-    """Elements of `even` and `odd` in turns; `even` may have one more."""
+    """Returns the elements of `even` and `odd` alternately; `even` may have one more."""
     half = odd.aval.shape[axis]
     shape = list(odd.aval.shape)
     shape[axis] = 2 * half
@@ -207,6 +218,7 @@ def _interleave(even: Value, odd: Value, axis: int) -> Array:
 
 
 def _dual_jvp(prim: Smooth, x: DualNumber, y: DualNumber) -> DualNumber:
+    """Applies an elementwise primitive and its JVP to dual numbers."""
     (out,), (t,) = prim.jvp([x[0], y[0]], [x[1], y[1]])
     assert not isinstance(t, Zero)
     return out, t
@@ -296,6 +308,7 @@ class CumMin(CumulativeByScan):
 
 
 def _accumulate_loop(pick: Callable[[NDArray, NDArray], NDArray], x: NDArray, axis: int) -> NDArray:
+    """Accumulates along `axis` with the function `pick` of two arrays."""
     out = np.array(np.moveaxis(x, axis, 0))
     for i in range(1, len(out)):
         out[i] = pick(out[i - 1], out[i])
@@ -307,6 +320,8 @@ def _accumulate_loop(pick: Callable[[NDArray, NDArray], NDArray], x: NDArray, ax
 
 @final
 class CumLogSumExp(CumulativeByScan):
+    """The cumulative `log(sum(exp(x)))`."""
+
     __slots__ = ()
     name = "cumlogsumexp"
     domain = FLOATS
@@ -322,39 +337,50 @@ class CumLogSumExp(CumulativeByScan):
     @override
     def combine(self, x: DualNumber, y: DualNumber) -> DualNumber:
         (x_out, x_t), (y_out, y_t) = x, y
-        apart, larger = sub(x_out, y_out), ge(x_out, y_out)
-        # Chosen, since the greater of both and the size of the difference have no derivative where they tie.
-        total = add(select(larger, x_out, y_out), log1p(exp(select(larger, neg(apart), apart))))
-        total = select(eq(apart, apart), total, add(x_out, y_out))
-        infinite = bitwise_and(eq(x_out, y_out), ne(apart, apart))  # infinities that tie have no difference
-        apart = select_with_aval(infinite, 0, apart, apart.aval)
-        return total, add(mul(x_t, logistic(apart)), mul(y_t, logistic(neg(apart))))
+        difference, larger = sub(x_out, y_out), ge(x_out, y_out)
+        # `select`, because `max` and `abs` have no derivative where the operands tie.
+        total = add(select(larger, x_out, y_out), log1p(exp(select(larger, neg(difference), difference))))
+        total = select(eq(difference, difference), total, add(x_out, y_out))
+        infinite = bitwise_and(eq(x_out, y_out), ne(difference, difference))  # equal infinities differ by NaN
+        difference = select_with_aval(infinite, 0, difference, difference.aval)
+        return total, add(mul(x_t, logistic(difference)), mul(y_t, logistic(neg(difference))))
 
     @override
     def emit_combine(self, builder: Builder, out: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
         (larger,) = builder.emit("stablehlo.maximum", [x, y], [out])
-        (apart,) = builder.emit("stablehlo.subtract", [x, y], [out])
-        (distance,) = builder.emit("stablehlo.abs", [apart], [out])
+        (difference,) = builder.emit("stablehlo.subtract", [x, y], [out])
+        (distance,) = builder.emit("stablehlo.abs", [difference], [out])
         (minus,) = builder.emit("stablehlo.negate", [distance], [out])
         (ratio,) = builder.emit("stablehlo.exponential", [minus], [out])
-        (rest,) = builder.emit("stablehlo.log_plus_one", [ratio], [out])
-        (total,) = builder.emit("stablehlo.add", [larger, rest], [out])
-        (plain,) = builder.emit("stablehlo.add", [x, y], [out])  # right where both are one infinity, or one is NaN
-        strange = stablehlo.emit_compare(builder, "NE", apart, apart)
-        return builder.emit("stablehlo.select", [strange, plain, total], [out])[0]
+        (correction,) = builder.emit("stablehlo.log_plus_one", [ratio], [out])
+        (total,) = builder.emit("stablehlo.add", [larger, correction], [out])
+        (plain,) = builder.emit("stablehlo.add", [x, y], [out])  # right for equal infinities and for NaN
+        is_nan = stablehlo.emit_compare(builder, "NE", difference, difference)
+        return builder.emit("stablehlo.select", [is_nan, plain, total], [out])[0]
 
 
 # ------------------------------------------------------------------ functions
 
 
 def _parameters(name: str, axis: SupportsIndex, reverse: bool) -> tuple[int, bool]:
+    """Returns the validated `axis` and `reverse` arguments."""
     return static_int(name, axis, "axis"), bool(reverse)
 
 
 def cumsum(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -> Array:
-    """The sums of the elements up to each one along `axis`; from each one on, if `reverse`.
+    """Returns the cumulative sum along `axis`.
 
-    Raises ValueError if there is no such axis (counted from 0), TypeError for booleans.
+    Args:
+        operand: Array of numbers (not booleans).
+        axis: The axis to sum along, non-negative. 0 by default.
+        reverse: Whether to sum from the end of the axis. False by default.
+
+    Returns:
+        An array of the same shape and dtype. Element `i` is the sum up to and including `i`.
+
+    Raises:
+        TypeError: `operand` is boolean.
+        ValueError: There is no such axis.
 
     >>> cumsum(np.arange(4)).tolist(), cumsum(np.arange(4), reverse=True).tolist()
     ([0, 1, 3, 6], [6, 6, 5, 3])
@@ -363,7 +389,19 @@ def cumsum(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -
 
 
 def cumprod(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -> Array:
-    """The products of the elements up to each one along `axis`; from each one on, if `reverse`.
+    """Returns the cumulative product along `axis`.
+
+    Args:
+        operand: Array of numbers (not booleans).
+        axis: The axis to multiply along, non-negative. 0 by default.
+        reverse: Whether to multiply from the end of the axis. False by default.
+
+    Returns:
+        An array of the same shape and dtype. Element `i` is the product up to and including `i`.
+
+    Raises:
+        TypeError: `operand` is boolean.
+        ValueError: There is no such axis.
 
     >>> cumprod(np.arange(1, 5)).tolist()
     [1, 2, 6, 24]
@@ -372,7 +410,19 @@ def cumprod(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) 
 
 
 def cummax(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -> Array:
-    """The greatest of the elements up to each one along `axis`; from each one on, if `reverse`. NaN once there is one.
+    """Returns the cumulative maximum along `axis`.
+
+    Args:
+        operand: Array of numbers (not booleans).
+        axis: The axis to accumulate along, non-negative. 0 by default.
+        reverse: Whether to accumulate from the end of the axis. False by default.
+
+    Returns:
+        An array of the same shape and dtype. A NaN propagates to all later elements.
+
+    Raises:
+        TypeError: `operand` is boolean.
+        ValueError: There is no such axis.
 
     >>> cummax(np.array([1, 3, 2])).tolist()
     [1, 3, 3]
@@ -381,7 +431,19 @@ def cummax(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -
 
 
 def cummin(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -> Array:
-    """The least of the elements up to each one along `axis`; from each one on, if `reverse`. NaN once there is one.
+    """Returns the cumulative minimum along `axis`.
+
+    Args:
+        operand: Array of numbers (not booleans).
+        axis: The axis to accumulate along, non-negative. 0 by default.
+        reverse: Whether to accumulate from the end of the axis. False by default.
+
+    Returns:
+        An array of the same shape and dtype. A NaN propagates to all later elements.
+
+    Raises:
+        TypeError: `operand` is boolean.
+        ValueError: There is no such axis.
 
     >>> cummin(np.array([2, 3, 1])).tolist()
     [2, 2, 1]
@@ -390,7 +452,19 @@ def cummin(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -
 
 
 def cumlogsumexp(operand: ArrayLike, axis: SupportsIndex = 0, reverse: bool = False) -> Array:
-    """`log(cumsum(exp(operand)))` of floats, without overflow on the way.
+    """Returns `log(cumsum(exp(operand)))` along `axis`, without overflow.
+
+    Args:
+        operand: Array of floats.
+        axis: The axis to accumulate along, non-negative. 0 by default.
+        reverse: Whether to accumulate from the end of the axis. False by default.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: `operand` is not of a float dtype.
+        ValueError: There is no such axis.
 
     >>> cumlogsumexp(np.array([1000.0, -1000.0])).tolist()
     [1000.0, 1000.0]

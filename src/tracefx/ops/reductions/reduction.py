@@ -1,4 +1,4 @@
-"""Reductions: folding axes of an array. (`reduce_sum` stands in `basis`, since rules of all kinds need it.)"""
+"""Reductions over axes: extrema, products, logic, and `argmax`, `argmin`. (`reduce_sum` is in `structural`.)"""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ from tracefx.ops.structural import (
 
 @frozen(eq=False)
 class Reduction(Operation):
-    """Folds `axes` with an associative operation that has an identity."""
+    """A reduction over `axes` with an associative operation that has an identity element."""
 
     axes: tuple[int, ...]
     domain: ClassVar[Domain] = ANY_NUMBERS
     combine: ClassVar[str]
-    """The StableHLO operation that folds two elements."""
+    """The StableHLO operation that combines two elements."""
 
     @abstractmethod
     def identity(self, dtype: DType) -> Scalar:
-        """What folding nothing gives."""
+        """Returns the identity element, the result for no elements."""
         raise NotImplementedError
 
     @override
@@ -68,11 +68,11 @@ class Reduction(Operation):
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
         (dim,) = dims
         assert dim is not None
-        out = bind1(self.over(tuple([i + (i >= dim) for i in self.axes])), *args)
+        out = bind1(self.with_axes(tuple([i + (i >= dim) for i in self.axes])), *args)
         return out, dim - sum(a < dim for a in self.axes)
 
-    def over(self, axes: tuple[int, ...]) -> Self:
-        """The same reduction of other axes."""
+    def with_axes(self, axes: tuple[int, ...]) -> Self:
+        """Returns the same reduction over other axes."""
         return type(self)(axes)
 
     @override
@@ -86,13 +86,14 @@ def _reduce(prim: Reduction, operand: ArrayLike) -> Array:
 
 
 def _reduce_no_axes(prim: Reduction, operand: ArrayLike) -> Array:
+    """Returns the operand, after checking its dtype."""
     x = as_value(operand, "operand")
     prim.domain.require(prim.name, x.aval)
     return as_array(x)
 
 
 def widen_for_numpy(x: NDArray) -> NDArray:
-    """`x`, or where NumPy can't reduce its dtype, the same numbers in one of 8 bits or more."""
+    """Returns `x` in a dtype of at least 8 bits, for NumPy's ufuncs."""
     if dtypes.itemsize_bits(x.dtype) >= 8:
         return x
     return cast(x, dtypes.float32 if dtypes.is_float(x.dtype) else dtypes.int8)
@@ -102,19 +103,20 @@ def widen_for_numpy(x: NDArray) -> NDArray:
 
 
 class ReduceExtremum(Reduction, Differentiable):
-    """The greatest or least element; one that is NaN makes the result NaN. Complex numbers are ordered by real part."""
+    """The maximum or minimum over axes. NaN propagates; complex numbers are ordered by real, then imaginary part."""
 
     __slots__ = ()
     direction: ClassVar[str]
-    """The comparison that an element which takes another's place passes."""
+    """The comparison that holds if its first operand is the result."""
 
     @abstractmethod
     def fold(self, x: NDArray, initial: NDArray) -> NDArray:
+        """Reduces `x` with NumPy, starting from `initial`."""
         raise NotImplementedError
 
     @abstractmethod
     def pick(self, x: NDArray, y: NDArray) -> NDArray:
-        """What XLA takes of two elements."""
+        """Returns XLA's maximum or minimum of two arrays, elementwise."""
         raise NotImplementedError
 
     @override
@@ -126,9 +128,9 @@ class ReduceExtremum(Reduction, Differentiable):
         return fold if dtypes.is_integer(x.dtype) else lambda x: self.checked(x, fold(x))
 
     def checked(self, x: NDArray, out: NDArray) -> NDArray:
-        """The extreme floats that NumPy finds, with the zeros that it doesn't tell apart."""
-        there_are = np.count_nonzero(out) != out.size if out.ndim else out == 0
-        return self.fix_zero_signs(x, out).astype(x.dtype, copy=False) if there_are else out
+        """Returns NumPy's extrema of floats with the signs of zeros corrected."""
+        has_zeros = np.count_nonzero(out) != out.size if out.ndim else out == 0
+        return self.fix_zero_signs(x, out).astype(x.dtype, copy=False) if has_zeros else out
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
@@ -143,18 +145,18 @@ class ReduceExtremum(Reduction, Differentiable):
         return out.astype(args[0].dtype)
 
     def fold_in_order(self, x: NDArray, start: NDArray) -> NDArray:
-        """Complex numbers of which some are NaN: what wins depends on the order in which they meet."""
+        """Reduces complex numbers with NaNs, one after the other: the result depends on the order."""
         rows = np.moveaxis(x, self.axes, range(len(self.axes)))
         rows = rows.reshape(-1, *rows.shape[len(self.axes) :])
         return functools.reduce(self.pick, rows, np.broadcast_to(start, rows.shape[1:]))
 
     def fix_zero_signs(self, x: NDArray, out: NDArray) -> NDArray:
-        """0.0 is greater than -0.0, between which NumPy doesn't choose."""
+        """Corrects the signs of zeros in `out`: 0.0 is greater than -0.0, but NumPy may return either."""
         greater = self.direction == "GT"
-        wanted = (x == 0) & (np.signbit(x) != greater)
-        if not np.count_nonzero(wanted):
+        preferred = (x == 0) & (np.signbit(x) != greater)
+        if not np.count_nonzero(preferred):
             return out
-        zero = np.where(wanted.any(self.axes) == greater, 0.0, -0.0)
+        zero = np.where(preferred.any(self.axes) == greater, 0.0, -0.0)
         return np.where(out == 0, zero, out)
 
     @override
@@ -163,9 +165,9 @@ class ReduceExtremum(Reduction, Differentiable):
         assert not isinstance(t, Zero)
         out = bind1(self, x)
         kept = [i for i in range(x.aval.ndim) if i not in self.axes]
-        chosen = convert(eq(x, broadcast_in_dim(out, x.aval.shape, kept)), t.aval.dtype)
-        total = reduce_sum(mul(t, chosen), self.axes)  # elements that tie share the tangent evenly
-        return [out], [match_aval(div(total, reduce_sum(chosen, self.axes)), out.aval)]
+        is_extremum = convert(eq(x, broadcast_in_dim(out, x.aval.shape, kept)), t.aval.dtype)
+        total = reduce_sum(mul(t, is_extremum), self.axes)  # ties share the tangent evenly
+        return [out], [match_aval(div(total, reduce_sum(is_extremum, self.axes)), out.aval)]
 
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
@@ -178,7 +180,7 @@ class ReduceExtremum(Reduction, Differentiable):
 
 
 def dtype_extreme(dtype: DType, sign: int) -> Scalar:
-    """The greatest (`sign` 1) or least (-1) value there is, infinities included."""
+    """Returns the greatest (`sign` 1) or least (-1) value of a dtype, infinities included."""
     if dtypes.is_bool(dtype):
         return sign > 0
     if dtypes.is_integer(dtype):
@@ -186,7 +188,7 @@ def dtype_extreme(dtype: DType, sign: int) -> Scalar:
         return int(info.max if sign > 0 else info.min)
     bound = sign * float("inf")
     part = dtypes.real_dtype(dtype)
-    if not np.isinf(np.asarray(bound, part)):  # dtypes without infinities turn them into NaN or the greatest number
+    if not np.isinf(np.asarray(bound, part)):  # dtypes without infinities convert them to NaN or the greatest number
         limits = dtypes.finfo(part)
         bound = float(limits.max if sign > 0 else limits.min)
     return complex(bound, 0.0) if dtypes.is_complex(dtype) else bound
@@ -194,6 +196,8 @@ def dtype_extreme(dtype: DType, sign: int) -> Scalar:
 
 @final
 class ReduceMax(ReduceExtremum):
+    """The maximum over axes."""
+
     __slots__ = ()
     name = "reduce_max"
     direction = "GT"
@@ -213,6 +217,8 @@ class ReduceMax(ReduceExtremum):
 
 @final
 class ReduceMin(ReduceExtremum):
+    """The minimum over axes."""
+
     __slots__ = ()
     name = "reduce_min"
     direction = "LT"
@@ -231,9 +237,20 @@ class ReduceMin(ReduceExtremum):
 
 
 def reduce_max(operand: ArrayLike, axes: Sequence[int]) -> Array:
-    """The greatest element over `axes`; NaN if there is one, the dtype's least value if there is no element.
+    """Returns the maximum of `operand` over `axes`.
 
-    Elements that tie share the tangent evenly.
+    In the derivative, elements that tie share the tangent evenly.
+
+    Args:
+        operand: Array. Complex numbers are ordered by their real parts, then by their imaginary parts.
+        axes: Distinct, non-negative axes. With none, `operand` is returned.
+
+    Returns:
+        An array without these axes, of the same dtype: NaN where an element is NaN, the dtype's least value for no
+        elements.
+
+    Raises:
+        AxisError: An axis is out of bounds or repeated.
 
     >>> reduce_max(np.array([[1, 5], [7, 3]]), (1,))
     Array([5, 7], dtype=int32)
@@ -242,9 +259,20 @@ def reduce_max(operand: ArrayLike, axes: Sequence[int]) -> Array:
 
 
 def reduce_min(operand: ArrayLike, axes: Sequence[int]) -> Array:
-    """The least element over `axes`; NaN if there is one, the dtype's greatest value if there is no element.
+    """Returns the minimum of `operand` over `axes`.
 
-    Elements that tie share the tangent evenly.
+    In the derivative, elements that tie share the tangent evenly.
+
+    Args:
+        operand: Array. Complex numbers are ordered by their real parts, then by their imaginary parts.
+        axes: Distinct, non-negative axes. With none, `operand` is returned.
+
+    Returns:
+        An array without these axes, of the same dtype: NaN where an element is NaN, the dtype's greatest value for no
+        elements.
+
+    Raises:
+        AxisError: An axis is out of bounds or repeated.
 
     >>> reduce_min(np.array([[1, 5], [7, 3]]), (1,))
     Array([1, 3], dtype=int32)
@@ -257,6 +285,8 @@ def reduce_min(operand: ArrayLike, axes: Sequence[int]) -> Array:
 
 @final
 class ReduceProd(Reduction, Differentiable):
+    """The product over axes."""
+
     __slots__ = ()
     name = "reduce_prod"
     domain = NUMBERS
@@ -286,21 +316,21 @@ class ReduceProd(Reduction, Differentiable):
     def jvp(self, primals: Sequence[Value], tangents: Sequence[Tangent]) -> tuple[Sequence[Value], Sequence[Tangent]]:
         (x,), (t,) = primals, tangents
         assert not isinstance(t, Zero)
-        factors, pushes = self.flatten_axes(x), self.flatten_axes(t)
+        factors, factor_ts = self.flatten_axes(x), self.flatten_axes(t)
         if not factors.shape[0]:
             out = bind1(self, x)
             return [out], [Zero(out.aval)]
-        # Halves are multiplied element by element, by the product rule: nothing is divided, so zeros do no harm.
+        # Multiplies the two halves elementwise, by the product rule. Nothing is divided, so zeros are no problem.
         while (n := factors.shape[0]) > 1:
             half = (n + 1) // 2
-            (x0, x1), (t0, t1) = _halves(factors, half, 1), _halves(pushes, half, 0)
-            factors, pushes = mul(x0, x1), add(mul(t0, x1), mul(x0, t1))
+            (x0, x1), (t0, t1) = _halves(factors, half, 1), _halves(factor_ts, half, 0)
+            factors, factor_ts = mul(x0, x1), add(mul(t0, x1), mul(x0, t1))
         aval = self.out_aval(x.aval)
-        out, pushed = [reshape(halved, aval.shape) for halved in (factors, pushes)]
-        return [out], [match_aval(pushed, aval)]
+        out, out_t = [reshape(halved, aval.shape) for halved in (factors, factor_ts)]
+        return [out], [match_aval(out_t, aval)]
 
     def flatten_axes(self, x: Value) -> Array:
-        """`x` with the axes to reduce made one, in front."""
+        """Returns `x` with the reduced axes merged into one leading axis."""
         kept = [i for i in range(x.aval.ndim) if i not in self.axes]
         moved = transpose(x, [*self.axes, *kept])
         count = 1
@@ -310,16 +340,27 @@ class ReduceProd(Reduction, Differentiable):
 
 
 def _halves(x: Array, half: int, fill: int) -> tuple[Array, Array]:
-    """The first elements and the others, as many, with `fill` for one that is missing."""
-    others = slice_axis(x, half, x.shape[0], 0)
-    missing = half - others.shape[0]
+    """Returns the first `half` rows and the remaining ones, which are padded with `fill` to as many."""
+    upper = slice_axis(x, half, x.shape[0], 0)
+    missing = half - upper.shape[0]
     if missing:
-        others = pad(others, fill, [(0, missing, 0), *[(0, 0, 0)] * (x.ndim - 1)])
-    return slice_axis(x, 0, half, 0), others
+        upper = pad(upper, fill, [(0, missing, 0), *[(0, 0, 0)] * (x.ndim - 1)])
+    return slice_axis(x, 0, half, 0), upper
 
 
 def reduce_prod(operand: ArrayLike, axes: Sequence[int]) -> Array:
-    """The product over `axes`; 1 if there is no element. Integers wrap around.
+    """Returns the product of `operand` over `axes`.
+
+    Args:
+        operand: Array of numbers (not booleans).
+        axes: Distinct, non-negative axes. With none, `operand` is returned.
+
+    Returns:
+        An array without these axes, of the same dtype; 1 for no elements. Integers wrap around.
+
+    Raises:
+        AxisError: An axis is out of bounds or repeated.
+        TypeError: `operand` is boolean.
 
     >>> reduce_prod(np.array([[1, 5], [7, 3]]), (1,))
     Array([ 5, 21], dtype=int32)
@@ -331,13 +372,14 @@ def reduce_prod(operand: ArrayLike, axes: Sequence[int]) -> Array:
 
 
 class LogicalReduction(Reduction):
-    """Folds booleans, or the bits of integers."""
+    """A reduction of booleans, or of the bits of integers."""
 
     __slots__ = ()
     domain = LOGICAL
 
     @abstractmethod
     def fold(self, x: NDArray) -> NDArray:
+        """Reduces `x` with NumPy."""
         raise NotImplementedError
 
     @override
@@ -407,7 +449,18 @@ def _reduce_logical(prim: LogicalReduction, operand: ArrayLike) -> Array:
 
 
 def reduce_and(operand: ArrayLike, axes: Sequence[int]) -> Array:
-    """Whether all elements over `axes` are true; of integers, the bits that all have.
+    """Returns the logical AND of `operand` over `axes`; for integers, the bitwise AND.
+
+    Args:
+        operand: Array of booleans or integers.
+        axes: Distinct, non-negative axes.
+
+    Returns:
+        An array without these axes, of the same dtype; True (all bits set) for no elements.
+
+    Raises:
+        AxisError: An axis is out of bounds or repeated.
+        TypeError: `operand` has another dtype.
 
     >>> reduce_and(np.array([[True, True], [True, False]]), (1,))
     Array([ True, False], dtype=bool)
@@ -416,7 +469,9 @@ def reduce_and(operand: ArrayLike, axes: Sequence[int]) -> Array:
 
 
 def reduce_or(operand: ArrayLike, axes: Sequence[int]) -> Array:
-    """Whether any element over `axes` is true; of integers, the bits that any has.
+    """Returns the logical OR of `operand` over `axes`; for integers, the bitwise OR. False or 0 for no elements.
+
+    The arguments and errors are those of `reduce_and`.
 
     >>> reduce_or(np.array([[True, True], [False, False]]), (1,))
     Array([ True, False], dtype=bool)
@@ -425,7 +480,9 @@ def reduce_or(operand: ArrayLike, axes: Sequence[int]) -> Array:
 
 
 def reduce_xor(operand: ArrayLike, axes: Sequence[int]) -> Array:
-    """Whether an odd number of elements over `axes` is true; of integers, the bits that an odd number has.
+    """Returns the logical XOR (parity) of `operand` over `axes`; for integers, the bitwise XOR.
+
+    False or 0 for no elements. The arguments and errors are those of `reduce_and`.
 
     >>> reduce_xor(np.array([[True, True], [True, False]]), (1,))
     Array([False,  True], dtype=bool)
@@ -440,7 +497,7 @@ _ORDERED: Final = Domain("booleans, integers or floats", lambda d: not dtypes.is
 
 @frozen(eq=False)
 class ArgExtremum(Operation, Differentiable):
-    """Where the greatest or least element along one axis is: the first of several, a NaN before all others."""
+    """The index of the maximum or minimum along one axis: the first one if several tie, or the first NaN."""
 
     axes: tuple[int, ...]
     index_dtype: DType
@@ -452,7 +509,7 @@ class ArgExtremum(Operation, Differentiable):
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         (x,) = avals
         if len(self.axes) != 1 or not 0 <= self.axes[0] < x.ndim:
-            raise ValueError(f"{self.name}: axis must be one axis of {x}, counted from 0, got {self.axes}")
+            raise ValueError(f"{self.name}: axis must be one non-negative axis of {x}, got {self.axes}")
         if not dtypes.is_integer(self.index_dtype):
             raise TypeError(f"{self.name}: index_dtype must be an integer dtype, got {dtypes.name(self.index_dtype)}")
         _ORDERED.require(self.name, x)
@@ -462,6 +519,7 @@ class ArgExtremum(Operation, Differentiable):
 
     @abstractmethod
     def find(self, x: NDArray, axis: int) -> NDArray:
+        """Returns the indices with NumPy."""
         raise NotImplementedError
 
     @override
@@ -485,24 +543,25 @@ class ArgExtremum(Operation, Differentiable):
 
     @override
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
-        (dim,), (place,) = dims, self.axes
+        (dim,), (reduced,) = dims, self.axes
         assert dim is not None
-        return bind1(type(self)((place + (place >= dim),), self.index_dtype), *args), dim - (place < dim)
+        return bind1(type(self)((reduced + (reduced >= dim),), self.index_dtype), *args), dim - (reduced < dim)
 
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
         x, (axis,) = stablehlo.emit_widened_unless_cpu(builder, operands[0]), self.axes
         numbers = ShapedArray(x.aval.shape, self.index_dtype)
-        (places,) = builder.emit("stablehlo.iota", [], [numbers], {"iota_dimension": axis})
+        (indices,) = builder.emit("stablehlo.iota", [], [numbers], {"iota_dimension": axis})
         start = stablehlo.emit_scalar(builder, dtype_extreme(x.aval.dtype, -self.sign), x.aval.dtype)
         zero = stablehlo.emit_scalar(builder, 0, self.index_dtype)
         pair = (ShapedArray((), x.aval.dtype), ShapedArray((), self.index_dtype))
         outs = [ShapedArray(out.shape, x.aval.dtype), out]
         attrs: dict[str, Attr] = {"dimensions": DenseI64Array((axis,))}
         body = Region((*pair, *pair), self.emit_body)
-        return builder.emit("stablehlo.reduce", [x, places, start, zero], outs, attrs, [body])[1]
+        return builder.emit("stablehlo.reduce", [x, indices, start, zero], outs, attrs, [body])[1]
 
     def emit_body(self, builder: Builder, args: Sequence[IrValue]) -> Sequence[IrValue]:
+        """Emits the combination of two pairs of a value and its index."""
         x, i, y, j = args
         truth = ShapedArray((), dtypes.bool_)
         better = stablehlo.emit_compare(builder, self.direction, x, y)
@@ -510,14 +569,16 @@ class ArgExtremum(Operation, Differentiable):
             (better,) = builder.emit("stablehlo.or", [better, stablehlo.emit_compare(builder, "NE", x, x)], [truth])
         tie, earlier = stablehlo.emit_compare(builder, "EQ", x, y), stablehlo.emit_compare(builder, "LT", i, j)
         (first,) = builder.emit("stablehlo.and", [tie, earlier], [truth])
-        (taken,) = builder.emit("stablehlo.or", [better, first], [truth])
+        (chosen,) = builder.emit("stablehlo.or", [better, first], [truth])
         (value,) = builder.emit("stablehlo.select", [better, x, y], [x.aval])
-        (place,) = builder.emit("stablehlo.select", [taken, i, j], [i.aval])
-        return [value, place]
+        (reduced,) = builder.emit("stablehlo.select", [chosen, i, j], [i.aval])
+        return [value, reduced]
 
 
 @final
 class ArgMax(ArgExtremum):
+    """The index of the maximum along an axis."""
+
     __slots__ = ()
     name = "argmax"
     direction = "GT"
@@ -530,6 +591,8 @@ class ArgMax(ArgExtremum):
 
 @final
 class ArgMin(ArgExtremum):
+    """The index of the minimum along an axis."""
+
     __slots__ = ()
     name = "argmin"
     direction = "LT"
@@ -541,24 +604,44 @@ class ArgMin(ArgExtremum):
 
 
 def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
-    """The place of the greatest element along `axis`: the first of several; of the first NaN if there is one.
+    """Returns the index of the maximum along `axis`: the first one if several tie, the first NaN if there is one.
 
-    Raises ValueError if there is no such axis (counted from 0) or it is empty, TypeError for complex numbers.
+    Args:
+        operand: Array; not complex.
+        axis: The axis to search, non-negative.
+        index_dtype: The integer dtype of the result.
+
+    Returns:
+        An array without this axis.
+
+    Raises:
+        TypeError: `operand` is complex, or `index_dtype` is not an integer dtype.
+        ValueError: There is no such axis, or it is empty.
 
     >>> argmax(np.array([1, 7, 7]), 0, "int32")
     Array(1, dtype=int32)
     """
-    place = static_int("argmax", axis, "axis")
-    return bind1(ArgMax((place,), dtypes.as_dtype(index_dtype, "index_dtype")), operand)
+    reduced = static_int("argmax", axis, "axis")
+    return bind1(ArgMax((reduced,), dtypes.as_dtype(index_dtype, "index_dtype")), operand)
 
 
 def argmin(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
-    """The place of the least element along `axis`: the first of several; of the first NaN if there is one.
+    """Returns the index of the minimum along `axis`: the first one if several tie, the first NaN if there is one.
 
-    Raises ValueError if there is no such axis (counted from 0) or it is empty, TypeError for complex numbers.
+    Args:
+        operand: Array; not complex.
+        axis: The axis to search, non-negative.
+        index_dtype: The integer dtype of the result.
+
+    Returns:
+        An array without this axis.
+
+    Raises:
+        TypeError: `operand` is complex, or `index_dtype` is not an integer dtype.
+        ValueError: There is no such axis, or it is empty.
 
     >>> argmin(np.array([7, 1, 1]), 0, "int32")
     Array(1, dtype=int32)
     """
-    place = static_int("argmin", axis, "axis")
-    return bind1(ArgMin((place,), dtypes.as_dtype(index_dtype, "index_dtype")), operand)
+    reduced = static_int("argmin", axis, "axis")
+    return bind1(ArgMin((reduced,), dtypes.as_dtype(index_dtype, "index_dtype")), operand)

@@ -1,4 +1,4 @@
-"""Reductions over segments: elements along the first axis that have the same number are folded together."""
+"""Segment reductions: `segment_sum`, `segment_prod`, `segment_max`, `segment_min`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tracefx.ops.structural import broadcast_in_dim, convert, reduce_sum
 @final
 @frozen(eq=False)
 class SegmentReduction:
-    """How the elements of a segment are folded, and what an empty segment is."""
+    """How the elements of a segment are combined, and the value of an empty segment."""
 
     name: str
     scatter: Callable[..., Array]
@@ -51,13 +51,24 @@ def segment_sum(
     bucket_size: int | None = None,
     mode: GatherScatterMode | str | None = None,
 ) -> Array:
-    """The sums of the elements of `data` (`f32[n, ...]`) that have the same number in `segment_ids` (`i32[n]`).
+    """Returns the sums of the elements of `data` that have equal segment ids.
 
-    There are `num_segments` of them, by default so many that each number has its own, for which the numbers must be
-    known when the program is traced. Numbers of no segment are left out, or with `mode="clip"` taken for the nearest
-    one. With a `bucket_size`, so many elements at a time are summed, and these sums added, which is more precise.
+    Args:
+        data: Array `f32[n, ...]` of numbers.
+        segment_ids: Integers `i32[n]`: the segment of each element of `data`.
+        num_segments: The number of segments, `s`. None, the default, means one more than the largest id, and needs
+            concrete ids.
+        indices_are_sorted: Whether the ids are known to be sorted, which permits faster code. False by default.
+        unique_indices: Whether the ids are known to be distinct, which permits faster code. False by default.
+        bucket_size: If given, sums are computed over buckets of so many elements and then added, which is more precise.
+        mode: What to do with ids out of range. By default they are dropped; "clip" assigns them to the nearest segment.
 
-    Raises TypeError if the numbers are no integers, ValueError for a negative `num_segments`.
+    Returns:
+        An array `f32[s, ...]`; empty segments are 0.
+
+    Raises:
+        TypeError: The ids are not integers, or `data` is boolean.
+        ValueError: `num_segments` is negative, `bucket_size` is not positive, or the shapes don't fit.
 
     >>> segment_sum(np.array([1, 2, 3]), np.array([0, 2, 2])).tolist()
     [1, 0, 5]
@@ -76,9 +87,9 @@ def segment_prod(
     bucket_size: int | None = None,
     mode: GatherScatterMode | str | None = None,
 ) -> Array:
-    """The products of the elements of each segment; arguments as of `segment_sum`. That of no elements is 1.
+    """Returns the products of the elements of `data` that have equal segment ids; empty segments are 1.
 
-    Derivatives exist with `unique_indices=True`.
+    The arguments are those of `segment_sum`. It is differentiable with `unique_indices=True`.
 
     >>> segment_prod(np.array([2, 2, 3]), np.array([0, 2, 2])).tolist()
     [2, 1, 6]
@@ -97,7 +108,9 @@ def segment_max(
     bucket_size: int | None = None,
     mode: GatherScatterMode | str | None = None,
 ) -> Array:
-    """The greatest element of each segment; arguments as of `segment_sum`. That of no elements is the dtype's least.
+    """Returns the maximum of the elements of `data` that have equal segment ids.
+
+    The arguments are those of `segment_sum`. Empty segments are the dtype's least value.
 
     >>> segment_max(np.array([1.0, 2.0, 3.0]), np.array([0, 2, 2])).tolist()
     [1.0, -inf, 3.0]
@@ -116,7 +129,9 @@ def segment_min(
     bucket_size: int | None = None,
     mode: GatherScatterMode | str | None = None,
 ) -> Array:
-    """The least element of each segment; arguments as of `segment_sum`. That of no elements is the dtype's greatest.
+    """Returns the minimum of the elements of `data` that have equal segment ids.
+
+    The arguments are those of `segment_sum`. Empty segments are the dtype's greatest value.
 
     >>> segment_min(np.array([1.0, 2.0, 3.0]), np.array([0, 2, 2])).tolist()
     [1.0, inf, 2.0]
@@ -136,46 +151,47 @@ def _segment_reduce(
     bucket_size: SupportsIndex | None,
     mode: GatherScatterMode | str | None,
 ) -> Array:
+    """Reduces `data` by segment: validates the arguments of the public functions, then scatters."""
     x, ids = as_value(data, f"{how.name}: data"), as_value(segment_ids, f"{how.name}: segment_ids")
     if not dtypes.is_integer(ids.aval.dtype):
         raise TypeError(f"{how.name}: segment_ids must be integers, got {ids.aval}")
     count = _num_segments(how.name, ids) if num_segments is None else static_int(how.name, num_segments, "num_segments")
     if count < 0:
         raise ValueError(f"{how.name}: num_segments must not be negative, got {count}")
-    dtype, rest = x.aval.dtype, x.aval.shape[1:]
+    dtype, element_shape = x.aval.dtype, x.aval.shape[1:]
     if how in (SEGMENT_SUM, SEGMENT_PROD) and dtypes.is_bool(dtype):
         raise TypeError(f"{how.name} takes numbers, got {x.aval}; convert it first with astype")
-    updates = _broadcast_data(how.name, convert(x, dtype), (*ids.aval.shape, *rest))
+    updates = _broadcast_data(how.name, convert(x, dtype), (*ids.aval.shape, *element_shape))
     window = tuple(range(ids.aval.ndim, updates.aval.ndim))
     flags = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode}
     if bucket_size is None:
-        places = expand_dims(ids, (ids.aval.ndim,))
+        indices = expand_dims(ids, (ids.aval.ndim,))
         into = ScatterDimensionNumbers(window, (0,), (0,))
-        return how.scatter(full((count, *rest), how.empty(dtype), dtype), places, updates, into, **flags)
+        return how.scatter(full((count, *element_shape), how.empty(dtype), dtype), indices, updates, into, **flags)
     size = static_int(how.name, bucket_size, "bucket_size")
     if size < 1:
         raise ValueError(f"{how.name}: bucket_size must be positive, got {size}")
     if ids.aval.ndim != 1:
-        raise ShapeError(f"{how.name}: with a bucket_size segment_ids must have one axis, got {ids.aval}")
+        raise ShapeError(f"{how.name}: with bucket_size, segment_ids must have one axis, got {ids.aval}")
     (n,) = ids.aval.shape
     buckets = np.arange(n, dtype=ids.aval.dtype) // ids.aval.dtype.type(size)
-    places = concatenate([expand_dims(buckets, (1,)), expand_dims(ids, (1,))], 1)
-    start = full((-(-n // size), count, *rest), how.empty(dtype), dtype)
+    indices = concatenate([expand_dims(buckets, (1,)), expand_dims(ids, (1,))], 1)
+    start = full((-(-n // size), count, *element_shape), how.empty(dtype), dtype)
     into = ScatterDimensionNumbers(window, (0, 1), (0, 1))
-    return how.reduce(how.scatter(start, places, updates, into, **flags), (0,))
+    return how.reduce(how.scatter(start, indices, updates, into, **flags), (0,))
 
 
 def _num_segments(name: str, ids: Value) -> int:
-    """So many segments that every number has one."""
+    """Returns the number of segments such that every id has one; `ids` must be concrete."""
     if not ids.aval.size:
-        raise ValueError(f"{name}: without segment_ids num_segments must be given")
+        raise ValueError(f"{name}: num_segments must be given if segment_ids is empty")
     return int(np.max(np.asarray(as_array(ids)))) + 1
 
 
 def _broadcast_data(name: str, x: Value, shape: Shape) -> Array:
-    """`x` broadcast to `shape`."""
+    """Returns `x` broadcast to `shape`."""
     sizes = x.aval.shape
     first = len(shape) - len(sizes)
     if first < 0 or any(n not in (1, m) for n, m in zip(sizes, shape[first:], strict=True)):
-        raise ShapeError(f"{name}: data {x.aval} must have one element for each of segment_ids, {shape} all in all")
+        raise ShapeError(f"{name}: data {x.aval} must have a shape that broadcasts to {shape}, that of segment_ids")
     return broadcast_in_dim(x, shape, range(first, len(shape)))

@@ -1,8 +1,9 @@
-"""What the derivatives of the greatest and the least of windows are made of: where in each window it stands.
+"""The primitives of derivatives of windowed extrema: `select_and_gather_add` and `select_and_scatter_add`.
 
-`select_and_gather_add` takes from every window what stands in another array at the place of its greatest or least
-element, `select_and_scatter_add` adds to that place: each is the transpose of the other. Both are linear in the first
-operand, and constant in the second wherever they have a derivative.
+In each window over the second operand, both select the position of the maximum or minimum. `select_and_gather_add`
+returns the first operand's elements at these positions; `select_and_scatter_add` adds the first operand's elements to
+these positions. Each is the transpose of the other. Both are linear in the first operand, and piecewise constant in the
+second.
 """
 
 from __future__ import annotations
@@ -41,23 +42,27 @@ from tracefx.text.printer import HasJaxParams
 
 @unique
 class SelectComparator(Enum):
-    """How the element that a window already has compares with the next one if it stays."""
+    """The comparison of the selected element with the next one that holds if the selection stays."""
 
     GE = "ge"
     LE = "le"
 
     def start(self, dtype: DType) -> Scalar:
-        """What every element takes the place of."""
+        """Returns the initial value, which every element replaces."""
         return dtype_extreme(dtype, -1 if self is SelectComparator.GE else 1)
 
     def keeps(self, x: NDArray, y: NDArray) -> NDArray:
+        """Returns where the selected element `x` stays selected against `y`, in NumPy."""
         return np.asarray(x >= y if self is SelectComparator.GE else x <= y)
 
     def emit(self, builder: Builder, x: IrValue, y: IrValue) -> IrValue:
+        """Emits where the selected element `x` stays selected against `y`."""
         return stablehlo.emit_compare(builder, self.name, x, y)
 
 
 class _LinearInFirstOperand(Operation, Differentiable, Transposable):
+    """A primitive that is linear in its first operand and has no derivative with respect to the second."""
+
     __slots__ = ()
     arity = 2
 
@@ -70,7 +75,7 @@ class _LinearInFirstOperand(Operation, Differentiable, Transposable):
 
 
 def _accumulation_dtype(dtype: DType) -> DType:
-    """In which dtype sums are added up: XLA rounds those of narrow floats at every step."""
+    """Returns the dtype for sums; wider for narrow floats, which XLA would round after every step."""
     return dtypes.float32 if dtypes.is_float(dtype) and dtype.itemsize < 4 else dtype
 
 
@@ -80,7 +85,7 @@ def _accumulation_dtype(dtype: DType) -> DType:
 @final
 @frozen(eq=False)
 class SelectAndGatherAdd(_LinearInFirstOperand, HasJaxParams):
-    """Of every window over the second operand, what the first has at the place that is selected."""
+    """For every window over the second operand, the first operand's element at the selected position."""
 
     name = "select_and_gather_add"
     select_prim: SelectComparator
@@ -97,7 +102,7 @@ class SelectAndGatherAdd(_LinearInFirstOperand, HasJaxParams):
         )
 
     @staticmethod
-    def over(windows: SlidingWindows, selecting: SelectComparator) -> SelectAndGatherAdd:
+    def from_windows(windows: SlidingWindows, selecting: SelectComparator) -> SelectAndGatherAdd:
         w = windows
         return SelectAndGatherAdd(selecting, w.dimensions, w.strides, w.padding, w.base_dilation, w.window_dilation)
 
@@ -129,16 +134,16 @@ class SelectAndGatherAdd(_LinearInFirstOperand, HasJaxParams):
         count = windows.count(x.shape)
         start = self.select_prim.start(x.dtype)
         best = np.full(count, start, x.dtype)
-        found: NDArray = np.zeros(count, source.dtype)
+        selected: NDArray = np.zeros(count, source.dtype)
         if 0 in count:
-            return found
+            return selected
         pairs = zip(
             windows.views(windows.padded(x, start), count), windows.views(windows.padded(source, 0), count), strict=True
         )
-        for element, there in pairs:
+        for element, source_element in pairs:
             stays = self.select_prim.keeps(best, element)
-            best, found = np.where(stays, best, element), np.where(stays, found, there)
-        return found
+            best, selected = np.where(stays, best, element), np.where(stays, selected, source_element)
+        return selected
 
     @override
     def transpose(self, cts: Sequence[Tangent], *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
@@ -149,78 +154,79 @@ class SelectAndGatherAdd(_LinearInFirstOperand, HasJaxParams):
         if any(n > 1 for n in self.window_dilation):
             return [match_aval(self._transpose_dilated(ct, x), source.aval), None]
         shape = x.aval.shape
-        apart = any(n > 1 for n in self.base_dilation)
-        if apart:  # each element followed by what is never selected
+        dilated = any(n > 1 for n in self.base_dilation)
+        if dilated:  # pads each element with values that are never selected
             start = Literal(self.select_prim.start(x.aval.dtype), ShapedArray((), x.aval.dtype))
             x = pad(x, start, [(0, 0, n - 1) for n in self.base_dilation])
         prim = SelectAndScatterAdd(self.select_prim, self.window_dimensions, self.window_strides, self.padding)
         out = bind1(prim, ct, x)
-        if apart:
+        if dilated:
             out = slice(out, (0,) * len(shape), out.shape, self.base_dilation)
         return [match_aval(out, source.aval), None]
 
     def _transpose_dilated(self, ct: Value, x: Value) -> Value:
-        """Where the elements of a window are apart: the number of what is selected says where to add."""
+        """Returns the transpose for dilated windows: a scatter-add to the indices of the selected elements."""
         aval, count = x.aval, ct.aval.size
-        numbers = reshape(add(iota(dtypes.int32, aval.size), 1), aval.shape)  # 0 where there is only padding
-        places = reshape(sub(bind1(self, numbers, x), 1), (count, 1))
+        numbers = reshape(add(iota(dtypes.int32, aval.size), 1), aval.shape)  # 0 stands for padding
+        indices = reshape(sub(bind1(self, numbers, x), 1), (count, 1))
         into = ScatterAdd(ScatterDimensionNumbers((), (0,), (0,)), False, False, GatherScatterMode.FILL_OR_DROP)
         zeros = full_like_aval(ShapedArray((aval.size,), ct.aval.dtype, ct.aval.weak_type), 0)
-        return reshape(bind1(into, zeros, places, reshape(ct, (count,))), aval.shape)
+        return reshape(bind1(into, zeros, indices, reshape(ct, (count,))), aval.shape)
 
     @override
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
         operands = [batch_first(x, dim, axis) for x, dim in zip(args, dims, strict=True)]
-        return bind1(self.over(self.windows.with_axis(0), self.select_prim), *operands), 0
+        return bind1(self.from_windows(self.windows.with_axis(0), self.select_prim), *operands), 0
 
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
         if builder.platform in _UNROLLED_PLATFORMS and self.windows.size <= _MAX_UNROLLED:
             return self.emit_unrolled(builder, out, *operands)
         source, x = operands
-        element, there = ShapedArray((), x.aval.dtype), ShapedArray((), source.aval.dtype)
+        element, source_element = ShapedArray((), x.aval.dtype), ShapedArray((), source.aval.dtype)
         starts = [
             stablehlo.emit_scalar(builder, self.select_prim.start(element.dtype), element.dtype),
-            stablehlo.emit_scalar(builder, 0, there.dtype),
+            stablehlo.emit_scalar(builder, 0, source_element.dtype),
         ]
 
         def choose(b: Builder, args: Sequence[IrValue]) -> list[IrValue]:
-            best, found, new, new_there = args
+            best, selected, new, new_source_element = args
             stays = self.select_prim.emit(b, best, new)
             return [
                 *b.emit("stablehlo.select", [stays, best, new], [element]),
-                *b.emit("stablehlo.select", [stays, found, new_there], [there]),
+                *b.emit("stablehlo.select", [stays, selected, new_source_element], [source_element]),
             ]
 
-        body = Region((element, there, element, there), choose)
+        body = Region((element, source_element, element, source_element), choose)
         return self.windows.emit(builder, [x, source], starts, out.shape, body)[1]
 
     def emit_unrolled(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
-        """Place after place of all windows at once, for where XLA can't fold windows over two arrays together."""
+        """Emits the selection unrolled over window positions, where XLA can't reduce windows of two arrays together."""
         source, x = operands
         windows = self.windows
         start = self.select_prim.start(x.aval.dtype)
-        found, best = [
+        selected, best = [
             stablehlo.emit_full(builder, fill, ShapedArray(out.shape, v.aval.dtype))
             for v, fill in ((source, 0), (x, start))
         ]
         if 0 in out.shape:
-            return found
+            return selected
         padded = [_emit_padded(builder, windows, v, fill) for v, fill in ((source, 0), (x, start))]
         for offset in windows.offsets():
             starts, stops, steps = (
                 zip(*windows.strided_slices(out.shape, offset), strict=True) if offset else ((), (), ())
             )
             cut = Slice(starts, stops, steps)
-            there, element = [cut.emit(builder, ShapedArray(out.shape, v.aval.dtype), v) for v in padded]
+            source_element, element = [cut.emit(builder, ShapedArray(out.shape, v.aval.dtype), v) for v in padded]
             stays = self.select_prim.emit(builder, best, element)
-            (found,) = builder.emit("stablehlo.select", [stays, found, there], [found.aval])
+            (selected,) = builder.emit("stablehlo.select", [stays, selected, source_element], [selected.aval])
             (best,) = builder.emit("stablehlo.select", [stays, best, element], [best.aval])
-        return found
+        return selected
 
 
 _UNROLLED_PLATFORMS: Final = ("cuda", "rocm")
-_MAX_UNROLLED: Final = 256  # elements of a window
+"""Platforms where the selection is unrolled."""
+_MAX_UNROLLED: Final = 256  # window elements
 
 
 def _emit_padded(builder: Builder, windows: SlidingWindows, x: IrValue, fill: Scalar) -> IrValue:
@@ -235,8 +241,10 @@ def _emit_padded(builder: Builder, windows: SlidingWindows, x: IrValue, fill: Sc
 @final
 @frozen(eq=False)
 class SelectAndScatterAdd(_LinearInFirstOperand, HasJaxParams):
-    """Zeros of the second operand's shape, to which, for every window over it, an element of the first is added at the
-    place that is selected."""
+    """Adds, for every window over the second operand, an element of the first at the selected position.
+
+    The result starts as zeros of the second operand's shape.
+    """
 
     name = "select_and_scatter_add"
     select_prim: SelectComparator
@@ -268,7 +276,7 @@ class SelectAndScatterAdd(_LinearInFirstOperand, HasJaxParams):
         windows.check(self.name, x)
         if source.shape != windows.count(x.shape):
             raise TypeError(
-                f"{self.name}: the first operand must have an element for each window, {windows.count(x.shape)} of "
+                f"{self.name}: the first operand must have one element for each window, {windows.count(x.shape)} for "
                 f"{x}, got {source}"
             )
         return ShapedArray(x.shape, source.dtype, source.weak_type and x.weak_type)
@@ -285,15 +293,15 @@ class SelectAndScatterAdd(_LinearInFirstOperand, HasJaxParams):
             windows.views(np.arange(padded.size).reshape(padded.shape), source.shape),
             strict=True,
         )
-        best, place = next(views)
+        best, index = next(views)
         for element, number in views:
             stays = self.select_prim.keeps(best, element)
-            best, place = np.where(stays, best, element), np.where(stays, place, number)
-        if dtypes.is_float(source.dtype):  # in a tenth of the time
-            total = np.bincount(place.reshape(-1), source.reshape(-1).astype(np.float64), padded.size)
+            best, index = np.where(stays, best, element), np.where(stays, index, number)
+        if dtypes.is_float(source.dtype):  # ten times as fast as `np.add.at`
+            total = np.bincount(index.reshape(-1), source.reshape(-1).astype(np.float64), padded.size)
         else:
             total = np.zeros(padded.size, source.dtype)
-            np.add.at(total, place.reshape(-1), source.reshape(-1))
+            np.add.at(total, index.reshape(-1), source.reshape(-1))
         within = [(-low, -high, 0) for low, high in self.padding]
         return cast(Pad(tuple(within)).kernel(total.reshape(padded.shape), np.zeros((), total.dtype)), source.dtype)
 
@@ -302,7 +310,10 @@ class SelectAndScatterAdd(_LinearInFirstOperand, HasJaxParams):
         (ct,), (source, x) = cts, args
         assert not isinstance(ct, Zero)
         assert not isinstance(x, UndefinedPrimal)
-        return [match_aval(bind1(SelectAndGatherAdd.over(self.windows, self.select_prim), ct, x), source.aval), None]
+        return [
+            match_aval(bind1(SelectAndGatherAdd.from_windows(self.windows, self.select_prim), ct, x), source.aval),
+            None,
+        ]
 
     @override
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
@@ -317,7 +328,7 @@ class SelectAndScatterAdd(_LinearInFirstOperand, HasJaxParams):
             v if v.aval.dtype == wide else builder.emit("stablehlo.convert", [v], [v.aval.update(dtype=wide)])[0]
             for v in operands
         ]
-        # Padded first: XLA refuses padding here on some platforms, and would not select what is padded.
+        # The operand is padded first: some platforms don't support padding here, and padding must be selectable.
         start = stablehlo.emit_scalar(builder, self.select_prim.start(wide), wide)
         low, high = [tuple([pair[i] for pair in self.padding]) for i in (0, 1)]
         zeros = (0,) * len(low)
@@ -338,14 +349,16 @@ class SelectAndScatterAdd(_LinearInFirstOperand, HasJaxParams):
             "padding": padding_attr(((0, 0),) * len(low)),
         }
         zero = stablehlo.emit_scalar(builder, 0, wide)
-        (found,) = builder.emit("stablehlo.select_and_scatter", [x, source, zero], [padded], attrs, [select, scatter])
+        (selected,) = builder.emit(
+            "stablehlo.select_and_scatter", [x, source, zero], [padded], attrs, [select, scatter]
+        )
         if padded.shape != out.shape or any(low):
             back = {
                 "edge_padding_low": DenseI64Array(tuple([-n for n in low])),
                 "edge_padding_high": DenseI64Array(tuple([-n for n in high])),
                 "interior_padding": DenseI64Array(zeros),
             }
-            (found,) = builder.emit("stablehlo.pad", [found, zero], [out.update(dtype=wide)], back)
+            (selected,) = builder.emit("stablehlo.pad", [selected, zero], [out.update(dtype=wide)], back)
         if wide == out.dtype:
-            return found
-        return builder.emit("stablehlo.convert", [found], [out])[0]
+            return selected
+        return builder.emit("stablehlo.convert", [selected], [out])[0]

@@ -1,4 +1,4 @@
-"""Windows that move over an array in steps: how many fit, what each sees, and how StableHLO spells it."""
+"""`SlidingWindows`: the geometry of strided, dilated, padded windows, in NumPy and StableHLO."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Ints = tuple[int, ...]
 @final
 @frozen
 class SlidingWindows:
-    """Windows of the shape `dimensions` that move over an array by `strides`.
+    """Windows of shape `dimensions` that move over an array with `strides`.
 
-    Before they do, its elements are moved apart by `base_dilation`, then it is padded; the elements that a window sees
-    are `window_dilation` apart. All have one entry for each axis of the array.
+    First `base_dilation` spaces out the elements of the array, then `padding` is added. `window_dilation` spaces out
+    the elements of a window. All have one entry per axis of the array.
     """
 
     dimensions: Shape
@@ -37,7 +37,7 @@ class SlidingWindows:
     window_dilation: Ints
 
     def check(self, name: str, x: ShapedArray) -> None:
-        """`TypeError` unless the windows are for arrays of this type."""
+        """Raises TypeError unless the windows fit arrays of this rank and are positive."""
         for what, values in (
             ("window_dimensions", self.dimensions),
             ("window_strides", self.strides),
@@ -51,7 +51,7 @@ class SlidingWindows:
                 raise TypeError(f"{name}: {what} must be positive, got {values}")
 
     def padded_shape(self, shape: Shape) -> Ints:
-        """The sizes of the array once its elements are moved apart and it is padded; negative if too much is cut."""
+        """Returns the shape of the array after base dilation and padding; negative if the padding removes too much."""
         return tuple(
             [
                 max((n - 1) * step + 1, 0) + low + high
@@ -61,16 +61,16 @@ class SlidingWindows:
 
     @property
     def dilated_dimensions(self) -> Ints:
-        """How many elements there are from the first that a window sees to the last."""
+        """The extent of a window along each axis, window dilation included."""
         return tuple([(n - 1) * step + 1 for n, step in zip(self.dimensions, self.window_dilation, strict=True)])
 
     def count(self, shape: Shape) -> Shape:
-        """How many windows fit along each axis of an array of this shape."""
+        """Returns the number of windows along each axis of an array of this shape."""
         sizes = zip(self.padded_shape(shape), self.dilated_dimensions, self.strides, strict=True)
         return tuple([max((n - reach) // step + 1, 0) for n, reach, step in sizes])
 
     def with_axis(self, place: int) -> SlidingWindows:
-        """For arrays with one more axis, along which each window sees one element."""
+        """Returns the windows for arrays with one more axis at `place`, along which their size is 1."""
 
         def inserted(xs: Ints) -> Ints:
             return (*xs[:place], 1, *xs[place:])
@@ -85,30 +85,31 @@ class SlidingWindows:
 
     @property
     def padding_config(self) -> tuple[tuple[int, int, int], ...]:
-        """What `pad` does to an array before windows move over it."""
+        """The `padding_config` of the `pad` that dilates and pads the array."""
         return tuple(
             [(low, high, step - 1) for (low, high), step in zip(self.padding, self.base_dilation, strict=True)]
         )
 
     def strided_slices(self, count: Shape, offset: Ints) -> Iterator[tuple[int, int, int]]:
-        """For each axis start, stop and step of what all windows see at a place within them."""
-        for o, n, step, apart in zip(offset, count, self.strides, self.window_dilation, strict=True):
-            start = o * apart
+        """Yields, for each axis, the start, stop and step of the elements that all windows have at `offset`."""
+        for o, n, step, dilation in zip(offset, count, self.strides, self.window_dilation, strict=True):
+            start = o * dilation
             yield start, start + (n - 1) * step + 1, step
 
     def offsets(self) -> Iterator[Ints]:
-        """The places within a window, in order."""
+        """Yields the positions within a window, in row-major order."""
         return itertools.product(*map(range, self.dimensions))
 
     # ------------------------------------------------------------------ in NumPy
 
     def padded(self, x: NDArray, fill: Scalar) -> NDArray:
+        """Returns the dilated and padded array."""
         if any(low or high or inner for low, high, inner in self.padding_config):
             return Pad(self.padding_config).kernel(x, np.asarray(fill, x.dtype))
         return x
 
     def views(self, padded: NDArray, count: Shape) -> Iterator[NDArray]:
-        """For each place within a window what all windows see there."""
+        """Yields, for each position within a window, a view of the elements that all windows have there."""
         if 0 in count:
             return
         for offset in self.offsets():
@@ -119,7 +120,7 @@ class SlidingWindows:
     def emit(
         self, builder: Builder, operands: Sequence[IrValue], starts: Sequence[IrValue], count: Shape, body: Region
     ) -> list[IrValue]:
-        """Every window folded, by a body that takes the folded and the next elements of all operands."""
+        """Emits the reduction of every window. `body` takes the accumulators and the next elements of all operands."""
         outs = [ShapedArray(count, x.aval.dtype) for x in operands]
         attrs: Mapping[str, Attr] = {
             "window_dimensions": DenseI64Array(self.dimensions),
@@ -132,7 +133,7 @@ class SlidingWindows:
 
     @property
     def size(self) -> int:
-        """How many elements a window sees."""
+        """The number of elements of a window."""
         return math.prod(self.dimensions)
 
 
@@ -153,34 +154,35 @@ def sliding_windows(
     base_dilation: Sequence[SupportsIndex] | None,
     window_dilation: Sequence[SupportsIndex] | None,
 ) -> SlidingWindows:
-    """The windows that arguments of a function mean; its operations check that they fit an array."""
+    """Returns the windows that a function's arguments describe; None means ones. The primitive checks the rank."""
     sizes = static_ints(name, window_dimensions, "window_dimensions")
     ones = (1,) * len(sizes)
 
     def ints(xs: Sequence[SupportsIndex] | None, what: str) -> Ints:
         return ones if xs is None else static_ints(name, xs, what)
 
-    steps, apart = ints(window_strides, "window_strides"), ints(window_dilation, "window_dilation")
+    steps, dilation = ints(window_strides, "window_strides"), ints(window_dilation, "window_dilation")
     if isinstance(padding, str):
-        if not len(sizes) == len(apart) == len(steps) == len(shape) or any(n < 1 for n in (*apart, *steps)):
+        if not len(sizes) == len(dilation) == len(steps) == len(shape) or any(n < 1 for n in (*dilation, *steps)):
             raise ShapeError(
-                f"{name}: window_dimensions {sizes}, window_strides {steps} and window_dilation {apart} must have one "
-                f"positive entry for each axis of an array of shape {shape}"
+                f"{name}: window_dimensions {sizes}, window_strides {steps} and window_dilation {dilation} must have "
+                f"one positive entry for each axis of an array of shape {shape}"
             )
-        reach = [(n - 1) * step + 1 for n, step in zip(sizes, apart, strict=True)]
+        reach = [(n - 1) * step + 1 for n, step in zip(sizes, dilation, strict=True)]
         pads: Pads = tuple(padtype_to_pads(shape, reach, steps, padding))
     else:
         pads = canonicalize_window_padding(name, padding)
-    return SlidingWindows(sizes, steps, pads, ints(base_dilation, "base_dilation"), apart)
+    return SlidingWindows(sizes, steps, pads, ints(base_dilation, "base_dilation"), dilation)
 
 
 def canonicalize_window_padding(name: str, padding: Sequence[tuple[int, int]]) -> Pads:
+    """Returns `padding` as a tuple of pairs of Python integers."""
     pads = []
     for pair in padding:
-        found = static_ints(name, pair, "padding")
-        if len(found) != 2:
+        bounds = static_ints(name, pair, "padding")
+        if len(bounds) != 2:
             raise ShapeError(f"{name}: padding must be a string, or have a pair of integers for each axis, got {pair}")
-        pads.append((found[0], found[1]))
+        pads.append((bounds[0], bounds[1]))
     return tuple(pads)
 
 
@@ -192,7 +194,21 @@ def reduce_window_shape_tuple(
     base_dilation: Sequence[int] | None = None,
     window_dilation: Sequence[int] | None = None,
 ) -> Shape:
-    """How many windows fit along each axis of an array: the shape of the result of `reduce_window`.
+    """Returns the number of windows along each axis of an array, which is the shape of the result of `reduce_window`.
+
+    Args:
+        operand_shape: The shape of the array.
+        window_dimensions: The shape of the window.
+        window_strides: The step of the windows along each axis.
+        padding: A pair (before, after) for each axis, or a padding type such as "SAME".
+        base_dilation: The factors by which elements of the array are spaced out. None, the default, means 1.
+        window_dilation: The factors by which elements of a window are spaced out. None, the default, means 1.
+
+    Returns:
+        A tuple of integers.
+
+    Raises:
+        TypeError: Arguments don't have one entry per axis, or are not positive.
 
     >>> reduce_window_shape_tuple((10, 5), (3, 2), (2, 1), ((1, 1), (0, 0)))
     (5, 4)

@@ -1,4 +1,4 @@
-"""Windows that move over an array, each folded into one number: `reduce_window_sum`, `_max` and `_min`."""
+"""Reductions over sliding windows: `reduce_window_sum`, `reduce_window_max` and `reduce_window_min`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tracefx.ops.structural import constant_like_aval, match_aval
 
 @frozen(eq=False)
 class WindowReduction(Operation, Differentiable):
-    """Folds every window, from what folding nothing gives: padding adds nothing."""
+    """Reduces every window, starting from the identity element, with which the array is also padded."""
 
     window_dimensions: Shape
     window_strides: Ints
@@ -50,25 +50,28 @@ class WindowReduction(Operation, Differentiable):
         )
 
     @classmethod
-    def over(cls, windows: SlidingWindows) -> Self:
+    def from_windows(cls, windows: SlidingWindows) -> Self:
+        """Returns the primitive for these windows."""
         w = windows
         return cls(w.dimensions, w.strides, w.padding, w.base_dilation, w.window_dilation)
 
     @abstractmethod
     def start(self, dtype: DType) -> Scalar:
-        """What folding nothing gives."""
+        """Returns the identity element."""
         raise NotImplementedError
 
     @abstractmethod
     def fold(self, x: NDArray, y: NDArray) -> NDArray:
+        """Combines accumulators with the next elements in NumPy."""
         raise NotImplementedError
 
     @abstractmethod
     def emit_fold(self, builder: Builder, element: ShapedArray, x: IrValue, y: IrValue) -> IrValue:
+        """Emits the combination of an accumulator with the next element."""
         raise NotImplementedError
 
     def accumulation_dtype(self, dtype: DType) -> DType:
-        """The dtype that elements have while they are folded, where XLA would round them at every step."""
+        """Returns the dtype of the accumulator; a wider one where XLA would otherwise round after every step."""
         return dtype
 
     @override
@@ -97,7 +100,7 @@ class WindowReduction(Operation, Differentiable):
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
         (dim,) = dims
         assert dim is not None
-        return bind1(self.over(self.windows.with_axis(dim)), *args), dim
+        return bind1(self.from_windows(self.windows.with_axis(dim)), *args), dim
 
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
@@ -108,8 +111,8 @@ class WindowReduction(Operation, Differentiable):
         element = ShapedArray((), wide)
         body = Region((element, element), lambda b, args: [self.emit_fold(b, element, *args)])
         start = stablehlo.emit_scalar(builder, self.start(out.dtype), wide)
-        (found,) = self.windows.emit(builder, [x], [start], out.shape, body)
-        return found if wide == out.dtype else builder.emit("stablehlo.convert", [found], [out])[0]
+        (result,) = self.windows.emit(builder, [x], [start], out.shape, body)
+        return result if wide == out.dtype else builder.emit("stablehlo.convert", [result], [out])[0]
 
 
 # ------------------------------------------------------------------ reduce_window_sum
@@ -150,11 +153,11 @@ class ReduceWindowSum(WindowReduction, Transposable):
         shape = x.aval.shape
         if 0 in shape or 0 in ct.aval.shape:
             return [constant_like_aval(x.aval, 0)]
-        # An element is seen by the windows that begin up to their reach before it: by a window over cotangents that
-        # are as far apart as the windows are.
+        # An element belongs to the windows that start within one window extent before it. So its cotangent is the sum
+        # of a window over the cotangents, which are spaced out by the strides.
         windows = self.windows
         config, ones = [], (1,) * len(shape)
-        for n, m, reach, step, apart, (low, _) in zip(
+        for n, m, reach, step, dilation, (low, _) in zip(
             shape,
             ct.aval.shape,
             windows.dilated_dimensions,
@@ -164,19 +167,19 @@ class ReduceWindowSum(WindowReduction, Transposable):
             strict=True,
         ):
             before = reach - 1 - low
-            config.append((before, (n - 1) * apart + reach - before - ((m - 1) * step + 1), step - 1))
-        spread = pad(ct, zero(ct.aval), config)
+            config.append((before, (n - 1) * dilation + reach - before - ((m - 1) * step + 1), step - 1))
+        padded_ct = pad(ct, zero(ct.aval), config)
         prim = ReduceWindowSum(
             self.window_dimensions, self.base_dilation, ((0, 0),) * len(shape), ones, self.window_dilation
         )
-        return [match_aval(bind1(prim, spread), x.aval)]
+        return [match_aval(bind1(prim, padded_ct), x.aval)]
 
 
 # ------------------------------------------------------------------ reduce_window_max, reduce_window_min
 
 
 class WindowExtremum(WindowReduction):
-    """The greatest or least element of every window; one that is NaN makes the result NaN."""
+    """The maximum or minimum of every window. NaN propagates."""
 
     __slots__ = ()
     select_prim: ClassVar[SelectComparator]
@@ -198,7 +201,9 @@ class WindowExtremum(WindowReduction):
         (x,), (t,) = primals, tangents
         assert not isinstance(t, Zero)
         out = bind1(self, x)
-        return [out], [match_aval(bind1(SelectAndGatherAdd.over(self.windows, self.select_prim), t, x), out.aval)]
+        return [out], [
+            match_aval(bind1(SelectAndGatherAdd.from_windows(self.windows, self.select_prim), t, x), out.aval)
+        ]
 
 
 @final

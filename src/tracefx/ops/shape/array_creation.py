@@ -1,4 +1,4 @@
-"""Arrays of numbers that nothing is computed from: `iota`, `full`."""
+"""Arrays created without array operands: `iota`, `full`, `full_like`."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ from tracefx.ops.structural import (
 @final
 @frozen(eq=False)
 class Iota(Operation):
+    """Fills an array with the indices along one axis."""
+
     name = "iota"
     arity = 0
     dtype: DType
@@ -44,10 +46,7 @@ class Iota(Operation):
     @override
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         if not (dtypes.is_integer(self.dtype) or dtypes.is_inexact(self.dtype)):
-            raise TypeError(
-                "iota counts in numbers: dtype must be one of integers, floats or complex, got "
-                f"{dtypes.name(self.dtype)}"
-            )
+            raise TypeError(f"iota: dtype must be an integer, float or complex dtype, got {dtypes.name(self.dtype)}")
         if not 0 <= self.dimension < len(self.shape):
             raise ValueError(f"iota: dimension {self.dimension} must be an axis of shape {self.shape}")
         return ShapedArray(self.shape, self.dtype)
@@ -61,7 +60,7 @@ class Iota(Operation):
 
     @override
     def batched(self, axis: MappedAxis, args: Sequence[Value], dims: Sequence[int | None]) -> tuple[Value, int | None]:
-        return bind1(self), None  # without operands there is nothing to map over
+        return bind1(self), None  # without operands there is no batch axis
 
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
@@ -69,7 +68,17 @@ class Iota(Operation):
 
 
 def iota(dtype: DTypeLike, size: int) -> Array:
-    """The numbers from 0 to `size - 1`, of the given dtype.
+    """Returns the numbers from 0 to `size - 1`.
+
+    Args:
+        dtype: An integer, float or complex dtype.
+        size: The number of elements, static.
+
+    Returns:
+        An array of shape `(size,)`.
+
+    Raises:
+        TypeError: The dtype is not numeric, or `size` is not a static integer.
 
     >>> iota("int32", 3)
     Array([0, 1, 2], dtype=int32)
@@ -78,7 +87,19 @@ def iota(dtype: DTypeLike, size: int) -> Array:
 
 
 def broadcasted_iota(dtype: DTypeLike, shape: Sequence[int], dimension: int) -> Array:
-    """An array whose elements are their own index along axis `dimension`.
+    """Returns an array whose elements are their own indices along axis `dimension`.
+
+    Args:
+        dtype: An integer, float or complex dtype.
+        shape: The shape, static.
+        dimension: The axis that is counted, non-negative.
+
+    Returns:
+        An array of this shape and dtype.
+
+    Raises:
+        TypeError: The dtype is not numeric, or a size is not a static integer.
+        ValueError: `dimension` is not an axis of `shape`.
 
     >>> broadcasted_iota("int32", (2, 3), 1).tolist()
     [[0, 1, 2], [0, 1, 2]]
@@ -88,17 +109,28 @@ def broadcasted_iota(dtype: DTypeLike, shape: Sequence[int], dimension: int) -> 
 
 
 def full(shape: Sequence[int] | SupportsIndex, fill_value: ArrayLike, dtype: DTypeLike | None = None) -> Array:
-    """An array of the given shape, every element `fill_value`, whose dtype it has unless `dtype` says otherwise.
+    """Returns an array filled with `fill_value`.
+
+    Args:
+        shape: The shape, or the size of one axis; static.
+        fill_value: A scalar.
+        dtype: The dtype of the result. None, the default, means that of `fill_value`.
+
+    Returns:
+        An array of this shape and dtype.
+
+    Raises:
+        TypeError: `fill_value` is not a scalar, or a size is not a static integer.
 
     >>> full((2,), 1.5)
     Array([1.5, 1.5], dtype=float32, weak_type=True)
     """
-    sizes = static_shape("full", shape if is_sequence_like(shape) else (shape,))  # type: ignore[arg-type]  # its elements are checked there
+    sizes = static_shape("full", shape if is_sequence_like(shape) else (shape,))  # type: ignore[arg-type]
     if dtype is not None and type(fill_value) is int:
         fill_value = convert_element_type(fill_value, dtype) if _is_wide(fill_value) else fill_value
     value = as_value(fill_value, "fill_value")
     if value.aval.shape:
-        raise TypeError(f"full: fill_value must have no axes, got {value.aval}")
+        raise TypeError(f"full: fill_value must be a scalar, got {value.aval}")
     if dtype is not None:
         value = _convert_scalar(value, dtypes.as_dtype(dtype), False)
     return broadcast_in_dim(value, sizes, ())
@@ -110,27 +142,39 @@ def full_like(
     dtype: DTypeLike | None = None,
     shape: Sequence[int] | None = None,
 ) -> Array:
-    """An array of `x`'s shape and dtype, every element `fill_value`. `x` may be a `ShapeDtypeStruct`.
+    """Returns an array with the shape and dtype of `x`, filled with `fill_value`.
+
+    Args:
+        x: An array, a number, or an object with a shape and a dtype, for example a `ShapeDtypeStruct`.
+        fill_value: A scalar.
+        dtype: Another dtype for the result. None, the default, means that of `x`, weak type included.
+        shape: Another shape for the result. None, the default, means that of `x`.
+
+    Returns:
+        An array.
+
+    Raises:
+        TypeError: `x` has no shape and dtype, `fill_value` is not a scalar, or a size is not a static integer.
 
     >>> full_like(np.arange(2), 7)
     Array([7, 7], dtype=int32)
     """
     like, value = typeof(x, "full_like: x"), as_value(fill_value, "fill_value")
     if value.aval.shape:
-        raise TypeError(f"full_like: fill_value must have no axes, got {value.aval}")
+        raise TypeError(f"full_like: fill_value must be a scalar, got {value.aval}")
     sizes = like.shape if shape is None else static_shape("full_like", shape)
     weak, new = (like.weak_type, like.dtype) if dtype is None else (False, dtypes.as_dtype(dtype))
     return broadcast_in_dim(_convert_scalar(value, new, weak), sizes, ())
 
 
 def _is_wide(x: int) -> bool:
-    """Whether a Python integer is out of bounds for the default integer dtype."""
+    """Returns whether a Python integer is out of range for the default integer dtype."""
     info = dtypes.iinfo(dtypes.default_int())
     return not info.min <= x <= info.max
 
 
 def _convert_scalar(x: Value, dtype: DType, weak: bool) -> Value:
-    """A scalar of another type; a literal stays one. An integer stands for a random key of such words."""
+    """Converts a scalar to `dtype`; literals stay literals. An integer becomes a random key with such words."""
     if isinstance(x, Literal):
         if dtypes.is_key(dtype) and type(x.val) is int:
             return filled_key(x.val, dtype)
@@ -150,10 +194,10 @@ _SCALARS: Final[dict[DTypeKind, type[bool] | type[int] | type[float] | type[comp
 
 
 def python_type(dtype: DType) -> type[bool] | type[int] | type[float] | type[complex]:
-    """The type of Python number that can be any element of the dtype."""
+    """Returns the type of Python number that represents the elements of `dtype`."""
     return _SCALARS[dtypes.kind(dtype)]
 
 
 def zero(aval: ShapedArray) -> Literal:
-    """The number 0 in the dtype of `aval`, weakly typed where that is."""
+    """Returns the scalar 0 with the dtype and weak type of `aval`."""
     return Literal(python_type(aval.dtype)(0), ShapedArray((), aval.dtype, aval.weak_type))

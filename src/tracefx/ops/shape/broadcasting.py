@@ -1,4 +1,4 @@
-"""Shapes that follow from others: axes made one, arrays repeated to the shape of others, shapes as arrays."""
+"""Functions that compute and apply shapes: collapsed axes, broadcasting, shapes as arrays."""
 
 from __future__ import annotations
 
@@ -21,9 +21,19 @@ from tracefx.ops.structural import broadcast_to, reshape
 
 
 def collapse(operand: ArrayLike, start_dimension: SupportsIndex, stop_dimension: SupportsIndex | None = None) -> Array:
-    """`operand` with its axes from `start_dimension` to before `stop_dimension`, or to the last, made one.
+    """Returns `operand` with a range of axes merged into one.
 
-    Axes are counted as a slice counts elements. Raises ValueError if the first comes after the last.
+    Args:
+        operand: Array.
+        start_dimension: The first of these axes.
+        stop_dimension: The end of the range, exclusive. None, the default, means all further axes. Both are interpreted
+            like the bounds of a slice.
+
+    Returns:
+        The reshaped array.
+
+    Raises:
+        ValueError: `start_dimension` is greater than `stop_dimension`.
 
     >>> collapse(np.ones((2, 3, 4)), 0, 2).shape
     (6, 4)
@@ -34,14 +44,22 @@ def collapse(operand: ArrayLike, start_dimension: SupportsIndex, stop_dimension:
     stop = None if stop_dimension is None else static_int("collapse", stop_dimension, "stop_dimension")
     low, high, _ = slice(start, stop).indices(len(shape))
     if high < low:
-        raise ValueError(f"collapse: {x.aval} has no axes from {start} to before {stop}")
+        raise ValueError(f"collapse: for {x.aval}, start_dimension {start} is after stop_dimension {stop}")
     return reshape(x, (*shape[:low], math.prod(shape[low:high]), *shape[high:]))
 
 
 def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
-    """`arr` repeated to the shape of `like_arr`, axes aligned at the end as NumPy does.
+    """Returns `arr` broadcast to the shape of `like_arr`, with trailing axes aligned as in NumPy.
 
-    Raises ValueError if it doesn't fit.
+    Args:
+        arr: Array or number.
+        like_arr: The array whose shape the result has. Its dtype and elements have no effect.
+
+    Returns:
+        An array of the dtype of `arr`.
+
+    Raises:
+        ValueError: The shapes don't fit.
 
     >>> broadcast_like(np.arange(3), np.ones((2, 3))).tolist()
     [[0, 1, 2], [0, 1, 2]]
@@ -53,9 +71,17 @@ def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
 
 
 def broadcast_to_rank(x: ArrayLike, rank: SupportsIndex) -> Array:
-    """`x` with as many new axes of size 1 in front as make `rank` axes.
+    """Returns `x` with new leading axes of size 1, so that it has `rank` axes.
 
-    Raises ValueError if it has more.
+    Args:
+        x: Array or number of at most `rank` axes.
+        rank: The number of axes of the result.
+
+    Returns:
+        The reshaped array.
+
+    Raises:
+        ValueError: `x` has more axes.
 
     >>> broadcast_to_rank(np.arange(3), 3).shape
     (1, 1, 3)
@@ -68,24 +94,32 @@ def broadcast_to_rank(x: ArrayLike, rank: SupportsIndex) -> Array:
 
 
 def broadcast_shapes(*shapes: Sequence[SupportsIndex]) -> Shape:
-    """The shape that arrays of these shapes have once they are repeated to fit each other, as NumPy does.
+    """Returns the shape that arrays of these shapes broadcast to under NumPy's rules.
 
-    Raises ValueError if they don't fit, TypeError if there are none.
+    Args:
+        *shapes: At least one shape.
+
+    Returns:
+        A tuple of integers.
+
+    Raises:
+        TypeError: No shapes are given, or a size is not a static integer.
+        ValueError: The shapes don't broadcast.
 
     >>> broadcast_shapes((3, 1), (4,))
     (3, 4)
     """
     if not shapes:
         raise ShapeError("broadcast_shapes: there must be at least one shape")
-    given = [static_shape("broadcast_shapes", tuple([n.__index__() for n in shape])) for shape in shapes]
+    static_shapes = [static_shape("broadcast_shapes", tuple([n.__index__() for n in shape])) for shape in shapes]
     try:
-        return np.broadcast_shapes(*given)
+        return np.broadcast_shapes(*static_shapes)
     except ValueError as error:
-        raise ValueError(f"broadcast_shapes: shapes {', '.join(map(str, given))} do not fit each other") from error
+        raise ValueError(f"broadcast_shapes: shapes {', '.join(map(str, static_shapes))} do not broadcast") from error
 
 
 def shape_as_value(shape: Sequence[SupportsIndex]) -> Array:
-    """A shape as an array of integers, `i32[axes]`.
+    """Returns a shape as an array of integers: `i32[rank]`, or `i64[rank]` if a size exceeds 32 bits.
 
     >>> shape_as_value((2, 3))
     Array([2, 3], dtype=int32)
@@ -96,7 +130,15 @@ def shape_as_value(shape: Sequence[SupportsIndex]) -> Array:
 
 
 def empty(shape: Sequence[int] | SupportsIndex, dtype: DTypeLike, *, out_sharding: object = None) -> Array:
-    """An array whose numbers don't matter: zeros here. `out_sharding` has no meaning on one device.
+    """Returns an array with arbitrary elements; here they are zeros.
+
+    Args:
+        shape: The shape, or the size of one axis.
+        dtype: The dtype.
+        out_sharding: Accepted for compatibility and ignored.
+
+    Returns:
+        An array of this shape and dtype.
 
     >>> empty((2, 3), "float32").shape
     (2, 3)

@@ -1,7 +1,7 @@
-"""Operations that give an array other axes, and that make one array of several.
+"""Primitives that change axes (`squeeze`, `tile`) or join and split arrays (`concatenate`, `stack`, `split`).
 
-(`reshape`, `transpose` and `broadcast_in_dim` stand in `basis`.) Those of `cutting` and `filling` are at hand here too,
-so that `shape` is all that most callers need.
+(`reshape`, `transpose` and `broadcast_in_dim` are in `structural`.) The functions of `slicing` and `array_creation` are
+re-exported here, so that most callers need only this module.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ from tracefx.ops.structural import (
 
 
 def batch_at(x: Value, dim: int | None, axis: MappedAxis, place: int) -> Array:
-    """`x` with its batch axis at `place`, repeated along it if it has none."""
+    """Returns `x` with its batch axis at position `place`. If `dim` is None, `x` is broadcast along a new one."""
     if dim is not None:
         return move_axis(x, dim, place)
     shape = (*x.aval.shape[:place], axis.size, *x.aval.shape[place:])
@@ -77,6 +77,8 @@ def batch_at(x: Value, dim: int | None, axis: MappedAxis, place: int) -> Array:
 @final
 @frozen(eq=False)
 class Squeeze(LinearOperation, DataMovement):
+    """Removes axes of size 1."""
+
     name = "squeeze"
     dimensions: tuple[int, ...]
 
@@ -110,9 +112,17 @@ class Squeeze(LinearOperation, DataMovement):
 
 
 def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
-    """`array` without the axes `dimensions`, all of size 1: `f32[1, n, 1]` becomes `f32[n]`.
+    """Returns `array` without some axes of size 1: `f32[1, n, 1]` becomes `f32[n]`.
 
-    Raises ValueError if an axis has another size, is out of bounds or named twice.
+    Args:
+        array: Array.
+        dimensions: The axes to remove. Negative ones count from the end.
+
+    Returns:
+        An array of the same elements.
+
+    Raises:
+        ValueError: An axis has another size, is out of bounds or is named twice.
 
     >>> squeeze(np.ones((1, 3)), (0,)).shape
     (3,)
@@ -123,7 +133,17 @@ def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
 
 
 def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
-    """`array` with new axes of size 1, which have the places `dimensions` in the result.
+    """Returns `array` with new axes of size 1.
+
+    Args:
+        array: Array.
+        dimensions: The positions of the new axes in the result. Negative ones count from the end.
+
+    Returns:
+        An array of the same elements, with `len(dimensions)` more axes.
+
+    Raises:
+        AxisError: A position is out of bounds or named twice.
 
     >>> expand_dims(np.ones(3), (0, 2)).shape
     (1, 3, 1)
@@ -139,7 +159,17 @@ def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
 
 
 def broadcast(operand: ArrayLike, sizes: Sequence[int]) -> Array:
-    """`operand` repeated along new axes of the given sizes, in front of its own.
+    """Returns `operand` repeated along new leading axes.
+
+    Args:
+        operand: Array or number.
+        sizes: The sizes of the new axes, static integers.
+
+    Returns:
+        An array of shape `(*sizes, *operand.shape)`.
+
+    Raises:
+        TypeError: The sizes are not static integers.
 
     >>> broadcast(np.ones(3), (2,)).shape
     (2, 3)
@@ -155,6 +185,8 @@ def broadcast(operand: ArrayLike, sizes: Sequence[int]) -> Array:
 @final
 @frozen(eq=False)
 class Tile(LinearOperation, DataMovement):
+    """Repeats an array along its axes."""
+
     name = "tile"
     reps: tuple[int, ...]
 
@@ -162,7 +194,7 @@ class Tile(LinearOperation, DataMovement):
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         (x,) = avals
         if len(self.reps) != x.ndim or any(n < 0 for n in self.reps):
-            raise TypeError(f"tile: reps {self.reps} must have an entry that is not negative for each axis of {x}")
+            raise TypeError(f"tile: reps {self.reps} must have one non-negative entry for each axis of {x}")
         return x.update(shape=tuple([n * m for n, m in zip(x.shape, self.reps, strict=True)]))
 
     @override
@@ -178,7 +210,7 @@ class Tile(LinearOperation, DataMovement):
         return np.tile(args[0], self.reps)
 
     def copies(self, x: ShapedArray) -> Shape:
-        """The output's shape with two axes for each one: the copies, and the elements of each."""
+        """Returns the output's shape with each axis split in two: the repetitions, and the operand's axis."""
         return tuple([size for pair in zip(self.reps, x.shape, strict=True) for size in pair])
 
     @override
@@ -201,7 +233,17 @@ class Tile(LinearOperation, DataMovement):
 
 
 def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
-    """`operand` repeated along each of its axes, `reps[i]` times along axis `i`.
+    """Returns `operand` repeated `reps[i]` times along each axis `i`.
+
+    Args:
+        operand: Array.
+        reps: One non-negative static integer per axis.
+
+    Returns:
+        An array whose sizes are multiplied by `reps`.
+
+    Raises:
+        TypeError: `reps` does not have one non-negative integer per axis.
 
     >>> tile(np.arange(2), (3,)).tolist()
     [0, 1, 0, 1, 0, 1]
@@ -213,7 +255,7 @@ def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
 
 
 class JoinOperation(LinearOperation, DataMovement):
-    """One array from several of one dtype."""
+    """A primitive that joins several arrays of one dtype."""
 
     __slots__ = ()
     arity = VARIADIC
@@ -235,6 +277,8 @@ class JoinOperation(LinearOperation, DataMovement):
 @final
 @frozen(eq=False)
 class Concatenate(JoinOperation):
+    """Joins arrays along an existing axis."""
+
     name = "concatenate"
     dimension: int
 
@@ -245,7 +289,7 @@ class Concatenate(JoinOperation):
         if any(a.ndim != first.ndim for a in avals):
             raise TypeError(f"concatenate: operands must have the same number of axes, got {show_avals(avals)}")
         if not 0 <= axis < first.ndim:
-            raise TypeError(f"concatenate: dimension {axis} is no axis of operands {show_avals(avals)}")
+            raise TypeError(f"concatenate: dimension {axis} is not an axis of operands {show_avals(avals)}")
         if any(a.without_axis(axis).shape != first.without_axis(axis).shape for a in avals):
             raise TypeError(f"concatenate: operands must have equal sizes but for axis {axis}, got {show_avals(avals)}")
         total = sum([a.shape[axis] for a in avals])
@@ -275,15 +319,24 @@ class Concatenate(JoinOperation):
 
     @override
     def emit(self, builder: Builder, out: ShapedArray, *operands: IrValue) -> IrValue:
-        # Of a slice of what was joined that has no elements, XLA's CPU ends the process where a part has none either.
+        # Empty parts are dropped: XLA's CPU compiler crashes on an empty slice of a concatenation with an empty part.
         parts = [x for x in operands if x.aval.size] or operands
         return builder.emit("stablehlo.concatenate", parts, [out], {"dimension": self.dimension})[0]
 
 
 def concatenate(operands: Sequence[ArrayLike], dimension: int) -> Array:
-    """`operands`, of equal shapes but for axis `dimension`, joined along it.
+    """Returns `operands` joined along axis `dimension`.
 
-    Raises TypeError if dtypes, numbers of axes or other sizes differ.
+    Args:
+        operands: At least one array; dtypes are equal, and so are shapes except along `dimension`.
+        dimension: The axis to join along, non-negative.
+
+    Returns:
+        An array whose size along `dimension` is the sum of theirs.
+
+    Raises:
+        TypeError: Dtypes, ranks or other sizes differ, or there is no such axis.
+        ValueError: There are no operands.
 
     >>> concatenate([np.arange(2), np.arange(3)], 0).tolist()
     [0, 1, 0, 1, 2]
@@ -311,6 +364,8 @@ def _join(prim: JoinOperation, values: Sequence[Value]) -> Array:
 @final
 @frozen(eq=False)
 class Stack(JoinOperation):
+    """Joins arrays of one shape along a new axis."""
+
     name = "stack"
     axis: int
 
@@ -325,8 +380,8 @@ class Stack(JoinOperation):
 
     @override
     def numpy_kernel(self, *avals: ShapedArray) -> Callable[..., NDArray]:
-        axis, apart = self.axis, (*[builtins.slice(None)] * self.axis, None)
-        return lambda *args: np.concatenate([x[apart] for x in args], axis)
+        axis, new_axis = self.axis, (*[builtins.slice(None)] * self.axis, None)
+        return lambda *args: np.concatenate([x[new_axis] for x in args], axis)
 
     @override
     def kernel(self, *args: NDArray) -> NDArray:
@@ -355,7 +410,18 @@ class Stack(JoinOperation):
 
 
 def stack(operands: Sequence[ArrayLike], axis: int = 0) -> Array:
-    """`operands`, all of one shape, along a new axis at place `axis`.
+    """Returns `operands` joined along a new axis.
+
+    Args:
+        operands: At least one array; all have one shape and dtype.
+        axis: The position of the new axis in the result. 0 by default; negative ones count from the end.
+
+    Returns:
+        An array with one more axis, of size `len(operands)`.
+
+    Raises:
+        TypeError: The dtypes differ.
+        ValueError: The shapes differ, or there are no operands.
 
     >>> stack([np.arange(2), np.arange(2)]).tolist()
     [[0, 1], [0, 1]]
@@ -367,6 +433,8 @@ def stack(operands: Sequence[ArrayLike], axis: int = 0) -> Array:
 @final
 @frozen(eq=False)
 class Split(Primitive, Differentiable, Transposable, Batchable, Lowerable, HasNumpyKernel):
+    """Splits an array into consecutive parts along an axis."""
+
     name = "split"
     sizes: tuple[int, ...]
     axis: int
@@ -385,6 +453,7 @@ class Split(Primitive, Differentiable, Transposable, Batchable, Lowerable, HasNu
         return [x.update(shape=(*x.shape[: self.axis], n, *x.shape[self.axis + 1 :])) for n in self.sizes]
 
     def starts(self) -> list[int]:
+        """Returns the index at which each part starts."""
         return [sum(self.sizes[:i]) for i in range(len(self.sizes))]
 
     @override
@@ -433,7 +502,18 @@ class Split(Primitive, Differentiable, Transposable, Batchable, Lowerable, HasNu
 
 
 def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> list[Array]:
-    """`operand` cut along `axis` into pieces of the given sizes, which add up to the axis's.
+    """Returns consecutive parts of `operand` along `axis`, with the given sizes.
+
+    Args:
+        operand: Array.
+        sizes: The sizes of the parts, static integers that add up to the size of the axis.
+        axis: The axis to split. 0 by default; negative ones count from the end.
+
+    Returns:
+        A list of one array per size.
+
+    Raises:
+        ValueError: The sizes don't add up, or there is no such axis.
 
     >>> [piece.tolist() for piece in split(np.arange(3), (1, 2))]
     [[0], [1, 2]]

@@ -1,4 +1,4 @@
-"""The cotangent of an array that was cut into windows: what came of each window, put together again."""
+"""`SliceCotangents`: accumulates the cotangents of slices of one array into that of the array."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from tracefx.ops.shape.shape import concatenate
 from tracefx.ops.shape.slicing import Slice, pad
 
 _MIN_CONTIGUOUS: Final = 16
-"""The fewest elements side by side that are worth a copy of their own."""
+"""The fewest contiguous elements for which a copy of their own is worth it."""
 
 _MAX_JOINED: Final = 8
-"""Each piece that is joined is a kernel of its own, which takes XLA long to compile. Pieces that are padded and added
-up are one kernel together, which asks at each element which piece it is of."""
+"""The most parts that are concatenated. Each becomes a kernel, which XLA compiles slowly; parts that are padded and
+added instead become one kernel, which decides for each element what part it belongs to.
+"""
 
 
 class _Piece(NamedTuple):
-    """The cotangent of what lies from `start` to before `stop` along one axis."""
+    """The cotangent of the slice from `start` to `stop` (exclusive) along one axis."""
 
     start: int
     stop: int
@@ -35,10 +36,10 @@ class _Piece(NamedTuple):
 
 @final
 class SliceCotangents:
-    """A sum that isn't carried out yet: of a cotangent of the whole array, if there is one, and those of windows.
+    """A lazily evaluated sum of a cotangent of the whole array, if there is one, and cotangents of its slices.
 
-    Windows that lie beside each other are joined. The transposes of their slices alone would fill each with zeros to
-    the size of the array, to add these up.
+    Adjacent slices are concatenated. Transposing each slice alone would pad each cotangent to the size of the array,
+    and add all of these.
     """
 
     __slots__ = ("aval", "source", "whole", "windows")
@@ -50,15 +51,17 @@ class SliceCotangents:
         self.windows: dict[tuple[Shape, Shape], Value] = {}
 
     def add(self, ct: Value) -> None:
+        """Adds a cotangent of the whole array."""
         self.whole = ct if self.whole is None else bind1(ADD, self.whole, ct)
 
     def add_window(self, window: Slice, ct: Value) -> None:
-        """Take up the cotangent of what a slice without strides took."""
-        place = window.start_indices, window.limit_indices
-        before = self.windows.get(place)
-        self.windows[place] = ct if before is None else bind1(ADD, before, ct)
+        """Adds the cotangent of the output of `window`, a slice without strides."""
+        bounds = window.start_indices, window.limit_indices
+        previous = self.windows.get(bounds)
+        self.windows[bounds] = ct if previous is None else bind1(ADD, previous, ct)
 
     def total(self) -> Value:
+        """Returns the cotangent of the array."""
         terms: list[Value] = [] if self.whole is None else [self.whole]
         along: dict[int, list[_Piece]] = {}
         for (starts, limits), ct in self.windows.items():
@@ -74,7 +77,7 @@ class SliceCotangents:
         return functools.reduce(_add, terms)
 
     def _blocks(self, axis: int, pieces: Sequence[_Piece]) -> Sequence[_Piece]:
-        """Fewer and longer pieces, where there are many or short ones."""
+        """Returns fewer and longer pieces if there are many or short ones, by padding and adding groups of them."""
         count, inner = len(pieces), math.prod(self.aval.shape[axis + 1 :])
         run = inner * sum([p.stop - p.start for p in pieces]) // count
         size = max(1 if count <= _MAX_JOINED else _MAX_JOINED, math.ceil(_MIN_CONTIGUOUS / max(1, run)))
@@ -84,7 +87,7 @@ class SliceCotangents:
         return [_block(axis, block, block[0].start, block[-1].stop) for block in blocks]
 
     def _joined(self, axis: int, pieces: Sequence[_Piece]) -> Value:
-        """Pieces in order, with zeros before, between and after them."""
+        """Returns the concatenation of disjoint, sorted pieces, with zeros before, between and after them."""
         end = pieces[0].start
         parts: list[Value] = []
         for start, stop, ct in pieces:
@@ -99,12 +102,13 @@ class SliceCotangents:
 
 
 def _block(axis: int, pieces: Sequence[_Piece], low: int, high: int) -> _Piece:
-    """Pieces as one, which reaches from `low` to before `high`."""
+    """Returns the sum of pieces as one piece from `low` to `high` (exclusive)."""
     parts = [_padded(axis, p.ct, p.start - low, high - p.stop) for p in pieces]
     return _Piece(low, high, functools.reduce(_add, parts))
 
 
 def _padded(axis: int, ct: Value, low: int, high: int) -> Value:
+    """Returns `ct` padded with zeros along `axis`."""
     config = [(0, 0, 0)] * ct.aval.ndim
     config[axis] = low, high, 0
     return pad(ct, zero(ct.aval), config)
@@ -114,7 +118,7 @@ _add: Final = functools.partial(bind1, ADD)
 
 
 def _disjoint(pieces: Sequence[_Piece]) -> Sequence[Sequence[_Piece]]:
-    """Pieces in as few rows as it takes for those of a row not to overlap."""
+    """Partitions pieces into the fewest rows of non-overlapping, sorted pieces."""
     rows: list[list[_Piece]] = []
     for piece in sorted(pieces, key=lambda p: (p.start, p.stop)):
         row = next((r for r in rows if r[-1].stop <= piece.start), None)

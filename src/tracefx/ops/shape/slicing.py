@@ -1,4 +1,4 @@
-"""Parts of arrays, and arrays as parts of larger ones: `slice`, its transpose `pad`, and `rev`."""
+"""Static windows of arrays: `slice`, its transpose `pad`, and `rev`."""
 
 from __future__ import annotations
 
@@ -43,6 +43,8 @@ from tracefx.ops.structural import (
 @final
 @frozen(eq=False)
 class Slice(LinearOperation, DataMovement):
+    """Extracts a static, possibly strided window."""
+
     name = "slice"
     start_indices: tuple[int, ...]
     limit_indices: tuple[int, ...]
@@ -56,9 +58,9 @@ class Slice(LinearOperation, DataMovement):
     @memoize_aval("start_indices", "limit_indices", "strides")
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         (x,) = avals
-        for what, given in (("start_indices", self.start_indices), ("limit_indices", self.limit_indices)):
-            if len(given) != x.ndim:
-                raise TypeError(f"slice: {what} {given} must have one entry for each axis of {x}")
+        for what, entries in (("start_indices", self.start_indices), ("limit_indices", self.limit_indices)):
+            if len(entries) != x.ndim:
+                raise TypeError(f"slice: {what} {entries} must have one entry for each axis of {x}")
         if len(self.steps) != x.ndim or any(s <= 0 for s in self.steps):
             raise TypeError(f"slice: strides {self.strides} must have one positive entry for each axis of {x}")
         sizes = []
@@ -88,8 +90,8 @@ class Slice(LinearOperation, DataMovement):
     def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         config = []
         for n, m, start, step in zip(args[0].aval.shape, ct.aval.shape, self.start_indices, self.steps, strict=True):
-            reached = start + ((m - 1) * step + 1 if m else 0)
-            config.append((start, n - reached, step - 1))
+            slice_end = start + ((m - 1) * step + 1 if m else 0)
+            config.append((start, n - slice_end, step - 1))
         return [pad(ct, zero(ct.aval), config)]
 
     @override
@@ -111,6 +113,7 @@ class Slice(LinearOperation, DataMovement):
 
 
 def _insert(xs: tuple[int, ...], place: int, x: int) -> tuple[int, ...]:
+    """Returns `xs` with `x` inserted at index `place`."""
     return (*xs[:place], x, *xs[place:])
 
 
@@ -120,9 +123,19 @@ def slice(
     limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
 ) -> Array:
-    """The window of `operand` from `start_indices` to before `limit_indices`, taking every `strides`-th element.
+    """Returns the window of `operand` from `start_indices` to `limit_indices` (exclusive), with strides.
 
-    All indices are static and within bounds; anything else is a TypeError.
+    Args:
+        operand: Array.
+        start_indices: The first index of the window along each axis, static.
+        limit_indices: The end of the window along each axis, exclusive and static; at most the size of the axis.
+        strides: The positive step along each axis. None, the default, means 1 for all.
+
+    Returns:
+        An array of the same rank and dtype.
+
+    Raises:
+        TypeError: The indices are not static, out of bounds, or not one per axis.
 
     >>> slice(np.arange(6), (1,), (6,), (2,)).tolist()
     [1, 3, 5]
@@ -137,7 +150,7 @@ def slice(
 
 
 def slice_axis(x: Value, start: int, stop: int, axis: int) -> Array:
-    """The part of `x` from `start` to before `stop` along one axis."""
+    """Returns the part of `x` from `start` to `stop` (exclusive) along one axis."""
     low, high = [0] * x.aval.ndim, list(x.aval.shape)
     low[axis], high[axis] = start, stop
     return slice(x, low, high)
@@ -146,11 +159,14 @@ def slice_axis(x: Value, start: int, stop: int, axis: int) -> Array:
 # ------------------------------------------------------------------ pad
 
 PaddingConfig = tuple[tuple[int, int, int], ...]
+"""For each axis, the low, high and interior padding."""
 
 
 @final
 @frozen(eq=False)
 class Pad(LinearOperation, DataMovement):
+    """Pads an array with a scalar around and between its elements; negative edge padding removes elements."""
+
     name = "pad"
     arity = 2
     padding_config: PaddingConfig
@@ -161,7 +177,7 @@ class Pad(LinearOperation, DataMovement):
         if x.dtype != value.dtype:
             raise TypeError(f"pad: operand and padding_value must have one dtype, got {x} and {value}")
         if value.shape:
-            raise ValueError(f"pad: padding_value must have no axes, got {value}")
+            raise ValueError(f"pad: padding_value must be a scalar, got {value}")
         if len(self.padding_config) != x.ndim:
             raise ValueError(f"pad: padding_config {self.padding_config} must have one entry for each axis of {x}")
         if any(interior < 0 for _, _, interior in self.padding_config):
@@ -171,7 +187,7 @@ class Pad(LinearOperation, DataMovement):
             for n, (low, high, interior) in zip(x.shape, self.padding_config, strict=True)
         ]
         if any(n < 0 for n in sizes):
-            raise ValueError(f"pad: padding_config {self.padding_config} cuts more off {x} than there is")
+            raise ValueError(f"pad: padding_config {self.padding_config} removes more elements than {x} has")
         return ShapedArray(tuple(sizes), x.dtype, x.weak_type and value.weak_type)
 
     @override
@@ -198,11 +214,11 @@ class Pad(LinearOperation, DataMovement):
         return out
 
     def _windows(self, shape: Shape, padded: Shape) -> tuple[tuple[builtins.slice, ...], tuple[builtins.slice, ...]]:
-        """The elements that aren't cut off, and where they go."""
+        """Returns the slices of the operand that are not cut off, and the slices of the output that they go to."""
         source, target = [], []
         for n, size, (low, _, interior) in zip(shape, padded, self.padding_config, strict=True):
             step = interior + 1
-            first = max(-(low // step), 0)  # the first element that isn't cut off, and the first beyond the end
+            first = max(-(low // step), 0)  # the first element that isn't cut off; `end` is the first beyond it
             end = max(min(n, -((low - size) // step)), first)
             source.append(builtins.slice(first, end))
             start = low + first * step
@@ -218,21 +234,21 @@ class Pad(LinearOperation, DataMovement):
     @override
     def pullback(self, ct: Value, *args: Value | UndefinedPrimal) -> Sequence[Tangent | None]:
         x, value = args
-        of_x: Tangent | None = None
-        of_value: Tangent | None = None
+        x_ct: Tangent | None = None
+        value_ct: Tangent | None = None
         if isinstance(x, UndefinedPrimal):
             cut = pad(ct, zero(ct.aval), [(-low, -high, 0) for low, high, _ in self.padding_config])
             steps = [interior + 1 for _, _, interior in self.padding_config]
             strides = steps if any(s > 1 for s in steps) else None
-            of_x = match_aval(slice(cut, [0] * x.aval.ndim, cut.shape, strides), x.aval)
+            x_ct = match_aval(slice(cut, [0] * x.aval.ndim, cut.shape, strides), x.aval)
         if isinstance(value, UndefinedPrimal):
             zeros = structural.full_like_aval(ct.aval, 0)
-            alone = select_n(self.inside(x.aval.shape), ct, zeros)
-            of_value = match_aval(reduce_sum(alone, range(ct.aval.ndim)), value.aval)
-        return [of_x, of_value]
+            outside = select_n(self.inside(x.aval.shape), ct, zeros)
+            value_ct = match_aval(reduce_sum(outside, range(ct.aval.ndim)), value.aval)
+        return [x_ct, value_ct]
 
     def inside(self, shape: Shape) -> Array:
-        """Where in the result elements of the operand are."""
+        """Returns a mask of the output elements that come from an operand of this shape."""
         return pad(structural.full_like_aval(ShapedArray(shape, dtypes.bool_), True), False, self.padding_config)
 
     @override
@@ -260,10 +276,21 @@ class Pad(LinearOperation, DataMovement):
 
 
 def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[tuple[int, int, int]]) -> Array:
-    """`operand` with `padding_value` put around and between its elements.
+    """Returns `operand` with `padding_value` around and between its elements.
 
-    `padding_config` has `(low, high, interior)` for each axis: how many elements go in front, behind, and between
-    any two. A negative `low` or `high` cuts elements off.
+    Args:
+        operand: Array.
+        padding_value: A scalar of the same dtype.
+        padding_config: For each axis `(low, high, interior)`: the number of elements before, after, and between
+            each two elements. A negative `low` or `high` removes elements; `interior` must not be negative.
+
+    Returns:
+        An array of the same rank and dtype.
+
+    Raises:
+        TypeError: The dtypes differ, or an entry is not made of static integers.
+        ValueError: `padding_value` is not a scalar, `padding_config` does not have one valid entry per axis, or it
+            removes more elements than there are.
 
     >>> pad(np.arange(1, 4), 0, [(1, -1, 1)]).tolist()
     [0, 1, 0, 2, 0]
@@ -286,6 +313,8 @@ def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[t
 @final
 @frozen(eq=False)
 class Rev(LinearOperation, DataMovement):
+    """Reverses the order of elements along axes."""
+
     name = "rev"
     dimensions: tuple[int, ...]
 
@@ -293,7 +322,7 @@ class Rev(LinearOperation, DataMovement):
     def out_aval(self, *avals: ShapedArray) -> ShapedArray:
         (x,) = avals
         if len(set(self.dimensions)) != len(self.dimensions) or any(not 0 <= d < x.ndim for d in self.dimensions):
-            raise TypeError(f"rev: dimensions {self.dimensions} must be different axes of {x}, counted from 0")
+            raise TypeError(f"rev: dimensions {self.dimensions} must be distinct, non-negative axes of {x}")
         return x
 
     @override
@@ -321,7 +350,17 @@ class Rev(LinearOperation, DataMovement):
 
 
 def rev(operand: ArrayLike, dimensions: Sequence[int]) -> Array:
-    """`operand` with its elements in reverse order along the axes `dimensions`.
+    """Returns `operand` with its elements in reverse order along the axes `dimensions`.
+
+    Args:
+        operand: Array.
+        dimensions: Distinct, non-negative axes.
+
+    Returns:
+        An array of the same shape and dtype.
+
+    Raises:
+        TypeError: The axes are not static integers, out of bounds or repeated.
 
     >>> rev(np.arange(3), (0,)).tolist()
     [2, 1, 0]

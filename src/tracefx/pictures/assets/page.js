@@ -4,7 +4,7 @@
   const $$ = (selector, at = document) => [...at.querySelectorAll(selector)];
   const data = JSON.parse($("#data").textContent);
   const root = document.documentElement;
-  root.classList.add("js"); // without scripts all panes are shown, and bodies fold all the same
+  root.classList.add("js"); // without scripts all panes are shown; bodies fold all the same
   const panes = $$(".pane");
   const told = $(".told");
   const narrow = matchMedia("(max-width: 899px)");
@@ -24,7 +24,7 @@
     }
   };
 
-  // ---------------------------------------------------------------- what belongs together
+  // ---------------------------------------------------------------- elements by source line and variable
   const bySource = new Map();
   const byVariable = new Map();
   const collect = (at) => {
@@ -59,7 +59,7 @@
   const outside = (binder) => binder.closest(".in")?.parentElement.querySelector(`:scope > summary b[data-v="${binder.dataset.o}"]:not(:has(+ i))`);
   const markVariable = (key) => {
     const input = (byVariable.get(key) || []).find((e) => e.dataset.o);
-    if (input && outside(input)) mark(outside(input), "use"); // what it is outside of the body
+    if (input && outside(input)) mark(outside(input), "use"); // the operand outside of the body
     for (const e of byVariable.get(key) || [])
       mark(e, e.tagName === "B" ? (isBinder(e) ? "def" : "use") : e.classList.contains("wide") ? "over" : e.classList.contains("node") ? "def" : "use");
   };
@@ -89,7 +89,7 @@
     refresh();
   });
 
-  // ---------------------------------------------------------------- what is told of it
+  // ---------------------------------------------------------------- details of the selection
   const plain = (row) => {
     const code = row.querySelector("code").cloneNode(true);
     for (const e of $$(".dots, .t", code)) e.remove();
@@ -132,7 +132,7 @@
       if (integers) parts.push(part("integer", si(integers)));
       if (read || written) parts.push(part("reads", si(read, "B")), part("writes", si(written, "B")));
       if (flops && read + written) parts.push(part("flop/B", (flops / (read + written)).toPrecision(2)));
-      parts.push(part("held while it runs", si(during, "B")), part("after", si(after, "B")));
+      parts.push(part("live while it runs", si(during, "B")), part("after", si(after, "B")));
       if (scope) parts.push(part("in", step.scopes[scope]));
     } else if (row && full) parts.push(make("code", {}, plain(row)));
     const s = row ? row.dataset.s : subject?.source;
@@ -142,7 +142,7 @@
       const work = data.steps[here]?.work?.[s];
       if (work) parts.push(part("equations", work[2]), part("operations", work[1]));
     }
-    if (full) parts.push(Object.assign(link("let go (Esc)", () => pin(null)), { className: "x" }));
+    if (full) parts.push(Object.assign(link("clear (Esc)", () => pin(null)), { className: "x" }));
     told.hidden = !parts.length;
     told.replaceChildren(make("div", {}, ...parts));
   };
@@ -175,7 +175,7 @@
       if (line) graph.center(line.id.slice(1));
     }
   };
-  const scrollWithin = (element) => { // without moving the pane itself into view
+  const scrollWithin = (element) => { // without scrolling the pane itself into view
     const rows = element.closest(".rows");
     const box = element.getBoundingClientRect(), outer = rows.getBoundingClientRect();
     if (box.top < outer.top + 24 || box.bottom > outer.bottom - 40) rows.scrollTop += box.top - outer.top - outer.height / 3;
@@ -232,7 +232,7 @@
   };
   for (const tab of $$(".tab")) tab.onclick = () => {
     const pane = panes.find((p) => p.dataset.pane === tab.dataset.pane);
-    const box = pane.getBoundingClientRect(), seen = box.left < innerWidth - 40 && box.right > 40; // one that is out of sight is fetched
+    const box = pane.getBoundingClientRect(), seen = box.left < innerWidth - 40 && box.right > 40; // scrolled into view if it is not visible
     const off = !narrow.matches && seen && !pane.classList.contains("off") && panes.filter((p) => !p.classList.contains("off")).length > 1;
     if (off) {
       pane.classList.add("off");
@@ -267,13 +267,13 @@
     const index = pane.dataset.pane, step = data.steps[index];
     const canvas = $(".graph svg", pane), world = svg("g");
     const opened = new Set();
-    const within = new Map(); // the equation around each body's nodes
+    const within = new Map(); // the equation that encloses each body's nodes
     for (const [line, bodies] of Object.entries(step.bodies))
       for (const [key] of bodies) for (const node of step.graphs[key].nodes) if (node[5] >= 0) within.set(node[5], Number(line));
     if (step.lines.length <= 40) for (const line of Object.keys(step.bodies)) opened.add(Number(line));
     let view = { x: 0, y: 0, k: 1 }, size = { width: 0, height: 0 }, places = new Map();
 
-    // Room for opened nodes: bands grow, neighbours in the band move aside, all below moves down.
+    // Makes room for opened nodes: layers grow, neighbours in the layer move aside, everything below moves down.
     const arrange = (key) => {
       const { nodes } = step.graphs[key];
       const insides = nodes.map((n) => opened.has(n[5]) && step.bodies[n[5]] ? step.bodies[n[5]].map(([k, label]) => ({ label, ...arrange(k) })) : null);
@@ -384,7 +384,7 @@
       opened.has(line) ? opened.delete(line) : opened.add(line);
       redraw();
       const after = places.get(line);
-      view.x += (before.x - after.x) * view.k; view.y += (before.y - after.y) * view.k; // it stays under the pointer
+      view.x += (before.x - after.x) * view.k; view.y += (before.y - after.y) * view.k; // keeps it under the pointer
       move();
     };
     const all = (open) => { opened.clear(); if (open) for (const line of Object.keys(step.bodies)) opened.add(Number(line)); redraw(); fit(true); };

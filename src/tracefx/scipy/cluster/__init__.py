@@ -1,3 +1,3 @@
-"""Clusters, with the names of `jax.scipy.cluster`."""
+"""Clustering functions, with the names of `jax.scipy.cluster`."""
 
 from tracefx.scipy.cluster import vq as vq

@@ -1,4 +1,4 @@
-"""Linear algebra with the names and arguments of `jax.scipy.linalg`. Leading axes are a batch."""
+"""Linear algebra, with the names and arguments of `jax.scipy.linalg`. Leading axes are batch axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of single matrices, mapped over stacks of them."""
+"""Batching of functions of single matrices, and checks of their operands."""
 
 from __future__ import annotations
 
@@ -18,16 +18,23 @@ R = TypeVar("R")
 
 
 def map_over_batch(name: str, f: Callable[..., R], arrays: Sequence[Array], ranks: Sequence[int]) -> R:
-    """`f` of arrays with so many axes, for all matrices of stacks of these, which broadcast."""
-    stacks = [x.shape[: x.ndim - rank] for x, rank in zip(arrays, ranks, strict=True)]
-    stack = broadcast_operand_shapes(name, *stacks)
-    full = [broadcast_to(x, (*stack, *x.shape[x.ndim - rank :])) for x, rank in zip(arrays, ranks, strict=True)]
-    for _ in stack:
+    """Maps `f`, a function of arrays with the given ranks, over the leading axes of the arrays, which broadcast."""
+    batch_shapes = [x.shape[: x.ndim - rank] for x, rank in zip(arrays, ranks, strict=True)]
+    batch_shape = broadcast_operand_shapes(name, *batch_shapes)
+    broadcast_arrays = [
+        broadcast_to(x, (*batch_shape, *x.shape[x.ndim - rank :])) for x, rank in zip(arrays, ranks, strict=True)
+    ]
+    for _ in batch_shape:
         f = vmap(f)
-    return f(*full)
+    return f(*broadcast_arrays)
 
 
 def as_matrix(name: str, a: ArrayLike) -> Array:
+    """Converts an operand to an inexact dtype.
+
+    Raises:
+        ShapeError: if it has fewer than two axes.
+    """
     x = as_array(to_inexact(a, f"{name}: a"))
     if x.ndim < 2:
         raise ShapeError(f"{name} takes matrices, arrays with two axes or more, got {x.aval}")
@@ -35,6 +42,11 @@ def as_matrix(name: str, a: ArrayLike) -> Array:
 
 
 def as_square_matrix(name: str, a: ArrayLike) -> Array:
+    """Converts an operand to an inexact dtype.
+
+    Raises:
+        ShapeError: if it is not a square matrix or a batch of them.
+    """
     x = as_matrix(name, a)
     if x.shape[-1] != x.shape[-2]:
         raise ShapeError(f"{name} takes square matrices, got {x.aval}")
@@ -42,7 +54,11 @@ def as_square_matrix(name: str, a: ArrayLike) -> Array:
 
 
 def as_linear_system(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Array, Array, bool]:
-    """Square matrices and matrices beside them, stacked alike, and whether the latter are a vector."""
+    """Promotes and broadcasts the operands of a linear system; also returns whether the right-hand side is a vector.
+
+    Raises:
+        ShapeError: if `a` is not square, or `b` doesn't match it.
+    """
     x, y = promote_inexact_pair(name, a, b)
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ShapeError(f"{name} takes square matrices, got {x.aval}")
@@ -52,10 +68,10 @@ def as_linear_system(name: str, a: ArrayLike, b: ArrayLike) -> tuple[Array, Arra
     is_vector = y.ndim == 1
     if is_vector:
         y = expand_dims(y, (1,))
-    stack = broadcast_operand_shapes(name, x.shape[:-2], y.shape[:-2])
-    return broadcast_to(x, (*stack, n, n)), broadcast_to(y, (*stack, *y.shape[-2:])), is_vector
+    batch_shape = broadcast_operand_shapes(name, x.shape[:-2], y.shape[:-2])
+    return broadcast_to(x, (*batch_shape, n, n)), broadcast_to(y, (*batch_shape, *y.shape[-2:])), is_vector
 
 
 def restore_vector(x: Array, is_vector: bool) -> Array:
-    """The solution as a vector, where the right-hand side was one."""
+    """Removes the last axis from the solution if the right-hand side was a vector."""
     return squeeze(x, (x.ndim - 1,)) if is_vector else x

@@ -1,4 +1,4 @@
-"""Solutions of matrix equations. Leading axes are a batch."""
+"""Determinants, inverses, and solutions of matrix equations. Leading axes are batch axes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,15 @@ from tracefx.transforms.solvers import custom_linear_solve
 
 
 def det(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> Array:
-    """The determinants of square matrices.
+    """Computes determinants.
+
+    Args:
+        a: `f32[..., n, n]`.
+        overwrite_a: accepted for compatibility with SciPy; it has no effect.
+        check_finite: accepted for compatibility with SciPy; it has no effect.
+
+    Returns:
+        `f32[...]`.
 
     >>> import numpy as np
     >>> det(np.array([[1.0, 2.0], [3.0, 4.0]]))
@@ -33,7 +41,15 @@ def det(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> A
 
 
 def inv(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> Array:
-    """The inverses of square matrices.
+    """Computes matrix inverses.
+
+    Args:
+        a: `f32[..., n, n]`.
+        overwrite_a: accepted for compatibility with SciPy; it has no effect.
+        check_finite: accepted for compatibility with SciPy; it has no effect.
+
+    Returns:
+        `f32[..., n, n]`.
 
     >>> import numpy as np
     >>> inv(np.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
@@ -52,8 +68,25 @@ def solve(
     check_finite: bool = True,
     assume_a: str = "gen",
 ) -> Array:
-    """The `x` for which `a x` is `b`. If `assume_a` is "pos", `a` is Hermitian and positive definite, and only its
-    triangle `lower` is read; "sym" and "her" are as "gen".
+    """Solves the linear system `a @ x = b`.
+
+    Args:
+        a: `f32[..., n, n]`.
+        b: a vector `f32[n]`, or matrices `f32[..., n, k]`.
+        lower: which triangle of `a` is read if `assume_a` is `"pos"`.
+        overwrite_a: accepted for compatibility with SciPy; it has no effect.
+        overwrite_b: accepted for compatibility with SciPy; it has no effect.
+        debug: accepted for compatibility with SciPy; it has no effect.
+        check_finite: accepted for compatibility with SciPy; it has no effect.
+        assume_a: `"gen"`; or `"pos"` if `a` is Hermitian positive definite, which uses the Cholesky factorization.
+            `"sym"` and `"her"` mean the same as `"gen"`.
+
+    Returns:
+        The solution, of the shape of `b`.
+
+    Raises:
+        ShapeError: if shapes do not match.
+        ValueError: if `assume_a` is unknown.
 
     >>> import numpy as np
     >>> solve(np.array([[4.0, 2.0], [2.0, 5.0]]), np.array([8.0, 8.0]), assume_a="pos").tolist()
@@ -74,13 +107,13 @@ def _solve_positive_definite(a: Array, b: Array, *, lower: bool) -> Array:
     def product(x: Array) -> Array:
         return matmul(a, x)
 
-    def find(_: object, y: Array) -> Array:
+    def solve(_: object, y: Array) -> Array:
         return _cho_solve(factor, y, lower=lower)
 
-    def find_conjugate(_: object, y: Array) -> Array:  # the transpose of a Hermitian matrix is its conjugate
-        return find(_, y.conj()).conj()
+    def solve_transposed(_: object, y: Array) -> Array:  # the transpose of a Hermitian matrix is its conjugate
+        return solve(_, y.conj()).conj()
 
-    out: Array = custom_linear_solve(product, b, find, find_conjugate)
+    out: Array = custom_linear_solve(product, b, solve, solve_transposed)
     return out
 
 
@@ -94,8 +127,24 @@ def solve_triangular(
     debug: None = None,
     check_finite: bool = True,
 ) -> Array:
-    """The `x` for which `a x` is `b`, where `a` is triangular; for `trans` 1 ("T") and 2 ("C") with its transpose and
-    conjugate transpose.
+    """Solves the linear system `a @ x = b` for triangular `a`.
+
+    Args:
+        a: `f32[..., n, n]`.
+        b: a vector `f32[n]`, or matrices `f32[..., n, k]`.
+        trans: 0 or `"N"` for `a`, 1 or `"T"` for its transpose, 2 or `"C"` for its conjugate transpose.
+        lower: whether `a` is lower triangular; the other triangle is not read.
+        unit_diagonal: whether the diagonal of `a` is assumed to be 1 and not read.
+        overwrite_b: accepted for compatibility with SciPy; it has no effect.
+        debug: accepted for compatibility with SciPy; it has no effect.
+        check_finite: accepted for compatibility with SciPy; it has no effect.
+
+    Returns:
+        The solution, of the shape of `b`.
+
+    Raises:
+        ShapeError: if shapes do not match.
+        ValueError: if `trans` is unknown.
 
     >>> import numpy as np
     >>> solve_triangular(np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([4.0, 3.0]), lower=True).tolist()
@@ -116,14 +165,25 @@ def _solve_triangular(a: Array, b: Array, *, how: str, lower: bool, unit: bool) 
     )
 
 
-# ------------------------------------------------------------------ sylvester
+# ------------------------------------------------------------------ Sylvester equation
 
 
 def solve_sylvester(A: ArrayLike, B: ArrayLike, C: ArrayLike, *, method: str = "schur", tol: float = 1e-8) -> Array:
-    """The `x` for which `A x + x B` is `C`: `f32[..., m, m]`, `f32[..., n, n]` and `f32[..., m, n]`.
+    """Solves the Sylvester equation `A @ x + x @ B = C`.
 
-    By `method` "schur" or "eigen". NaN where there is more than one: where an eigenvalue of `A` and one of `B` add up
-    to less than `tol`.
+    Args:
+        A: `f32[..., m, m]`.
+        B: `f32[..., n, n]`.
+        C: `f32[..., m, n]`.
+        method: `"schur"` or `"eigen"`.
+        tol: the solution is NaN if it is not unique: if the sum of an eigenvalue of `A` and one of `B` is smaller than
+            this.
+
+    Returns:
+        The solution, `f32[..., m, n]`.
+
+    Raises:
+        ValueError: if `method` is unknown, or shapes do not match.
 
     >>> import numpy as np
     >>> solve_sylvester(np.array([[1.0]]), np.array([[2.0]]), np.array([[6.0]])).tolist()
@@ -136,7 +196,7 @@ def solve_sylvester(A: ArrayLike, B: ArrayLike, C: ArrayLike, *, method: str = "
     a, b, c = [as_array(convert_dtype(v, dtype, v.aval.weak_type)) for v in values]
     m, n = c.shape[-2:] if c.ndim > 1 else (-1, -1)
     if a.shape[-2:] != (m, m) or b.shape[-2:] != (n, n):
-        raise ValueError(f"solve_sylvester: A and B must be square and fit C, got {a.aval}, {b.aval} and {c.aval}")
+        raise ValueError(f"solve_sylvester: A and B must be square and match C, got {a.aval}, {b.aval} and {c.aval}")
 
     def one(a: Array, b: Array, c: Array) -> Array:
         return _sylvester(a, b, c, method=method, tol=float(tol))
@@ -146,33 +206,35 @@ def solve_sylvester(A: ArrayLike, B: ArrayLike, C: ArrayLike, *, method: str = "
 
 @at_once
 def _sylvester(a: Array, b: Array, c: Array, *, method: str, tol: float) -> Array:
-    wide = complex_dtype(dtypes.real_dtype(c.dtype))
-    of_a, of_b = linalg.eigvals(stop_gradient(a)), linalg.eigvals(stop_gradient(b))
+    complex_type = complex_dtype(dtypes.real_dtype(c.dtype))
+    eigenvalues_a, eigenvalues_b = linalg.eigvals(stop_gradient(a)), linalg.eigvals(stop_gradient(b))
     if method == "schur":
         r, u = schur(a, "complex")
         s, v = schur(adjoint(b), "complex")
-        inner = matmul(matmul(adjoint(u), convert(c, wide)), v)
+        inner = matmul(matmul(adjoint(u), convert(c, complex_type)), v)
         x = matmul(matmul(u, _solve_sylvester_by_rows(r, adjoint(s), inner)), adjoint(v))
     else:
         left, u = linalg.eig(a)
         right, v = linalg.eig(b)
-        inner = solve_batched(u, matmul(convert(c, wide), v))
+        inner = solve_batched(u, matmul(convert(c, complex_type), v))
         sums = broadcast_columns(left, right.shape[0]) + broadcast_rows(right, left.shape[0])
         x = matmul(matmul(u, inner / sums), linalg.inv(v))
-    found = x if dtypes.is_complex(c.dtype) else x.real
-    sums = broadcast_columns(of_a, of_b.shape[0]) + broadcast_rows(of_b, of_a.shape[0])
-    return where(any(absolute(sums) < tol), float("nan"), found)
+    solution = x if dtypes.is_complex(c.dtype) else x.real
+    sums = broadcast_columns(eigenvalues_a, eigenvalues_b.shape[0]) + broadcast_rows(
+        eigenvalues_b, eigenvalues_a.shape[0]
+    )
+    return where(any(absolute(sums) < tol), float("nan"), solution)
 
 
 def _solve_sylvester_by_rows(r: Array, s: Array, c: Array) -> Array:
-    """The solution for upper triangular `r` and lower triangular `s`: from the last row up, each by an equation."""
+    """Solves for upper triangular `r` and lower triangular `s`, row by row from the last one."""
     m, n = c.shape
 
     def row(k: Array, x: Array) -> Array:
         i = m - 1 - k
-        rest = c[i] - matmul(r[i][None], x)[0]
+        right_side = c[i] - matmul(r[i][None], x)[0]
         shifted = s + r[i, i] * eye(c.dtype, n)
-        return x.at[i].set(triangular_solve(shifted, rest[None], lower=True)[0])
+        return x.at[i].set(triangular_solve(shifted, right_side[None], lower=True)[0])
 
     out: Array = fori_loop(0, m, row, full_like_aval(c.aval, 0))
     return out

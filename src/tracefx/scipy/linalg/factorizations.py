@@ -1,7 +1,7 @@
-"""Factorizations, with SciPy's arguments, and solutions by them. Leading axes are a batch.
+"""Matrix factorizations with SciPy's arguments, and solvers based on them. Leading axes are batch axes.
 
-Arguments that let SciPy overwrite an operand or leave out its checks are there and do nothing: arrays never change, and
-numbers that are not finite give NaN.
+Arguments with which SciPy overwrites operands or skips checks are accepted and have no effect: arrays are immutable,
+and numbers that are not finite give NaN.
 """
 
 from __future__ import annotations
@@ -29,13 +29,23 @@ from tracefx.ops.structural import broadcast_to, convert, full_like_aval, reshap
 from tracefx.scipy.linalg.batching import as_linear_system, as_matrix, as_square_matrix, restore_vector
 from tracefx.transforms.at_once import at_once
 
-# ------------------------------------------------------------------ cholesky
+# ------------------------------------------------------------------ Cholesky
 
 
 def cholesky(a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Array:
-    """The upper triangular `u` for which `u^H u` is `a`, or the lower triangular `l` for which `l l^H` is.
+    """Computes the Cholesky factor of a Hermitian positive definite matrix: upper triangular `u` with `u^H @ u = a`.
 
-    Only that triangle of `a` is read. Where there is no such matrix, NaN.
+    Args:
+        a: `f32[..., n, n]`; only one triangle is read.
+        lower: whether to read the lower triangle and return lower triangular `l` with `l @ l^H = a`.
+        overwrite_a: accepted for compatibility with SciPy; it has no effect.
+        check_finite: accepted for compatibility with SciPy; it has no effect.
+
+    Returns:
+        The factor, `f32[..., n, n]`; NaN if `a` is not positive definite.
+
+    Raises:
+        ShapeError: if `a` is not square.
 
     >>> import numpy as np
     >>> cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
@@ -54,7 +64,19 @@ def _cholesky(x: Array, *, lower: bool) -> Array:
 def cho_factor(
     a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Array, bool]:
-    """What `cholesky` gives, and `lower`: what `cho_solve` takes.
+    """Computes a Cholesky factorization as `cho_solve` takes it.
+
+    Args:
+        a: `f32[..., n, n]`; only one triangle is read.
+        lower: whether to read the lower triangle and compute the lower factor.
+        overwrite_a: accepted for compatibility with SciPy; it has no effect.
+        check_finite: accepted for compatibility with SciPy; it has no effect.
+
+    Returns:
+        The factor, `f32[..., n, n]`, and `lower`.
+
+    Raises:
+        ShapeError: if `a` is not square.
 
     >>> import numpy as np
     >>> cho_solve(cho_factor(np.array([[4.0, 2.0], [2.0, 5.0]])), np.array([8.0, 8.0])).tolist()
@@ -66,7 +88,19 @@ def cho_factor(
 def cho_solve(
     c_and_lower: tuple[ArrayLike, bool], b: ArrayLike, overwrite_b: bool = False, check_finite: bool = True
 ) -> Array:
-    """The `x` for which `a x` is `b`, where `c_and_lower` is `cho_factor(a)`.
+    """Solves the linear system `a @ x = b`, given the Cholesky factorization of `a`.
+
+    Args:
+        c_and_lower: the result of `cho_factor(a)`.
+        b: a vector `f32[n]`, or matrices `f32[..., n, k]`.
+        overwrite_b: accepted for compatibility with SciPy; it has no effect.
+        check_finite: accepted for compatibility with SciPy; it has no effect.
+
+    Returns:
+        The solution, of the shape of `b`.
+
+    Raises:
+        ShapeError: if shapes do not match.
 
     >>> import numpy as np
     >>> cho_solve((np.array([[2.0, 0.0], [1.0, 2.0]]), True), np.array([8.0, 8.0])).tolist()
@@ -83,11 +117,22 @@ def _cho_solve(c: Array, b: Array, *, lower: bool) -> Array:
     return triangular_solve(c, x, left_side=True, lower=lower, transpose_a=lower, conjugate_a=lower)
 
 
-# ------------------------------------------------------------------ lu
+# ------------------------------------------------------------------ LU
 
 
 def lu_factor(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Array, Array]:
-    """The factors of matrices in one, and the rows that were exchanged: what `lu_solve` takes.
+    """Computes an LU factorization with partial pivoting, as `lu_solve` takes it.
+
+    Args:
+        a: `f32[..., m, n]`.
+        overwrite_a: accepted for compatibility with SciPy; it has no effect.
+        check_finite: accepted for compatibility with SciPy; it has no effect.
+
+    Returns:
+        Both factors in one matrix, `f32[..., m, n]`, and the pivot indices, `i32[..., min(m, n)]`.
+
+    Raises:
+        ShapeError: if `a` has fewer than two axes.
 
     >>> import numpy as np
     >>> lu_solve(lu_factor(np.array([[2.0, 0.0], [1.0, 1.0]])), np.array([4.0, 3.0])).tolist()
@@ -98,8 +143,8 @@ def lu_factor(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True
 
 @at_once
 def _lu_factor(x: Array) -> tuple[Array, Array]:
-    found, pivots, _ = lu_operations.lu(x)
-    return found, pivots
+    lu, pivots, _ = lu_operations.lu(x)
+    return lu, pivots
 
 
 def lu_solve(
@@ -109,8 +154,21 @@ def lu_solve(
     overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> Array:
-    """The `x` for which `a x` is `b`, where `lu_and_piv` is `lu_factor(a)`; for `trans` 1 and 2 with the transpose and
-    the conjugate transpose of `a`.
+    """Solves the linear system `a @ x = b`, given the LU factorization of `a`.
+
+    Args:
+        lu_and_piv: the result of `lu_factor(a)`.
+        b: a vector `f32[n]`, or matrices `f32[..., n, k]`.
+        trans: 0 for `a`, 1 for its transpose, 2 for its conjugate transpose.
+        overwrite_b: accepted for compatibility with SciPy; it has no effect.
+        check_finite: accepted for compatibility with SciPy; it has no effect.
+
+    Returns:
+        The solution, of the shape of `b`.
+
+    Raises:
+        ShapeError: if shapes do not match.
+        ValueError: if `trans` is unknown.
 
     >>> import numpy as np
     >>> lu_solve((np.array([[2.0, 0.0], [0.5, 1.0]]), np.array([0, 1])), np.array([4.0, 3.0])).tolist()
@@ -118,16 +176,16 @@ def lu_solve(
     """
     if trans not in (0, 1, 2):
         raise ValueError(f"lu_solve: trans must be 0, 1 or 2, got {trans!r}")
-    found, columns, is_vector = as_linear_system("lu_solve", lu_and_piv[0], b)
+    factors, columns, is_vector = as_linear_system("lu_solve", lu_and_piv[0], b)
     pivots = as_array(as_operand(lu_and_piv[1], "lu_solve: pivots"))
-    rows = broadcast_to(convert(pivots, dtypes.int32), (*found.shape[:-2], pivots.shape[-1]))
-    return restore_vector(_lu_solve(found, rows, columns, trans=trans), is_vector)
+    pivot_rows = broadcast_to(convert(pivots, dtypes.int32), (*factors.shape[:-2], pivots.shape[-1]))
+    return restore_vector(_lu_solve(factors, pivot_rows, columns, trans=trans), is_vector)
 
 
 @at_once
-def _lu_solve(found: Array, pivots: Array, b: Array, *, trans: int) -> Array:
-    permutation = lu_operations.lu_pivots_to_permutation(pivots, found.shape[-1])
-    return lu_operations.lu_solve(found, permutation, b, trans)
+def _lu_solve(factors: Array, pivots: Array, b: Array, *, trans: int) -> Array:
+    permutation = lu_operations.lu_pivots_to_permutation(pivots, factors.shape[-1])
+    return lu_operations.lu_solve(factors, permutation, b, trans)
 
 
 @overload
@@ -145,8 +203,20 @@ def lu(
 def lu(
     a: ArrayLike, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Array, Array] | tuple[Array, Array, Array]:
-    """A permutation `p`, lower triangular `l` and upper triangular `u`, whose product is `a`; `p l` and `u` if
-    `permute_l`.
+    """Computes an LU factorization with partial pivoting, `a = p @ l @ u`.
+
+    Args:
+        a: `f32[..., m, n]`.
+        permute_l: whether to return `p @ l` instead of `p` and `l`.
+        overwrite_a: accepted for compatibility with SciPy; it has no effect.
+        check_finite: accepted for compatibility with SciPy; it has no effect.
+
+    Returns:
+        The permutation matrix `p` (`f32[..., m, m]`), lower triangular `l` with unit diagonal (`f32[..., m, k]`) and
+        upper triangular `u` (`f32[..., k, n]`), with `k = min(m, n)`; or `p @ l` and `u`.
+
+    Raises:
+        ShapeError: if `a` has fewer than two axes.
 
     >>> import numpy as np
     >>> lu(np.array([[1.0, 2.0], [4.0, 4.0]]))[0].tolist()
@@ -157,18 +227,20 @@ def lu(
 
 @at_once
 def _lu(x: Array, *, permute_l: bool) -> tuple[Array, Array] | tuple[Array, Array, Array]:
-    found, _, permutation = lu_operations.lu(x)
-    *stack, m, n = x.shape
+    factors, _, permutation = lu_operations.lu(x)
+    *batch_shape, m, n = x.shape
     k, rank = min(m, n), x.ndim
-    lower = tril(slice_axis(found, 0, k, rank - 1), -1) + eye(x.dtype, m, k, tuple(stack))
-    upper = triu(slice_axis(found, 0, k, rank - 2))
+    lower = tril(slice_axis(factors, 0, k, rank - 1), -1) + eye(x.dtype, m, k, tuple(batch_shape))
+    upper = triu(slice_axis(factors, 0, k, rank - 2))
     if permute_l:
         return lu_operations.unpermute_rows(lower, permutation), upper
-    at = broadcasted_iota(dtypes.int32, (*stack, m, m), rank - 2) == matrix_transpose(broadcast_columns(permutation, m))
-    return convert(at, dtypes.real_dtype(x.dtype)), lower, upper
+    permutation_mask = broadcasted_iota(dtypes.int32, (*batch_shape, m, m), rank - 2) == matrix_transpose(
+        broadcast_columns(permutation, m)
+    )
+    return convert(permutation_mask, dtypes.real_dtype(x.dtype)), lower, upper
 
 
-# ------------------------------------------------------------------ qr
+# ------------------------------------------------------------------ QR
 
 
 def qr(
@@ -179,9 +251,23 @@ def qr(
     pivoting: bool = False,
     check_finite: bool = True,
 ) -> tuple[Array] | tuple[Array, Array] | tuple[Array, Array, Array]:
-    """`q` with orthonormal columns and upper triangular `r`, whose product is `a`; with `pivoting` `a[:, p]`, and `p`.
+    """Computes a QR factorization: `a = q @ r`, or `a[:, p] = q @ r` with `pivoting`.
 
-    For mode "economic" `q` has no more columns than `a`; for "r" it is left out.
+    Args:
+        a: `f32[..., m, n]`.
+        overwrite_a: accepted for compatibility with SciPy; it has no effect.
+        lwork: must be None.
+        mode: `"full"`; `"economic"`, for `q` with `min(m, n)` columns; or `"r"`, which omits `q` from the result.
+        pivoting: whether to permute the columns of `a`, and return the permutation.
+        check_finite: accepted for compatibility with SciPy; it has no effect.
+
+    Returns:
+        A tuple of `q` with orthonormal columns (unless `mode` is `"r"`), upper triangular `r`, and with `pivoting` the
+        column indices `p`.
+
+    Raises:
+        ShapeError: if `a` has fewer than two axes.
+        ValueError: if `mode` is unknown.
 
     >>> import numpy as np
     >>> qr(np.array([[3.0], [4.0]]), mode="r")[0].tolist()
@@ -189,8 +275,8 @@ def qr(
     """
     if mode not in ("full", "r", "economic"):
         raise ValueError(f'qr: mode must be "full", "economic" or "r", got {mode!r}')
-    found = _qr(as_matrix("qr", a), full_matrices=mode != "economic", pivoting=bool(pivoting))
-    return found[1:] if mode == "r" else found
+    factors = _qr(as_matrix("qr", a), full_matrices=mode != "economic", pivoting=bool(pivoting))
+    return factors[1:] if mode == "r" else factors
 
 
 @at_once
@@ -207,9 +293,22 @@ def qr_multiply(
     overwrite_a: bool = False,
     overwrite_c: bool = False,
 ) -> tuple[Array, Array] | tuple[Array, Array, Array]:
-    """`c q`, or `q c` for mode "left", and `r`, of the economic `qr` of `a`; with `pivoting`, `p` too.
+    """Multiplies by `q` of the economic QR factorization of `a`, without computing `q`.
 
-    `q` itself is not computed. With `conjugate` its elements are conjugated.
+    Args:
+        a: `f32[..., m, n]`.
+        c: the matrix to multiply, or a vector.
+        mode: `"right"` for `c @ q`, or `"left"` for `q @ c`.
+        pivoting: whether to permute the columns of `a`, and return the permutation.
+        conjugate: whether to multiply by the elementwise conjugate of `q`.
+        overwrite_a: accepted for compatibility with SciPy; it has no effect.
+        overwrite_c: accepted for compatibility with SciPy; it has no effect.
+
+    Returns:
+        The product, upper triangular `r`, and with `pivoting` the column indices `p`.
+
+    Raises:
+        ValueError: if `mode` is unknown, or the shape of `c` does not match.
 
     >>> import numpy as np
     >>> qr_multiply(np.array([[3.0], [4.0]]), np.array([5.0, 5.0]))[0].round().tolist()
@@ -224,39 +323,39 @@ def qr_multiply(
     is_vector = y.ndim == 1
     if is_vector:
         y = expand_dims(y, (1 if left else 0,))
-    given, wanted = (y.shape[-2], k) if left else (y.shape[-1], m)
-    if given != wanted:
-        raise ValueError(f"qr_multiply: c must have {wanted} {'rows' if left else 'columns'}, got {y.aval}")
-    stack = broadcast_operand_shapes("qr_multiply", x.shape[:-2], y.shape[:-2])
-    x, y = broadcast_to(x, (*stack, m, n)), broadcast_to(y, (*stack, *y.shape[-2:]))
+    size, expected_size = (y.shape[-2], k) if left else (y.shape[-1], m)
+    if size != expected_size:
+        raise ValueError(f"qr_multiply: c must have {expected_size} {'rows' if left else 'columns'}, got {y.aval}")
+    batch_shape = broadcast_operand_shapes("qr_multiply", x.shape[:-2], y.shape[:-2])
+    x, y = broadcast_to(x, (*batch_shape, m, n)), broadcast_to(y, (*batch_shape, *y.shape[-2:]))
     product, *others = _qr_multiply(x, y, left=left, pivoting=bool(pivoting), conjugate=bool(conjugate))
     if is_vector:
         product = reshape(product, (product.size,))
-    return (product, *others)  # type: ignore[return-value]  # two or three
+    return (product, *others)  # type: ignore[return-value]  # two or three results
 
 
 @at_once
 def _qr_multiply(x: Array, c: Array, *, left: bool, pivoting: bool, conjugate: bool) -> tuple[Array, ...]:
     m, n = x.shape[-2:]
     k, rank = min(m, n), x.ndim
-    places: list[Array] = []
+    permutations: list[Array] = []
     if pivoting:
-        both, found, taus = qr_operations.geqp3(
+        packed, pivots, taus = qr_operations.geqp3(
             x, full_like_aval(x.aval.update(shape=(*x.shape[:-2], n), dtype=dtypes.int32), 0)
         )
-        places = [found - 1]
+        permutations = [pivots - 1]
     else:
-        both, taus = qr_operations.geqrf(x)
+        packed, taus = qr_operations.geqrf(x)
     if left and m > n:
         c = pad(c, zero(c.aval), [*[(0, 0, 0)] * (rank - 2), (0, m - k, 0), (0, 0, 0)])
     if conjugate:
         c = matrix_transpose(c)
-    out = qr_operations.ormqr(both, taus, c, left=left != conjugate, transpose=conjugate)
+    out = qr_operations.ormqr(packed, taus, c, left=left != conjugate, transpose=conjugate)
     if conjugate:
         out = matrix_transpose(out)
     if not left:
         out = slice_axis(out, 0, k, rank - 1)
-    return (out, triu(slice_axis(both, 0, k, rank - 2)), *places)
+    return (out, triu(slice_axis(packed, 0, k, rank - 2)), *permutations)
 
 
 # ------------------------------------------------------------------ singular values, eigenvalues
@@ -270,7 +369,21 @@ def svd(
     check_finite: bool = True,
     lapack_driver: str = "gesdd",
 ) -> Array | tuple[Array, Array, Array]:
-    """`(u, s, vh)` for which `u diag(s) vh` is `a`, or only the decreasing singular values `s`.
+    """Computes the singular value decomposition `a = u @ diag(s) @ vh`.
+
+    Args:
+        a: `f32[..., m, n]`.
+        full_matrices: whether `u` and `vh` are square; otherwise they have `min(m, n)` columns and rows.
+        compute_uv: whether to return `u` and `vh` too.
+        overwrite_a: accepted for compatibility with SciPy; it has no effect.
+        check_finite: accepted for compatibility with SciPy; it has no effect.
+        lapack_driver: accepted for compatibility with SciPy; it has no effect.
+
+    Returns:
+        `(u, s, vh)`, or only the singular values `s`, in decreasing order.
+
+    Raises:
+        ShapeError: if `a` has fewer than two axes.
 
     >>> import numpy as np
     >>> svd(np.array([[0.0, 2.0], [1.0, 0.0]]), compute_uv=False).tolist()
@@ -296,18 +409,35 @@ def eigh(
     type: int = 1,
     check_finite: bool = True,
 ) -> Array | tuple[Array, Array]:
-    """The increasing eigenvalues of the Hermitian part of `a`, and unless `eigvals_only` their eigenvectors in columns.
+    """Computes the eigenvalues and eigenvectors of the Hermitian part of a matrix.
 
-    Raises NotImplementedError for generalized problems (`b`, `type`) and parts of the eigenvalues.
+    Args:
+        a: `f32[..., n, n]`.
+        b: must be None: generalized problems are not supported.
+        lower: which triangle of `a` is read.
+        eigvals_only: whether to omit the eigenvectors.
+        overwrite_a: accepted for compatibility with SciPy; it has no effect.
+        overwrite_b: accepted for compatibility with SciPy; it has no effect.
+        turbo: accepted for compatibility with SciPy; it has no effect.
+        eigvals: must be None: all eigenvalues are computed.
+        type: must be 1.
+        check_finite: accepted for compatibility with SciPy; it has no effect.
+
+    Returns:
+        The eigenvalues in increasing order, `f32[..., n]`, and the eigenvectors in columns, `f32[..., n, n]`.
+
+    Raises:
+        NotImplementedError: for generalized problems and subsets of the eigenvalues.
+        ShapeError: if `a` is not square.
 
     >>> import numpy as np
     >>> eigh(np.array([[2.0, 0.0], [0.0, 1.0]]), eigvals_only=True).tolist()
     [1.0, 2.0]
     """
     if b is not None or type != 1:
-        raise NotImplementedError("eigh solves no generalized problem: b must be None and type 1")
+        raise NotImplementedError("eigh does not support generalized problems: b must be None and type must be 1")
     if eigvals is not None:
-        raise NotImplementedError("eigh gives all eigenvalues: eigvals must be None")
+        raise NotImplementedError("eigh computes all eigenvalues: eigvals must be None")
     return _eigh(as_square_matrix("eigh", a), lower=bool(lower), only=bool(eigvals_only))
 
 
@@ -317,14 +447,23 @@ def _eigh(x: Array, *, lower: bool, only: bool) -> Array | tuple[Array, Array]:
     return values if only else (values, vectors)
 
 
-# ------------------------------------------------------------------ schur, hessenberg
+# ------------------------------------------------------------------ Schur, Hessenberg
 
 
 def schur(a: ArrayLike, output: str = "real") -> tuple[Array, Array]:
-    """Upper triangular `t` and unitary `z`, for which `z t z^H` is `a`.
+    """Computes the Schur decomposition `a = z @ t @ z^H`, with unitary `z` and upper triangular `t`.
 
-    For real `a` both are real, `t` with blocks of two on its diagonal for pairs of complex eigenvalues, unless `output`
-    is "complex".
+    Args:
+        a: `f32[..., n, n]`.
+        output: `"real"`, for which real `a` gives real `t` with 2x2 blocks on its diagonal for pairs of complex
+            eigenvalues; or `"complex"`.
+
+    Returns:
+        `t` and `z`, `f32[..., n, n]`.
+
+    Raises:
+        ShapeError: if `a` is not square.
+        ValueError: if `output` is unknown.
 
     >>> import numpy as np
     >>> schur(np.array([[2.0, 1.0], [0.0, 3.0]]))[0].tolist()
@@ -346,7 +485,19 @@ def _schur(x: Array, *, output: str) -> tuple[Array, Array]:
 def hessenberg(
     a: ArrayLike, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> Array | tuple[Array, Array]:
-    """`h`, which is zero below its first subdiagonal, and with `calc_q` unitary `q`, for which `q h q^H` is `a`.
+    """Computes the Hessenberg decomposition `a = q @ h @ q^H`, where `h` is zero below its first subdiagonal.
+
+    Args:
+        a: `f32[..., n, n]`.
+        calc_q: whether to return `q` too.
+        overwrite_a: accepted for compatibility with SciPy; it has no effect.
+        check_finite: accepted for compatibility with SciPy; it has no effect.
+
+    Returns:
+        `h`, or `h` and unitary `q`, `f32[..., n, n]`.
+
+    Raises:
+        ShapeError: if `a` is not square.
 
     >>> import numpy as np
     >>> hessenberg(np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()
@@ -360,14 +511,14 @@ def hessenberg(
 
 @at_once
 def _hessenberg(x: Array, *, calc_q: bool) -> Array | tuple[Array, Array]:
-    both, taus = schur_operations.hessenberg(x)
-    h = triu(both, -1)
+    packed, taus = schur_operations.hessenberg(x)
+    h = triu(packed, -1)
     if not calc_q:
         return h
     n, rank = x.shape[-1], x.ndim
-    inner = slice_axis(slice_axis(both, 1, n, rank - 2), 0, n - 1, rank - 1)
+    inner = slice_axis(slice_axis(packed, 1, n, rank - 2), 0, n - 1, rank - 1)
     q = qr_operations.householder_product(inner, taus)
     q = pad(q, zero(q.aval), [*[(0, 0, 0)] * (rank - 2), (1, 0, 0), (1, 0, 0)])
-    places = [broadcasted_iota(dtypes.int32, x.shape, axis) for axis in (rank - 2, rank - 1)]
-    corner = places[0] + places[1] == 0
+    row_and_column = [broadcasted_iota(dtypes.int32, x.shape, axis) for axis in (rank - 2, rank - 1)]
+    corner = row_and_column[0] + row_and_column[1] == 0
     return h, q + convert(corner, x.dtype)

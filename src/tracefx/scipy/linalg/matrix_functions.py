@@ -1,4 +1,4 @@
-"""Functions of square matrices: exponential, square root, and any other. Polar decompositions."""
+"""Matrix functions: exponential, square root, arbitrary functions; and polar decompositions."""
 
 from __future__ import annotations
 
@@ -44,18 +44,28 @@ _PADE_NUMERATORS: Final = {
         *(10559470521600.0, 670442572800.0, 33522128640.0, 1323241920.0, 40840800.0, 960960.0, 16380.0, 182.0, 1.0),
     ),
 }
-"""Of Padé's approximations to the exponential, by their degree."""
+"""Numerators of the Padé approximants of the exponential, by degree."""
 _BOUNDS: Final = {
     4: ((0.4258730016922831, 1.880152677804762), 3.92572478313866),
     8: ((0.01495585217958292, 0.253939833006323, 0.9504178996162932, 2.097847961257068), 5.371920351148152),
 }
-"""By the bytes of a real number: up to which norm each degree is exact, and the norm to be scaled down to."""
+"""By the size of a real number in bytes: the norms up to which each degree is exact, and the norm to scale down to."""
 
 
 def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 16) -> Array:
-    """The exponentials of square matrices: of a scaled matrix by Padé's approximation, then squared again and again.
+    """Computes matrix exponentials, by a Padé approximation of a scaled matrix followed by repeated squaring.
 
-    NaN where more than `max_squarings` are needed. With `upper_triangular` matrices, equations are solved as such.
+    Args:
+        A: `f32[..., n, n]`.
+        upper_triangular: whether the matrices are upper triangular, which simplifies the linear solve.
+        max_squarings: the maximum number of squarings; the result is NaN where more are needed.
+
+    Returns:
+        `f32[..., n, n]`.
+
+    Raises:
+        ShapeError: if `A` is not square.
+        TypeError: if the dtype is not float32, float64, complex64 or complex128.
 
     >>> import numpy as np
     >>> expm(np.array([[0.0, 1.0], [0.0, 0.0]])).tolist()
@@ -63,7 +73,7 @@ def expm(A: ArrayLike, *, upper_triangular: bool = False, max_squarings: int = 1
     """
     x = as_square_matrix("expm", A)
     if dtypes.real_dtype(x.dtype).itemsize not in _BOUNDS:
-        raise TypeError(f"expm takes floats or complex numbers of 32 or 64 bits each, got {x.aval}")
+        raise TypeError(f"expm takes float32, float64, complex64 or complex128, got {x.aval}")
 
     def one(x: Array) -> Array:
         return _expm(x, upper=bool(upper_triangular), most=int(max_squarings))
@@ -91,7 +101,7 @@ def _expm(x: Array, *, upper: bool, most: int) -> Array:
 
 
 def _pade(degree: int, x: Array) -> tuple[Array, Array]:
-    """The odd and the even terms of the numerator."""
+    """Returns the odd and the even terms of the numerator."""
     b = _PADE_NUMERATORS[degree]
     one, square = eye(x.dtype, x.shape[-1]), matmul(x, x)
     powers = [one, square]
@@ -99,7 +109,7 @@ def _pade(degree: int, x: Array) -> tuple[Array, Array]:
         powers.append(matmul(powers[-1], square))
     odd = _weighted_sum(powers, b[1::2])
     even = _weighted_sum(powers, b[::2])
-    if degree == 13:  # the higher powers at one go
+    if degree == 13:  # the higher powers share a factor
         odd += matmul(powers[3], _weighted_sum(powers[1:], b[9::2]))
         even += matmul(powers[3], _weighted_sum(powers[1:], b[8::2]))
     return matmul(x, odd), even
@@ -113,7 +123,19 @@ def _weighted_sum(powers: Sequence[Array], weights: Sequence[float]) -> Array:
 def expm_frechet(
     A: ArrayLike, E: ArrayLike, *, method: str | None = None, compute_expm: bool = True
 ) -> Array | tuple[Array, Array]:
-    """The exponential of `A`, and its derivative in the direction `E`; unless `compute_expm` that alone.
+    """Computes the matrix exponential and its Fréchet derivative in a direction.
+
+    Args:
+        A: `f32[..., n, n]`, the point.
+        E: `f32[..., n, n]`, the direction.
+        method: accepted for compatibility with SciPy; it has no effect.
+        compute_expm: whether to return the exponential too.
+
+    Returns:
+        The exponential and the derivative, or only the derivative.
+
+    Raises:
+        ValueError: if the matrices are not square or differ in shape.
 
     >>> import numpy as np
     >>> expm_frechet(np.zeros((1, 1)), np.ones((1, 1)), compute_expm=False).tolist()
@@ -130,14 +152,25 @@ def expm_frechet(
 
 
 def sqrtm(A: ArrayLike, blocksize: int = 1) -> Array:
-    """The principal square root of a square matrix, as complex numbers.
+    """Computes the principal square roots of matrices.
+
+    Args:
+        A: `f32[..., n, n]`.
+        blocksize: must be 1: the algorithm is not blocked.
+
+    Returns:
+        `c64[..., n, n]`.
+
+    Raises:
+        NotImplementedError: if `blocksize` is greater than 1.
+        ShapeError: if `A` is not square.
 
     >>> import numpy as np
     >>> sqrtm(np.array([[4.0, 0.0], [0.0, 9.0]])).real.tolist()
     [[2.0, 0.0], [0.0, 3.0]]
     """
     if blocksize > 1:
-        raise NotImplementedError(f"sqrtm goes number by number: blocksize must be 1, got {blocksize}")
+        raise NotImplementedError(f"sqrtm is not blocked: blocksize must be 1, got {blocksize}")
     return map_over_batch("sqrtm", _sqrtm, (as_square_matrix("sqrtm", A),), (2,))
 
 
@@ -148,23 +181,35 @@ def _sqrtm(x: Array) -> Array:
     n = x.shape[-1]
 
     def column(j: Array, u: Array) -> Array:
-        def number(k: Array, u: Array) -> Array:
+        def element(k: Array, u: Array) -> Array:
             i = j - 1 - k
-            known = fnp.sum(u[i] * u[:, j])
-            entry = fnp.where(t[i, j] == known, 0.0, (t[i, j] - known) / (roots[i] + roots[j]))
+            partial_sum = fnp.sum(u[i] * u[:, j])
+            entry = fnp.where(t[i, j] == partial_sum, 0.0, (t[i, j] - partial_sum) / (roots[i] + roots[j]))
             return u.at[i, j].set(entry)
 
-        found: Array = fori_loop(0, j, number, u)
-        return found
+        updated: Array = fori_loop(0, j, element, u)
+        return updated
 
     u: Array = fori_loop(0, n, column, fnp.where(diagonal_mask(t.shape), roots, 0.0))
     return matmul(matmul(z, u), adjoint(z))
 
 
 def funm(A: ArrayLike, func: Callable[[Array], Array], disp: bool = True) -> Array | tuple[Array, Array]:
-    """A function of a square matrix, as complex numbers: `func` is given a vector of eigenvalues.
+    """Computes an arbitrary function of a square matrix, by the Schur-Parlett method.
 
-    Unless `disp`, an estimate of the error too. It is of no use where eigenvalues are nearly equal.
+    The result is inaccurate where eigenvalues are nearly equal.
+
+    Args:
+        A: `f32[n, n]`.
+        func: the function, applied to a vector of eigenvalues.
+        disp: whether to return the result only; otherwise an error estimate is returned too.
+
+    Returns:
+        `c64[n, n]`, and unless `disp` an error estimate, `f32[]`.
+
+    Raises:
+        ShapeError: if `A` is not square.
+        ValueError: if `A` is a batch of matrices.
 
     >>> import numpy as np
     >>> funm(np.array([[1.0, 0.0], [0.0, 2.0]]), lambda x: x * x).real.tolist()
@@ -177,36 +222,51 @@ def funm(A: ArrayLike, func: Callable[[Array], Array], disp: bool = True) -> Arr
     n = x.shape[-1]
     values = diagonal(t)
     start = fnp.where(diagonal_mask(t.shape), convert(as_array(func(values)), t.dtype), 0.0)
-    nearest: Array = full_like_aval(values.aval.update(shape=(), dtype=dtypes.real_dtype(t.dtype)), 0) + abs(values[0])
+    smallest_gap: Array = full_like_aval(values.aval.update(shape=(), dtype=dtypes.real_dtype(t.dtype)), 0) + abs(
+        values[0]
+    )
 
     def entry(k: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-        """One above the diagonal after another, by the distance from it."""
-        f, nearest = state
-        i, j = places[k, 0], places[k, 1]
+        """Computes one element above the diagonal, in the order of distance from it."""
+        f, smallest_gap = state
+        i, j = indices[k, 0], indices[k, 1]
         inner = fnp.sum(fnp.where(between(i, j), t[i] * f[:, j] - f[i] * t[:, j], 0.0))
-        known = t[i, j] * (f[j, j] - f[i, i]) + inner
-        apart = t[j, j] - t[i, i]
-        f = f.at[i, j].set(fnp.where(apart != 0, known / fnp.where(apart != 0, apart, 1.0), known))
-        return f, fnp.minimum(nearest, abs(apart))
+        numerator = t[i, j] * (f[j, j] - f[i, i]) + inner
+        eigenvalue_gap = t[j, j] - t[i, i]
+        f = f.at[i, j].set(
+            fnp.where(eigenvalue_gap != 0, numerator / fnp.where(eigenvalue_gap != 0, eigenvalue_gap, 1.0), numerator)
+        )
+        return f, fnp.minimum(smallest_gap, abs(eigenvalue_gap))
 
     def between(i: Array, j: Array) -> Array:
         k = fnp.arange(n)
         return (k > i) & (k < j)
 
     order = [(i, i + p) for p in range(1, n) for i in range(n - p)]
-    places = fnp.array(order if order else [(0, 0)])
-    f, nearest = fori_loop(0, len(order), entry, (start, nearest))
+    indices = fnp.array(order if order else [(0, 0)])
+    f, smallest_gap = fori_loop(0, len(order), entry, (start, smallest_gap))
     out = matmul(matmul(z, f), adjoint(z))
     if disp:
         return out
     tol = float(dtypes.finfo(t.dtype).eps)
     size = fnp.linalg.norm(triu(t, 1), 1)
-    error = fnp.clip(tol / fnp.where(nearest == 0, tol, nearest) * size, tol, 1.0)
+    error = fnp.clip(tol / fnp.where(smallest_gap == 0, tol, smallest_gap) * size, tol, 1.0)
     return out, fnp.where(fnp.any(fnp.isinf(out)), math.inf, error)
 
 
 def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Array, Array]:
-    """Complex triangular `t` and unitary `z` with the product `z t z^H` of the real ones, as `schur` gives them.
+    """Converts a real Schur decomposition to a complex one, whose `t` is triangular.
+
+    Args:
+        T: `f32[..., n, n]`, as returned by `schur`.
+        Z: `f32[..., n, n]`, as returned by `schur`.
+        check_finite: accepted for compatibility with SciPy; it has no effect.
+
+    Returns:
+        `t` and `z`, `c64[..., n, n]`, with the same product `z @ t @ z^H`.
+
+    Raises:
+        ValueError: if the matrices are not square or differ in size.
 
     >>> import numpy as np
     >>> rsf2csf(np.array([[1.0, 2.0], [0.0, 3.0]]), np.eye(2))[0].real.tolist()
@@ -217,46 +277,49 @@ def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Arra
         if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
             raise ValueError(f"rsf2csf takes square matrices, got {x.aval}")
     if t.shape[-1] != z.shape[-1]:
-        raise ValueError(f"rsf2csf takes matrices of one size, got {t.aval} and {z.aval}")
+        raise ValueError(f"rsf2csf takes matrices of equal size, got {t.aval} and {z.aval}")
     wide = complex_dtype(dtypes.real_dtype(t.dtype))
     return map_over_batch("rsf2csf", _triangular, (convert(t, wide), convert(z, wide)), (2, 2))
 
 
 @at_once
 def _triangular(t: Array, z: Array) -> tuple[Array, Array]:
+    """Rotates each 2x2 block of the diagonal to triangular form."""
     n, eps = t.shape[-1], float(dtypes.finfo(t.dtype).eps)
     if n < 2:
         return t, z
 
-    def turned(m: Array, t: Array, z: Array) -> tuple[Array, Array]:
-        """Below the diagonal at row `m` is zero now."""
+    def rotate_block(m: Array, t: Array, z: Array) -> tuple[Array, Array]:
+        """Zeroes the element below the diagonal at row `m` by a Givens rotation."""
         block = dynamic_slice(t, (m - 1, m - 1), (2, 2))
         low = t[m, m - 1]
         value = fnp.linalg.eigvals(block)[0] - t[m, m]
         length = convert(fnp.sqrt(abs(value) ** 2 + abs(low) ** 2), t.dtype)
         c, s = value / length, low / length
-        turn = fnp.stack([fnp.stack([c.conj(), s]), fnp.stack([-s, c])])
-        place = fnp.arange(n)
+        rotation = fnp.stack([fnp.stack([c.conj(), s]), fnp.stack([-s, c])])
+        index = fnp.arange(n)
         rows = dynamic_slice(t, (m - 1, 0), (2, n))
-        t = dynamic_update_slice(t, fnp.where(place >= m - 1, matmul(turn, rows), rows), (m - 1, 0))
+        t = dynamic_update_slice(t, fnp.where(index >= m - 1, matmul(rotation, rows), rows), (m - 1, 0))
         columns = dynamic_slice(t, (0, m - 1), (n, 2))
-        back = adjoint(turn)
-        t = dynamic_update_slice(t, fnp.where(place[:, None] < m + 1, matmul(columns, back), columns), (0, m - 1))
+        inverse_rotation = adjoint(rotation)
+        t = dynamic_update_slice(
+            t, fnp.where(index[:, None] < m + 1, matmul(columns, inverse_rotation), columns), (0, m - 1)
+        )
         vectors = dynamic_slice(z, (0, m - 1), (n, 2))
-        return t, dynamic_update_slice(z, matmul(vectors, back), (0, m - 1))
+        return t, dynamic_update_slice(z, matmul(vectors, inverse_rotation), (0, m - 1))
 
-    def step(i: Array, both: tuple[Array, Array]) -> tuple[Array, Array]:
+    def step(i: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
         m = n - i
-        t, z = both
+        t, z = state
         is_block = abs(t[m, m - 1]) > eps * (abs(t[m - 1, m - 1]) + abs(t[m, m]))
-        t, z = cond(is_block, turned, lambda m, t, z: (t, z), m, t, z)
+        t, z = cond(is_block, rotate_block, lambda m, t, z: (t, z), m, t, z)
         return t.at[m, m - 1].set(0.0), z
 
     out: tuple[Array, Array] = fori_loop(1, n, step, (t, z))
     return out
 
 
-# ------------------------------------------------------------------ polar
+# ------------------------------------------------------------------ polar decomposition
 
 
 def polar(
@@ -267,9 +330,21 @@ def polar(
     eps: float | None = None,
     max_iterations: int | None = None,
 ) -> tuple[Array, Array]:
-    """`u` with orthonormal columns or rows and Hermitian positive `p`, for which `a` is `u p`, or for "left" `p u`.
+    """Computes polar decompositions: `a = u @ p`, or `a = p @ u` for the left side.
 
-    By `method` "qdwh", an iteration for matrices with no more columns than rows (for side "left" with more), or "svd".
+    Args:
+        a: `f32[..., m, n]`.
+        side: `"right"` or `"left"`.
+        method: `"qdwh"`, an iteration, for matrices with `m >= n` (for the left side `m < n`); or `"svd"`.
+        eps: the tolerance of the iteration; by default the machine epsilon of the dtype.
+        max_iterations: the maximum number of iterations; 10 by default.
+
+    Returns:
+        `u` with orthonormal columns or rows (`f32[..., m, n]`), and Hermitian positive semidefinite `p`.
+
+    Raises:
+        NotImplementedError: if `method` is `"qdwh"` and the shape is not supported.
+        ValueError: if `side` or `method` is unknown.
 
     >>> import numpy as np
     >>> polar(np.array([[0.0, 2.0], [1.0, 0.0]]), method="svd")[0].round(3).tolist()

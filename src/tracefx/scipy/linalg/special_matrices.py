@@ -1,4 +1,4 @@
-"""Matrices with a pattern: made of vectors, or of nothing but their size."""
+"""Special matrices: built from vectors, or from a size alone."""
 
 from __future__ import annotations
 
@@ -16,11 +16,20 @@ from tracefx.core.handler import as_array
 from tracefx.numpy.operand_promotion import as_operand, promote_dtypes, to_inexact
 from tracefx.ops.static_integers import static_int
 
-# ------------------------------------------------------------------ of vectors
+# ------------------------------------------------------------------ from vectors
 
 
 def block_diag(*arrs: ArrayLike) -> Array:
-    """The matrices one after another along the diagonal, zeros elsewhere. Vectors are rows.
+    """Builds a block diagonal matrix.
+
+    Args:
+        *arrs: the blocks: matrices, or vectors, which are rows.
+
+    Returns:
+        A matrix with the blocks along its diagonal and zeros elsewhere.
+
+    Raises:
+        ValueError: if an array has more than two axes.
 
     >>> import numpy as np
     >>> block_diag(np.ones((1, 2)), np.array([[2.0]])).tolist()
@@ -40,26 +49,31 @@ def block_diag(*arrs: ArrayLike) -> Array:
     return fnp.concatenate(rows, axis=0)
 
 
-def _as_vectors(name: str, x: ArrayLike, what: str, least: int = 0) -> Array:
-    """Stacks of vectors with so many numbers; a number is a vector."""
-    value = fnp.atleast_1d(as_array(as_operand(x, f"{name}: {what}")))
+def _as_vectors(name: str, x: ArrayLike, argument: str, least: int = 0) -> Array:
+    """Converts an argument to an array of vectors with at least this many elements; a scalar is a vector."""
+    value = fnp.atleast_1d(as_array(as_operand(x, f"{name}: {argument}")))
     if value.shape[-1] < least:
-        raise ValueError(f"{name}: {what} must have {least} numbers or more along its last axis, got {value.aval}")
+        raise ValueError(f"{name}: {argument} must have {least} numbers or more along its last axis, got {value.aval}")
     return value
 
 
 def _broadcast_batch(x: Array, y: Array) -> tuple[Array, Array]:
-    """Two stacks of vectors, stacked alike."""
-    stack = np.broadcast_shapes(x.shape[:-1], y.shape[:-1])
+    """Promotes two arrays of vectors, and broadcasts their leading axes."""
+    batch_shape = np.broadcast_shapes(x.shape[:-1], y.shape[:-1])
     dtype = fnp.promote_types(x.dtype, y.dtype)
-    x, y = [fnp.broadcast_to(v, (*stack, v.shape[-1])).astype(dtype) for v in (x, y)]
+    x, y = [fnp.broadcast_to(v, (*batch_shape, v.shape[-1])).astype(dtype) for v in (x, y)]
     return x, y
 
 
 def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Array:
-    """The matrix with first column `c` and first row `r` (without its first number), constant along its diagonals.
+    """Builds a Toeplitz matrix, which is constant along its diagonals.
 
-    Without `r`, the row is the conjugate of the column.
+    Args:
+        c: the first column, `f32[..., m]`.
+        r: the first row, `f32[..., n]`, whose first element is ignored; by default the conjugate of `c`.
+
+    Returns:
+        `f32[..., m, n]`.
 
     >>> import numpy as np
     >>> toeplitz(np.array([1, 2, 3]), np.array([0, 4])).tolist()
@@ -69,33 +83,47 @@ def toeplitz(c: ArrayLike, r: ArrayLike | None = None) -> Array:
     row = column.conj() if r is None else _as_vectors("toeplitz", r, "r")
     column, row = _broadcast_batch(column, row)
     m, n = column.shape[-1], row.shape[-1]
-    line = fnp.concatenate([column[..., ::-1], row[..., 1:]], axis=-1)
-    places = np.arange(m)[::-1, None] + np.arange(n)
-    return line[..., places] if places.size else fnp.zeros((*column.shape[:-1], m, n), column.dtype)
+    diagonals = fnp.concatenate([column[..., ::-1], row[..., 1:]], axis=-1)
+    indices = np.arange(m)[::-1, None] + np.arange(n)
+    return diagonals[..., indices] if indices.size else fnp.zeros((*column.shape[:-1], m, n), column.dtype)
 
 
 def hankel(c: ArrayLike, r: ArrayLike | None = None) -> Array:
-    """The matrix with first column `c` and last row `r` (without its first number), constant along its antidiagonals.
+    """Builds a Hankel matrix, which is constant along its antidiagonals.
 
-    Without `r`, the row is zeros.
+    Args:
+        c: the first column, `f32[..., m]`.
+        r: the last row, `f32[..., n]`, whose first element is ignored; zeros by default.
+
+    Returns:
+        `f32[..., m, n]`.
+
+    Raises:
+        ValueError: if an argument is a scalar.
 
     >>> import numpy as np
     >>> hankel(np.array([1, 2, 3])).tolist()
     [[1, 2, 3], [2, 3, 0], [3, 0, 0]]
     """
-    values = [as_array(as_operand(x, f"hankel: {what}")) for x, what in ((c, "c"), (r, "r")) if x is not None]
+    values = [as_array(as_operand(x, f"hankel: {argument}")) for x, argument in ((c, "c"), (r, "r")) if x is not None]
     if any(not x.ndim for x in values):
-        raise ValueError("hankel: c and r must be vectors, got a number")
+        raise ValueError("hankel: c and r must be vectors, got a scalar")
     column = values[0]
     column, row = _broadcast_batch(column, fnp.zeros_like(column) if r is None else values[1])
     m, n = column.shape[-1], row.shape[-1]
-    line = fnp.concatenate([column, row[..., 1:]], axis=-1)
-    places = np.arange(m)[:, None] + np.arange(n)
-    return line[..., places] if places.size else fnp.zeros((*column.shape[:-1], m, n), column.dtype)
+    antidiagonals = fnp.concatenate([column, row[..., 1:]], axis=-1)
+    indices = np.arange(m)[:, None] + np.arange(n)
+    return antidiagonals[..., indices] if indices.size else fnp.zeros((*column.shape[:-1], m, n), column.dtype)
 
 
 def circulant(c: ArrayLike) -> Array:
-    """The square matrix with first column `c`, each column the one before moved on by one place, around the end.
+    """Builds a circulant matrix: each column is the one before, rotated by one.
+
+    Args:
+        c: the first column, `f32[..., n]`.
+
+    Returns:
+        `f32[..., n, n]`.
 
     >>> import numpy as np
     >>> circulant(np.array([1, 2, 3])).tolist()
@@ -103,29 +131,52 @@ def circulant(c: ArrayLike) -> Array:
     """
     x = _as_vectors("circulant", c, "c")
     n = x.shape[-1]
-    places = (np.arange(n)[:, None] - np.arange(n)) % max(n, 1)
-    return x[..., places] if n else fnp.zeros((*x.shape, 0), x.dtype)
+    indices = (np.arange(n)[:, None] - np.arange(n)) % max(n, 1)
+    return x[..., indices] if n else fnp.zeros((*x.shape, 0), x.dtype)
 
 
 def leslie(f: ArrayLike, s: ArrayLike) -> Array:
-    """The matrix with first row `f`, and `s`, which is one shorter, below the diagonal.
+    """Builds a Leslie matrix.
+
+    Args:
+        f: the first row, `f32[..., n]`, with `n >= 2`.
+        s: the subdiagonal, `f32[..., n - 1]`.
+
+    Returns:
+        `f32[..., n, n]`.
+
+    Raises:
+        ValueError: if the sizes do not match.
 
     >>> import numpy as np
     >>> leslie(np.array([1, 2]), np.array([3])).tolist()
     [[1, 2], [3, 0]]
     """
-    row, below = _as_vectors("leslie", f, "f", 2), _as_vectors("leslie", s, "s")
-    if below.shape[-1] != row.shape[-1] - 1:
-        raise ValueError(f"leslie: s must be one shorter than f, got {below.aval} and {row.aval}")
-    row, below = _broadcast_batch(row, below)
+    row, subdiagonal = _as_vectors("leslie", f, "f", 2), _as_vectors("leslie", s, "s")
+    if subdiagonal.shape[-1] != row.shape[-1] - 1:
+        raise ValueError(f"leslie: s must be one shorter than f, got {subdiagonal.aval} and {row.aval}")
+    row, subdiagonal = _broadcast_batch(row, subdiagonal)
     n = row.shape[-1]
-    beside = fnp.pad(below, [*[(0, 0)] * (below.ndim - 1), (0, 1)])[..., None, :]
-    at = np.eye(n, k=-1, dtype=bool)
-    return fnp.where(np.arange(n)[:, None] == 0, row[..., None, :], fnp.where(at, beside, fnp.zeros((), row.dtype)))
+    padded_subdiagonal = fnp.pad(subdiagonal, [*[(0, 0)] * (subdiagonal.ndim - 1), (0, 1)])[..., None, :]
+    subdiagonal_mask = np.eye(n, k=-1, dtype=bool)
+    return fnp.where(
+        np.arange(n)[:, None] == 0,
+        row[..., None, :],
+        fnp.where(subdiagonal_mask, padded_subdiagonal, fnp.zeros((), row.dtype)),
+    )
 
 
 def companion(a: ArrayLike) -> Array:
-    """The matrix whose characteristic polynomial has the coefficients `a`, the highest first.
+    """Builds the companion matrix of a polynomial, whose characteristic polynomial it is.
+
+    Args:
+        a: the coefficients, `f32[..., n + 1]`, the highest first.
+
+    Returns:
+        `f32[..., n, n]`.
+
+    Raises:
+        ValueError: if there are fewer than two coefficients.
 
     >>> import numpy as np
     >>> companion(np.array([2.0, 4.0, 6.0])).tolist()
@@ -138,7 +189,13 @@ def companion(a: ArrayLike) -> Array:
 
 
 def fiedler(a: ArrayLike) -> Array:
-    """The distances of all pairs of numbers of `a`.
+    """Builds a Fiedler matrix: the distances of all pairs of elements.
+
+    Args:
+        a: `f32[..., n]`.
+
+    Returns:
+        `f32[..., n, n]`.
 
     >>> import numpy as np
     >>> fiedler(np.array([1, 4])).tolist()
@@ -149,7 +206,16 @@ def fiedler(a: ArrayLike) -> Array:
 
 
 def fiedler_companion(a: ArrayLike) -> Array:
-    """A matrix with five diagonals whose characteristic polynomial has the coefficients `a`, the highest first.
+    """Builds the Fiedler companion matrix of a polynomial: pentadiagonal, with that characteristic polynomial.
+
+    Args:
+        a: the coefficients, `f32[..., n + 1]`, the highest first.
+
+    Returns:
+        `f32[..., n, n]`.
+
+    Raises:
+        ValueError: if there are no coefficients.
 
     >>> import numpy as np
     >>> fiedler_companion(np.array([1.0, 2.0, 3.0])).tolist()
@@ -158,25 +224,36 @@ def fiedler_companion(a: ArrayLike) -> Array:
     x = _as_vectors("fiedler_companion", to_inexact(a, "fiedler_companion: a"), "a", 1)
     x = -x / x[..., :1]
     n = x.shape[-1] - 1
-    taken = np.full((n, n), n + 1)  # the place of a zero; the one before is that of a one
+    indices = np.full((n, n), n + 1)  # the index of a zero; that of a one follows
     for i in range(n):
         if i % 2 == 0:
             entries = {i + 1: i + 2, i + 2: -1, i - 1: i + 1 if i >= 2 else None}
         else:
             entries = {i - 2: -1 if i >= 3 else None}
-        for j, place in entries.items():
-            if place is not None and 0 <= j < n:
-                taken[i, j] = n + 2 if place < 0 else place
+        for j, index in entries.items():
+            if index is not None and 0 <= j < n:
+                indices[i, j] = n + 2 if index < 0 else index
     if n:
-        taken[0, 0] = 1
+        indices[0, 0] = 1
     if n > 1:
-        taken[1, 0] = n + 2
-    line = fnp.concatenate([x, fnp.zeros_like(x[..., :1]), fnp.ones_like(x[..., :1])], axis=-1)
-    return line[..., taken] if n else fnp.zeros((*x.shape[:-1], 0, 0), x.dtype)
+        indices[1, 0] = n + 2
+    elements = fnp.concatenate([x, fnp.zeros_like(x[..., :1]), fnp.ones_like(x[..., :1])], axis=-1)
+    return elements[..., indices] if n else fnp.zeros((*x.shape[:-1], 0, 0), x.dtype)
 
 
 def convolution_matrix(a: ArrayLike, n: SupportsIndex, mode: str = "full") -> Array:
-    """The matrix whose product with a vector of `n` numbers is the convolution of that with `a`, in the same `mode`.
+    """Builds the matrix whose product with a vector of size `n` is its convolution with `a`.
+
+    Args:
+        a: `f32[..., m]`.
+        n: the size of the vector, a concrete integer.
+        mode: `"full"`, `"same"` or `"valid"`, as for `tracefx.numpy.convolve`.
+
+    Returns:
+        A matrix with `n` columns.
+
+    Raises:
+        ValueError: if `mode` is unknown, `n` is not positive, or `a` is empty.
 
     >>> import numpy as np
     >>> convolution_matrix(np.array([1, 2]), 2).tolist()
@@ -192,12 +269,12 @@ def convolution_matrix(a: ArrayLike, n: SupportsIndex, mode: str = "full") -> Ar
     cut = 0 if mode == "full" else min(m, size) - 1
     before = cut // 2 if mode == "same" else cut
     after = cut - before if mode == "same" else cut
-    places = np.arange(m + size - 1)[:, None] - np.arange(size)
-    places = np.where((places >= 0) & (places < m), places, m)[before : m + size - 1 - after]
-    return fnp.concatenate([x, fnp.zeros_like(x[..., :1])], axis=-1)[..., places]
+    indices = np.arange(m + size - 1)[:, None] - np.arange(size)
+    indices = np.where((indices >= 0) & (indices < m), indices, m)[before : m + size - 1 - after]
+    return fnp.concatenate([x, fnp.zeros_like(x[..., :1])], axis=-1)[..., indices]
 
 
-# ------------------------------------------------------------------ of their size
+# ------------------------------------------------------------------ from a size
 
 
 def _check_size(name: str, n: SupportsIndex) -> int:
@@ -205,11 +282,18 @@ def _check_size(name: str, n: SupportsIndex) -> int:
 
 
 def _floats(x: NDArray) -> Array:
+    """Converts to the default float dtype."""
     return fnp.array(x.astype(np.float64), dtype=dtypes.default_float())
 
 
 def hilbert(n: SupportsIndex) -> Array:
-    """`1 / (i + j + 1)` at row `i`, column `j`.
+    """Builds the Hilbert matrix, `1 / (i + j + 1)` at row `i` and column `j`.
+
+    Args:
+        n: the size, a concrete integer.
+
+    Returns:
+        `f32[n, n]`.
 
     >>> hilbert(2)[0].tolist()
     [1.0, 0.5]
@@ -219,7 +303,13 @@ def hilbert(n: SupportsIndex) -> Array:
 
 
 def invhilbert(n: SupportsIndex) -> Array:
-    """The inverse of `hilbert(n)`, whose elements are whole numbers.
+    """Builds the inverse of the Hilbert matrix, which has integer elements.
+
+    Args:
+        n: the size, a concrete integer.
+
+    Returns:
+        `f32[n, n]`.
 
     >>> invhilbert(2).tolist()
     [[4.0, -6.0], [-6.0, 12.0]]
@@ -248,7 +338,18 @@ def _check_kind(name: str, kind: str | None) -> str:
 
 
 def pascal(n: SupportsIndex, kind: str | None = None) -> Array:
-    """Pascal's triangle as a lower or upper triangular matrix, or "symmetric": the product of the two.
+    """Builds a Pascal matrix.
+
+    Args:
+        n: the size, a concrete integer.
+        kind: `"lower"` or `"upper"`, Pascal's triangle as a triangular matrix; or `"symmetric"` (the default), the
+            product of the two.
+
+    Returns:
+        `f32[n, n]`.
+
+    Raises:
+        ValueError: if `kind` is unknown.
 
     >>> pascal(3).tolist()
     [[1.0, 1.0, 1.0], [1.0, 2.0, 3.0], [1.0, 3.0, 6.0]]
@@ -260,7 +361,17 @@ def pascal(n: SupportsIndex, kind: str | None = None) -> Array:
 
 
 def invpascal(n: SupportsIndex, kind: str | None = None) -> Array:
-    """The inverse of `pascal(n, kind)`, whose elements are whole numbers.
+    """Builds the inverse of a Pascal matrix, which has integer elements.
+
+    Args:
+        n: the size, a concrete integer.
+        kind: the kind of the Pascal matrix: `"symmetric"` (the default), `"lower"` or `"upper"`.
+
+    Returns:
+        `f32[n, n]`.
+
+    Raises:
+        ValueError: if `kind` is unknown.
 
     >>> invpascal(2).tolist()
     [[2.0, -1.0], [-1.0, 1.0]]
@@ -276,7 +387,17 @@ def invpascal(n: SupportsIndex, kind: str | None = None) -> Array:
 
 
 def helmert(n: SupportsIndex, full: bool = False) -> Array:
-    """Orthonormal rows that are at right angles to a row of ones; with it, of length 1, in front if `full`.
+    """Builds a Helmert matrix: orthonormal rows, which are orthogonal to a row of ones.
+
+    Args:
+        n: the size, a concrete integer.
+        full: whether to include the normalized row of ones as the first row.
+
+    Returns:
+        `f32[n - 1, n]`, or `f32[n, n]` with `full`.
+
+    Raises:
+        ValueError: if `n` is not positive.
 
     >>> (helmert(2) ** 2).round(3).tolist()
     [[0.5, 0.5]]
@@ -290,7 +411,17 @@ def helmert(n: SupportsIndex, full: bool = False) -> Array:
 
 
 def hadamard(n: SupportsIndex, dtype: DTypeLike = int) -> Array:
-    """The matrix of ones and minus ones whose rows are at right angles, for a power of two.
+    """Builds a Hadamard matrix: elements are 1 or -1, and rows are orthogonal.
+
+    Args:
+        n: the size, a power of two.
+        dtype: the dtype of the matrix.
+
+    Returns:
+        `dtype[n, n]`.
+
+    Raises:
+        ValueError: if `n` is not a power of two.
 
     >>> hadamard(2).tolist()
     [[1, 1], [1, -1]]
@@ -305,7 +436,18 @@ def hadamard(n: SupportsIndex, dtype: DTypeLike = int) -> Array:
 
 
 def dft(n: SupportsIndex, scale: str | None = None, *, dtype: DTypeLike | None = None) -> Array:
-    """The matrix whose product with a vector is its discrete Fourier transform, divided by `scale`: "sqrtn" or "n".
+    """Builds the matrix of the discrete Fourier transform.
+
+    Args:
+        n: the size, a concrete integer.
+        scale: the divisor: None for 1, `"sqrtn"` for `sqrt(n)`, or `"n"`.
+        dtype: the complex dtype of the matrix; the default one by default.
+
+    Returns:
+        `c64[n, n]`.
+
+    Raises:
+        ValueError: if `scale` is unknown, or `dtype` is not complex.
 
     >>> dft(2).real.tolist()
     [[1.0, 1.0], [1.0, -1.0]]
@@ -314,10 +456,10 @@ def dft(n: SupportsIndex, scale: str | None = None, *, dtype: DTypeLike | None =
     if scale not in (None, "sqrtn", "n"):
         raise ValueError(f'dft: scale must be None, "sqrtn" or "n", got {scale!r}')
     default = np.dtype(np.complex64 if dtypes.default_float() == dtypes.float32 else np.complex128)
-    kind = default if dtype is None else dtypes.as_dtype(dtype, "dft: dtype")
-    if not dtypes.is_complex(kind):
-        raise ValueError(f"dft: dtype must be one of complex numbers, got {kind}")
+    complex_type = default if dtype is None else dtypes.as_dtype(dtype, "dft: dtype")
+    if not dtypes.is_complex(complex_type):
+        raise ValueError(f"dft: dtype must be a complex dtype, got {complex_type}")
     i = np.arange(size)
-    found = np.exp(-2j * np.pi * (i[:, None] * i % max(size, 1)) / max(size, 1))
-    by = {None: 1.0, "sqrtn": math.sqrt(size), "n": float(size)}[scale]
-    return fnp.array(found / (by or 1.0), dtype=kind)
+    matrix = np.exp(-2j * np.pi * (i[:, None] * i % max(size, 1)) / max(size, 1))
+    divisor = {None: 1.0, "sqrtn": math.sqrt(size), "n": float(size)}[scale]
+    return fnp.array(matrix / (divisor or 1.0), dtype=complex_type)

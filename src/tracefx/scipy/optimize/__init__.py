@@ -1,4 +1,4 @@
-"""Minima of functions of vectors, with the names of `jax.scipy.optimize`."""
+"""Minimization of functions of vectors, with the names of `jax.scipy.optimize`."""
 
 from __future__ import annotations
 
@@ -23,35 +23,47 @@ def minimize(
     tol: float | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> OptimizeResults:
-    """The minimum of a function of a vector, `fun(x, *args)`, that is found from `x0` (`f32[n]`) downwards.
+    """Minimizes a scalar function of a vector.
 
-    `method` is "BFGS", or "l-bfgs-experimental-do-not-rely-on-this", which keeps a few steps in place of a matrix.
-    Options are `maxiter`, `gtol` (the gradient's largest entry that is small enough) and `norm` (2, say, in place of
-    the largest entry); for BFGS `line_search_maxiter`; for L-BFGS `maxcor`, `ftol`, `maxfun`, `maxgrad` and `maxls`.
-    `tol` has no effect.
+    It can be compiled, batched, and differentiated in forward mode; reverse mode is not supported, since the number of
+    iterations is not known in advance.
 
-    It can be compiled and batched. Of derivatives it has tangents: the number of steps isn't known before.
+    Args:
+        fun: the objective, called as `fun(x, *args)` with `x` of the shape of `x0`; it returns a scalar.
+        x0: the initial guess, `f32[n]`.
+        args: further arguments of `fun`.
+        method: `"BFGS"`, or `"l-bfgs-experimental-do-not-rely-on-this"`, which keeps the last few steps instead of a
+            matrix.
+        tol: accepted for compatibility with SciPy; it has no effect.
+        options: `maxiter`, the maximum number of iterations; `gtol`, the norm of the gradient at which to stop; `norm`,
+            the order of that norm (infinity by default); for BFGS also `line_search_maxiter`; for L-BFGS also `maxcor`,
+            `ftol`, `maxfun`, `maxgrad` and `maxls`.
 
-    Raises ValueError for an unknown method or an `x0` that is no vector, TypeError for `args` that is no tuple.
+    Returns:
+        The minimum found, and how the search went.
+
+    Raises:
+        TypeError: if `args` is not a tuple.
+        ValueError: if `method` is unknown, or `x0` is not a vector.
 
     >>> round(minimize(lambda x: (x - 2.0) @ (x - 2.0), asarray([0.0, 1.0]), method="BFGS").x, 3)
     Array([2., 2.], dtype=float32)
     """
-    del tol  # as in JAX
+    del tol  # ignored, as in JAX
     if not isinstance(args, tuple):
-        raise TypeError(f"minimize: args must be a tuple of what fun takes besides x, got {args!r}")
+        raise TypeError(f"minimize: args must be a tuple of further arguments of fun, got {args!r}")
     start = asarray(x0)
     if start.ndim != 1:
         raise ValueError(f"minimize: x0 must be a vector, got {start.aval}; ravel it, and reshape it in fun")
 
-    def of_x(x: Array) -> ArrayLike:
+    def objective(x: Array) -> ArrayLike:
         return fun(x, *args)
 
     match method.lower():
         case "bfgs":
-            return minimize_bfgs(of_x, start, **(options or {}))
+            return minimize_bfgs(objective, start, **(options or {}))
         case "l-bfgs-experimental-do-not-rely-on-this":
-            return minimize_lbfgs(of_x, start, **(options or {}))
+            return minimize_lbfgs(objective, start, **(options or {}))
         case _:
             raise ValueError(
                 f"minimize: method must be 'BFGS' or 'l-bfgs-experimental-do-not-rely-on-this', got {method!r}"

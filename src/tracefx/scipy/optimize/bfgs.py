@@ -1,4 +1,4 @@
-"""Broyden, Fletcher, Goldfarb and Shanno's method: an estimate of the second derivatives from the steps made.
+"""The BFGS method (Broyden, Fletcher, Goldfarb, Shanno), a quasi-Newton method.
 
 Nocedal and Wright, Numerical optimization (1999), algorithm 6.1.
 """
@@ -17,22 +17,25 @@ from tracefx.transforms.gradients import value_and_grad
 
 
 class _State(NamedTuple):
+    """The state of the iteration."""
+
     converged: Array
     failed: Array
     line_status: Array
     x: Array
     value: Array
     before: Array
-    """The function's value one step before."""
+    """The value one iteration before."""
     g: Array
+    """The gradient at `x`."""
     inverse: Array
-    """Of the second derivatives."""
+    """The estimate of the inverse Hessian."""
     nfev: Array
     steps: Array
 
 
-def length(v: Array, order: float) -> Array:
-    """The norm of a vector: `order` infinity for its largest entry, 2 for its length, and so on."""
+def vector_norm(v: Array, order: float) -> Array:
+    """Computes the norm of a vector: of order infinity the largest absolute value, of order 2 the Euclidean norm."""
     sizes = fnp.abs(v)
     if order == math.inf:
         return fnp.max(sizes)
@@ -46,7 +49,7 @@ def length(v: Array, order: float) -> Array:
 
 
 def evaluate_with_gradient(f: Objective, x: Array) -> tuple[Array, Array]:
-    """The function and its gradient, as arrays whose types last."""
+    """Returns the value and the gradient, as strongly typed arrays of the dtypes that the loop carries."""
     value, g = value_and_grad(f)(x)
     out = fnp.asarray(value)
     return fnp.asarray(out, out.dtype), fnp.asarray(g, x.dtype)
@@ -60,38 +63,38 @@ def minimize_bfgs(
     gtol: float = 1e-5,
     line_search_maxiter: int = 10,
 ) -> OptimizeResults:
-    """Goes from `x` downwards."""
-    most = 200 * x.size if maxiter is None else maxiter
-    one = fnp.eye(x.size, dtype=x.dtype)
+    """Minimizes `f` from `x` on; see `minimize`."""
+    max_steps = 200 * x.size if maxiter is None else maxiter
+    identity = fnp.eye(x.size, dtype=x.dtype)
     value, g = evaluate_with_gradient(f, x)
 
     def step(s: _State) -> _State:
         p = -fnp.dot(s.inverse, s.g, precision="highest")
-        found = line_search(f, s.x, p, s.value, s.g, line_search_maxiter, s.before)
-        move, turn = found.a_k * p, found.g_k - s.g
-        rho = 1 / fnp.dot(turn, move, precision="highest")
-        w = one - rho * fnp.outer(move, turn)
+        search = line_search(f, s.x, p, s.value, s.g, line_search_maxiter, s.before)
+        move, gradient_change = search.a_k * p, search.g_k - s.g
+        rho = 1 / fnp.dot(gradient_change, move, precision="highest")
+        w = identity - rho * fnp.outer(move, gradient_change)
         inverse = fnp.matmul(fnp.matmul(w, s.inverse, precision="highest"), w.T, precision="highest")
         inverse = inverse + rho * fnp.outer(move, move)
         return _State(
-            length(found.g_k, norm) < gtol,
-            found.failed,
-            found.status,
+            vector_norm(search.g_k, norm) < gtol,
+            search.failed,
+            search.status,
             s.x + move,
-            found.f_k,
+            search.f_k,
             s.value,
-            found.g_k,
+            search.g_k,
             fnp.where(fnp.isfinite(rho), inverse, s.inverse),
-            s.nfev + found.nfev,
+            s.nfev + search.nfev,
             s.steps + 1,
         )
 
     zero = fnp.array(0, dtype="int32")
-    before = value + length(g, 2) / 2
-    converged = length(g, norm) < gtol
-    first = _State(converged, fnp.array(False), zero, x, value, before, g, one, zero + 1, zero)
-    s = while_loop(lambda s: ~s.converged & ~s.failed & (s.steps < most), step, first)
-    stopped = fnp.where(s.steps == most, 1, fnp.where(s.failed, 2 + s.line_status, -1))
+    before = value + vector_norm(g, 2) / 2
+    converged = vector_norm(g, norm) < gtol
+    first = _State(converged, fnp.array(False), zero, x, value, before, g, identity, zero + 1, zero)
+    s = while_loop(lambda s: ~s.converged & ~s.failed & (s.steps < max_steps), step, first)
+    stopped = fnp.where(s.steps == max_steps, 1, fnp.where(s.failed, 2 + s.line_status, -1))
     status = fnp.where(s.converged, 0, stopped)
     success = s.converged & ~s.failed
     return OptimizeResults(s.x, success, status, s.value, s.g, s.inverse, s.nfev, s.nfev, s.steps)

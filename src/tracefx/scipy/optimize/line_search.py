@@ -1,4 +1,4 @@
-"""How far to go in a direction: to where the strong Wolfe conditions hold.
+"""A line search for the strong Wolfe conditions.
 
 Nocedal and Wright, Numerical optimization (1999), algorithms 3.5 and 3.6.
 """
@@ -16,20 +16,20 @@ from tracefx.transforms.gradients import value_and_grad
 
 Objective: TypeAlias = Callable[[Array], ArrayLike]
 BoolScalar: TypeAlias = Array
-"""A boolean without axes."""
+"""A boolean scalar array, `bool[]`."""
 
 SUFFICIENT_DECREASE: Final = 1e-4
-"""How much of the decrease that the slope promises must be there."""
+"""The fraction of the decrease predicted by the slope that a step must reach (first Wolfe condition)."""
 CURVATURE: Final = 0.9
-"""How much of the slope at the beginning may be left."""
+"""The fraction of the initial slope that may remain (second Wolfe condition)."""
 MAX_ZOOM_STEPS: Final = 30
-"""After so many steps between two points the search has failed."""
+"""The number of steps in an interval after which the search fails."""
 INTERPOLATION_MARGINS: Final = (0.2, 0.1)
-"""How far from both ends the least place of a cubic, and of a parabola, must be: in parts of the way between them."""
+"""How far from both ends the minimum of the cubic, and of the parabola, must be, as fractions of the interval."""
 
 
 class LinePoint(NamedTuple):
-    """A point on the way: how far it is, and the function and its slope there."""
+    """A point on the line: the step length, the value, and the slope."""
 
     a: Array
     phi: Array
@@ -37,26 +37,28 @@ class LinePoint(NamedTuple):
 
 
 class GradientPoint(NamedTuple):
-    """A point, and the function's gradient there."""
+    """A point on the line and the gradient there."""
 
     point: LinePoint
     g: Array
 
 
 class LineSearchResults(NamedTuple):
-    """Where the search ended."""
+    """The result of a line search."""
 
     failed: BoolScalar
     nfev: Array
-    """How often the function was evaluated, with its gradient each time."""
+    """The number of evaluations of the function and its gradient."""
     a_k: Array
     f_k: Array
     g_k: Array
     status: Array
-    """0 if it ended well, 1 if nothing was found between two points, 3 after too many steps."""
+    """0 on success, 1 if no step was found in an interval, 3 if the number of steps was exceeded."""
 
 
 class _SearchState(NamedTuple):
+    """The state of the bracketing phase."""
+
     found: BoolScalar
     failed: BoolScalar
     steps: Array
@@ -66,36 +68,41 @@ class _SearchState(NamedTuple):
 
 
 class _ZoomState(NamedTuple):
+    """The state of the zoom phase, in an interval."""
+
     found: BoolScalar
     failed: BoolScalar
     steps: Array
     lo: LinePoint
     hi: LinePoint
     third: tuple[Array, Array]
-    """How far the end is that was given up last, and the function there."""
+    """The step length and value of the end that was replaced last."""
     best: GradientPoint
 
 
 class _LineFunction:
-    """A function along a line, and what is asked of a point there."""
+    """A function restricted to a line, and the Wolfe conditions."""
 
     def __init__(self, f: Objective, x: Array, p: Array, start: LinePoint) -> None:
         self.f, self.x, self.p, self.start = f, x, p, start
 
     def evaluate(self, a: Array) -> GradientPoint:
+        """Returns the point at a step length."""
         value, g = value_and_grad(self.f)(self.x + fnp.asarray(a, self.p.dtype) * self.p)
         slope = directional_derivative(g, self.p)
         at = LinePoint(a, fnp.asarray(value, self.start.phi.dtype), fnp.asarray(slope, self.start.dphi.dtype))
         return GradientPoint(at, fnp.asarray(g, self.x.dtype))
 
     def violates_decrease(self, point: LinePoint) -> BoolScalar:
+        """Returns whether a point violates the first Wolfe condition."""
         return point.phi > self.start.phi + SUFFICIENT_DECREASE * point.a * self.start.dphi
 
     def satisfies_curvature(self, point: LinePoint) -> BoolScalar:
+        """Returns whether a point satisfies the second Wolfe condition."""
         return fnp.abs(point.dphi) <= -CURVATURE * self.start.dphi
 
     def zoom(self, asked: BoolScalar, lo: LinePoint, hi: LinePoint, otherwise: GradientPoint) -> _ZoomState:
-        """What lies between two points, if it is asked for. `lo` is the lower of them."""
+        """Searches the interval between two points, if `asked`; `lo` is the point with the lower value."""
         first = _ZoomState(
             fnp.array(False),
             fnp.array(False),
@@ -109,24 +116,24 @@ class _LineFunction:
 
     def _zoom_step(self, z: _ZoomState) -> _ZoomState:
         lo, hi = z.lo, z.hi
-        place = self.evaluate(_trial_step(lo, hi, z.third, z.steps))
-        new = place.point
-        # As in JAX, ends that come in falling order are too near to each other.
-        near = hi.a - lo.a <= (1e-5 if dtypes.itemsize_bits(lo.a.dtype) < 64 else 1e-10)
-        too_high = self.violates_decrease(new) | (new.phi >= lo.phi)
-        good = ~too_high & self.satisfies_curvature(new)
-        lower = ~too_high & ~good
-        turned = lower & (new.dphi * (hi.a - lo.a) >= 0)
-        gives_up_hi = too_high | turned
-        third = _choose(gives_up_hi, (hi.a, hi.phi), _choose(lower, (lo.a, lo.phi), z.third))
+        trial = self.evaluate(_trial_step(lo, hi, z.third, z.steps))
+        new = trial.point
+        # As in JAX, an interval with its ends in decreasing order counts as too short.
+        is_too_short = hi.a - lo.a <= (1e-5 if dtypes.itemsize_bits(lo.a.dtype) < 64 else 1e-10)
+        is_too_high = self.violates_decrease(new) | (new.phi >= lo.phi)
+        is_accepted = ~is_too_high & self.satisfies_curvature(new)
+        becomes_lo = ~is_too_high & ~is_accepted
+        hi_becomes_lo = becomes_lo & (new.dphi * (hi.a - lo.a) >= 0)
+        replaces_hi = is_too_high | hi_becomes_lo
+        third = _choose(replaces_hi, (hi.a, hi.phi), _choose(becomes_lo, (lo.a, lo.phi), z.third))
         return _ZoomState(
-            z.found | good,
-            z.failed | near | (z.steps + 1 >= MAX_ZOOM_STEPS),
+            z.found | is_accepted,
+            z.failed | is_too_short | (z.steps + 1 >= MAX_ZOOM_STEPS),
             z.steps + 1,
-            _choose_point(lower, new, lo),
-            _choose_point(too_high, new, _choose_point(turned, lo, hi)),
+            _choose_point(becomes_lo, new, lo),
+            _choose_point(is_too_high, new, _choose_point(hi_becomes_lo, lo, hi)),
             third,
-            _choose_gradient_point(good, place, z.best),
+            _choose_gradient_point(is_accepted, trial, z.best),
         )
 
 
@@ -143,11 +150,11 @@ def _choose_gradient_point(which: BoolScalar, x: GradientPoint, y: GradientPoint
 
 
 def _trial_step(lo: LinePoint, hi: LinePoint, third: tuple[Array, Array], steps: Array) -> Array:
-    """The next point to look at: where a cubic is least, or else a parabola, or else half way."""
-    least, most, gap = fnp.minimum(lo.a, hi.a), fnp.maximum(lo.a, hi.a), hi.a - lo.a
+    """Returns the next step length: the minimum of a cubic, or else of a parabola, or else the midpoint."""
+    lowest, highest, gap = fnp.minimum(lo.a, hi.a), fnp.maximum(lo.a, hi.a), hi.a - lo.a
 
-    def is_inside(a: Array, part: float) -> BoolScalar:
-        return (a > least + part * gap) & (a < most - part * gap)
+    def is_inside(a: Array, margin: float) -> BoolScalar:
+        return (a > lowest + margin * gap) & (a < highest - margin * gap)
 
     cubic, parabola = _cubic_minimizer(lo, hi, third), _quadratic_minimizer(lo, hi)
     by_cubic, by_parabola = (
@@ -158,7 +165,7 @@ def _trial_step(lo: LinePoint, hi: LinePoint, third: tuple[Array, Array], steps:
 
 
 def _cubic_minimizer(lo: LinePoint, hi: LinePoint, third: tuple[Array, Array]) -> Array:
-    """Of the one that goes through three points, at the first with the slope there. NaN where it has no minimum."""
+    """Returns the minimum of the cubic through three points with the slope at the first; NaN if it has none."""
     a, phi = third
     d, e = hi.a - lo.a, a - lo.a
     u, v = hi.phi - lo.phi - lo.dphi * d, phi - lo.phi - lo.dphi * e
@@ -168,56 +175,66 @@ def _cubic_minimizer(lo: LinePoint, hi: LinePoint, third: tuple[Array, Array]) -
 
 
 def _quadratic_minimizer(lo: LinePoint, hi: LinePoint) -> Array:
+    """Returns the minimum of the parabola through two points with the slope at the first."""
     d = hi.a - lo.a
     return lo.a - lo.dphi / (2 * ((hi.phi - lo.phi - lo.dphi * d) / d**2))
 
 
 def directional_derivative(g: Array, p: Array) -> Array:
-    """The slope in a direction of a function with a gradient."""
+    """Returns the derivative along `p` of a function with the gradient `g`."""
     return fnp.real(fnp.dot(g, p, precision="highest"))
 
 
 def line_search(
     f: Objective, x: Array, p: Array, value: Array, g: Array, maxiter: int, before: Array | None = None
 ) -> LineSearchResults:
-    """Goes from `x`, where `f` has a value and a gradient, in the direction `p`, downwards.
+    """Searches from `x` along `p` for a step that satisfies the strong Wolfe conditions.
 
-    `before` is the function's value one step before `x`: from it follows how far to go first.
+    Args:
+        f: the function.
+        x: the start.
+        p: the direction, a descent direction.
+        value: the value at `x`.
+        g: the gradient at `x`.
+        maxiter: the maximum number of steps of the bracketing phase.
+        before: the value one iteration before, from which the first step length is guessed; 1 by default.
     """
-    part = dtypes.real_dtype(x.dtype)
+    real_dtype = dtypes.real_dtype(x.dtype)
     slope = directional_derivative(g, p)
-    start = LinePoint(fnp.zeros((), part), value, slope)
-    first = fnp.ones((), part)
+    start = LinePoint(fnp.zeros((), real_dtype), value, slope)
+    first = fnp.ones((), real_dtype)
     if before is not None:
         guess = 1.01 * 2 * (value - before) / slope
-        first = fnp.asarray(fnp.where(guess > 1, 1.0, guess), part)
+        first = fnp.asarray(fnp.where(guess > 1, 1.0, guess), real_dtype)
     line = _LineFunction(f, x, p, start)
 
-    def further(s: _SearchState) -> _SearchState:
+    def advance(s: _SearchState) -> _SearchState:
         is_first = s.steps == 0
-        place = line.evaluate(fnp.where(is_first, first, 2 * s.last.a))
-        new = place.point
-        too_far = line.violates_decrease(new) | ((new.phi >= s.last.phi) & ~is_first)
-        good = ~too_far & line.satisfies_curvature(new)
-        rises = ~too_far & ~good & (new.dphi >= 0)
-        lo, hi = _choose_point(too_far, s.last, new), _choose_point(too_far, new, s.last)
-        zoomed = line.zoom(too_far | rises, lo, hi, GradientPoint(start, g))
-        best = _choose_gradient_point(too_far | rises, zoomed.best, _choose_gradient_point(good, place, s.best))
-        found = s.found | too_far | good | rises
-        failed = s.failed | ((too_far | rises) & zoomed.failed)
-        return _SearchState(found, failed, s.steps + 1, new, best, s.nfev + 1 + zoomed.steps)
+        trial = line.evaluate(fnp.where(is_first, first, 2 * s.last.a))
+        new = trial.point
+        is_too_far = line.violates_decrease(new) | ((new.phi >= s.last.phi) & ~is_first)
+        is_accepted = ~is_too_far & line.satisfies_curvature(new)
+        has_positive_slope = ~is_too_far & ~is_accepted & (new.dphi >= 0)
+        lo, hi = _choose_point(is_too_far, s.last, new), _choose_point(is_too_far, new, s.last)
+        zoomed = line.zoom(is_too_far | has_positive_slope, lo, hi, GradientPoint(start, g))
+        best = _choose_gradient_point(
+            is_too_far | has_positive_slope, zoomed.best, _choose_gradient_point(is_accepted, trial, s.best)
+        )
+        is_found = s.found | is_too_far | is_accepted | has_positive_slope
+        failed = s.failed | ((is_too_far | has_positive_slope) & zoomed.failed)
+        return _SearchState(is_found, failed, s.steps + 1, new, best, s.nfev + 1 + zoomed.steps)
 
-    none = fnp.array(False)
+    false = fnp.array(False)
     zero = fnp.array(0, dtype="int32")
-    end = while_loop(
+    final = while_loop(
         lambda s: ~s.found & (s.steps < maxiter) & ~s.failed,
-        further,
-        _SearchState(none, none, zero, start, GradientPoint(start, g), zero),
+        advance,
+        _SearchState(false, false, zero, start, GradientPoint(start, g), zero),
     )
-    a = end.best.point.a
-    if dtypes.itemsize_bits(part) < 64:  # so short steps are lost in rounding, and the next direction would be zero
+    a = final.best.point.a
+    if dtypes.itemsize_bits(real_dtype) < 64:  # shorter steps are lost in rounding
         a = fnp.where(fnp.abs(a) < 1e-8, fnp.sign(a) * 1e-8, a)
-    status = fnp.where(end.failed, 1, fnp.where(end.steps >= maxiter, 3, 0))
+    status = fnp.where(final.failed, 1, fnp.where(final.steps >= maxiter, 3, 0))
     return LineSearchResults(
-        end.failed | ~end.found, end.nfev, a, end.best.point.phi, end.best.g, fnp.asarray(status, "int32")
+        final.failed | ~final.found, final.nfev, a, final.best.point.phi, final.best.g, fnp.asarray(status, "int32")
     )

@@ -1,4 +1,4 @@
-"""What a minimization gives."""
+"""`OptimizeResults`: the result of a minimization."""
 
 from __future__ import annotations
 
@@ -8,24 +8,27 @@ from tracefx.core.array import Array
 
 
 class OptimizeResults(NamedTuple):
-    """What a minimization found, and how it went."""
+    """The result of `minimize`."""
 
     x: Array
-    """Where the function is least, as far as was found."""
+    """The minimum found, `f32[n]`."""
     success: Array
-    """Whether the gradient there is small enough."""
+    """Whether the gradient at `x` is small enough."""
     status: Array
-    """0 if so; 1 after too many iterations; for BFGS 3 where the line search failed and 5 where it took too long; for
-    L-BFGS 2 and 3 after too many evaluations, 4 where the function hardly decreased, 5 where the line search failed."""
+    """0 on success; 1 if the number of iterations was exceeded.
+
+    For BFGS, 3 if the line search failed and 5 if it took too many steps; for L-BFGS, 2 and 3 if the number of
+    evaluations was exceeded, 4 if the function hardly decreased, 5 if the line search failed.
+    """
     fun: Array
-    """The function's value there."""
+    """The value at `x`."""
     jac: Array
-    """Its gradient there."""
+    """The gradient at `x`."""
     hess_inv: Array | None
-    """For BFGS, an estimate of the inverse of its second derivatives there."""
+    """The estimate of the inverse Hessian at `x` for BFGS, else None."""
     nfev: Array
-    """How often the function was evaluated."""
+    """The number of evaluations of the function."""
     njev: Array
-    """How often its gradient was."""
+    """The number of evaluations of the gradient."""
     nit: Array
-    """How many steps were made."""
+    """The number of iterations."""

@@ -1,4 +1,4 @@
-"""Signals: their convolutions and correlations, spectra and trends."""
+"""Signal processing, with the names of `jax.scipy.signal`: convolutions, correlations, spectra and detrending."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions of arrays with any number of axes: by products, or by Fourier transforms."""
+"""Convolutions and correlations of arrays of any rank, directly or by FFTs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _check_mode(name: str, mode: str) -> None:
 
 
 def _operands(name: str, in1: ArrayLike, in2: ArrayLike) -> tuple[Value, Value]:
-    """The operands, of one dtype that has fractions and one number of axes."""
+    """Promotes the operands to one inexact dtype and checks that their ranks agree."""
     x, y = promote_dtypes(name, in1, in2)
     if x.aval.ndim != y.aval.ndim:
         raise ValueError(f"{name}: operands must have the same number of axes, got {x.aval} and {y.aval}")
@@ -56,7 +56,7 @@ def _convolve_direct(name: str, in1: ArrayLike, in2: ArrayLike, mode: str, preci
     match mode:
         case "valid":
             padding = [(0, 0)] * len(window)
-        case "same":  # the middle, as large as the first operand: the second may be the window or what it moves over
+        case "same":  # the central part of the shape of in1, whichever operand is the window
             padding = [(n - 1 - (m - 1) // 2, n - m + (m - 1) // 2) for n, m in zip(window, second, strict=True)]
         case _:
             padding = [(n - 1, n - 1) for n in window]
@@ -66,13 +66,22 @@ def _convolve_direct(name: str, in1: ArrayLike, in2: ArrayLike, mode: str, preci
 def convolve(
     in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto", precision: PrecisionLike = None
 ) -> Array:
-    """The sums of products of `in1` with the reversed `in2` at each place, over all axes.
+    """Convolves two arrays over all axes.
 
-    `mode` is `"full"`, or `"same"` for the middle part, as large as `in1`, or `"valid"` for those places at which one
-    operand lies within the other. `method` is `"direct"`, which `"auto"` stands for, or `"fft"`.
+    Args:
+        in1: the first operand.
+        in2: the second operand, of the same rank.
+        mode: `"full"`; `"same"`, the central part of the shape of `in1`; or `"valid"`, the part where one operand lies
+            entirely within the other.
+        method: `"direct"` or `"auto"`, which mean the same; or `"fft"`, see `fftconvolve`.
+        precision: the precision of the products, as in `lax.conv_general_dilated`.
 
-    Raises ValueError for other modes and methods, for different numbers of axes, and where neither operand is at least
-    as large as the other along all axes.
+    Returns:
+        The convolution, an array of floats or complex numbers.
+
+    Raises:
+        ValueError: if `mode` is unknown, an operand is empty, ranks differ, or neither operand is at least as large as
+            the other along all axes.
 
     >>> import numpy as np
     >>> convolve(np.array([1, 2, 3]), np.array([1, 1]), mode="same")
@@ -90,7 +99,7 @@ def convolve(
 def _check_2d(name: str, in1: ArrayLike, in2: ArrayLike, boundary: str, fillvalue: object) -> tuple[Value, Value]:
     if boundary != "fill" or fillvalue != 0:
         raise NotImplementedError(
-            f"{name}: around the operands there are zeros: boundary must be 'fill' and fillvalue 0, got {boundary!r} "
+            f"{name}: operands are padded with zeros: boundary must be 'fill' and fillvalue 0, got {boundary!r} "
             f"and {fillvalue!r}"
         )
     x, y = as_value(in1, "in1"), as_value(in2, "in2")
@@ -107,9 +116,23 @@ def convolve2d(
     fillvalue: float = 0,
     precision: PrecisionLike = None,
 ) -> Array:
-    """`convolve` of two matrices.
+    """Convolves two matrices.
 
-    Raises NotImplementedError for a `boundary` other than zeros.
+    Args:
+        in1: a matrix.
+        in2: a matrix.
+        mode: `"full"`; `"same"`, the central part of the shape of `in1`; or `"valid"`, the part where one operand lies
+            entirely within the other.
+        boundary: must be `"fill"`.
+        fillvalue: must be 0.
+        precision: the precision of the products, as in `lax.conv_general_dilated`.
+
+    Returns:
+        The convolution, an array of floats or complex numbers.
+
+    Raises:
+        NotImplementedError: if `boundary` or `fillvalue` is not supported.
+        ValueError: if an operand is not a matrix, and for the reasons that `convolve` has.
 
     >>> import numpy as np
     >>> convolve2d(np.ones((2, 2)), np.ones((2, 2))).tolist()
@@ -122,7 +145,22 @@ def convolve2d(
 def correlate(
     in1: ArrayLike, in2: ArrayLike, mode: str = "full", method: str = "auto", precision: PrecisionLike = None
 ) -> Array:
-    """The sums of products of `in1` with the conjugate of `in2` at each place; the rest is as in `convolve`.
+    """Correlates two arrays over all axes: convolves with the reversed conjugate of `in2`.
+
+    Args:
+        in1: the first operand.
+        in2: the second operand, of the same rank.
+        mode: `"full"`; `"same"`, the central part of the shape of `in1`; or `"valid"`, the part where one operand lies
+            entirely within the other.
+        method: `"direct"` or `"auto"`, which mean the same; or `"fft"`, see `fftconvolve`.
+        precision: the precision of the products, as in `lax.conv_general_dilated`.
+
+    Returns:
+        The correlation, an array of floats or complex numbers.
+
+    Raises:
+        ValueError: if `mode` is unknown, an operand is empty, ranks differ, or neither operand is at least as large as
+            the other along all axes.
 
     >>> import numpy as np
     >>> correlate(np.array([1, 2, 3]), np.array([1, 0]), mode="valid")
@@ -143,8 +181,26 @@ def correlate2d(
     fillvalue: float = 0,
     precision: PrecisionLike = None,
 ) -> Array:
-    """`correlate` of two matrices. As in SciPy, the middle of a window of even size is where its first half ends, and
-    in mode `"valid"` the conjugate is that of the smaller operand.
+    """Correlates two matrices.
+
+    As in SciPy, the center of a window of even size is the end of its first half, and in mode `"valid"` the smaller
+    operand is conjugated.
+
+    Args:
+        in1: a matrix.
+        in2: a matrix.
+        mode: `"full"`; `"same"`, the central part of the shape of `in1`; or `"valid"`, the part where one operand lies
+            entirely within the other.
+        boundary: must be `"fill"`.
+        fillvalue: must be 0.
+        precision: the precision of the products, as in `lax.conv_general_dilated`.
+
+    Returns:
+        The correlation, an array of floats or complex numbers.
+
+    Raises:
+        NotImplementedError: if `boundary` or `fillvalue` is not supported.
+        ValueError: if an operand is not a matrix, and for the reasons that `convolve` has.
 
     >>> import numpy as np
     >>> correlate2d(np.arange(4).reshape(2, 2), np.array([[1, 0]]), mode="valid").tolist()
@@ -154,8 +210,8 @@ def correlate2d(
     x, y = _check_2d(name, in1, in2, boundary, fillvalue)
     if mode == "same":
         return flip(_convolve_direct(name, flip(x), _conjugate_if_complex(y), mode, precision))
-    larger = _all_at_least(y.aval.shape, x.aval.shape) and x.aval.shape != y.aval.shape
-    if mode == "valid" and larger:
+    is_second_larger = _all_at_least(y.aval.shape, x.aval.shape) and x.aval.shape != y.aval.shape
+    if mode == "valid" and is_second_larger:
         return _convolve_direct(name, flip(y), _conjugate_if_complex(x), mode, precision)
     return _convolve_direct(name, x, flip(_conjugate_if_complex(y)), mode, precision)
 
@@ -163,9 +219,22 @@ def correlate2d(
 def fftconvolve(
     in1: ArrayLike, in2: ArrayLike, mode: str = "full", axes: Sequence[SupportsIndex] | SupportsIndex | None = None
 ) -> Array:
-    """`convolve` by Fourier transforms, along some axes: for each place of the others, where the sizes must agree.
+    """Convolves two arrays along some axes by FFTs.
 
-    Raises ValueError as `convolve` does, and for different sizes along other axes.
+    Args:
+        in1: the first operand.
+        in2: the second operand, of the same rank.
+        mode: `"full"`; `"same"`, the central part of the shape of `in1`; or `"valid"`, the part where one operand lies
+            entirely within the other.
+        axes: the axes to convolve along, all by default. Along the others the sizes must agree, and each slice is
+            convolved separately.
+
+    Returns:
+        The convolution, an array of floats or complex numbers.
+
+    Raises:
+        ValueError: if `mode` is unknown, ranks or sizes along other axes differ, or in mode `"valid"` neither operand
+            is at least as large as the other along all axes.
 
     >>> import numpy as np
     >>> fftconvolve(np.array([1.0, 2.0, 3.0]), np.array([1.0, 1.0])).round(3)
@@ -174,13 +243,15 @@ def fftconvolve(
     x, y = _operands("fftconvolve", in1, in2)
     _check_mode("fftconvolve", mode)
     ndim = x.aval.ndim
-    along = tuple(range(ndim))
+    convolved_axes = tuple(range(ndim))
     if axes is not None:
-        given = (axes,) if isinstance(axes, SupportsIndex) else tuple(axes)
-        along = tuple(sorted(canonicalize_axes("fftconvolve", given, ndim, "axes")))
-    if builtins.any(x.aval.shape[d] != y.aval.shape[d] for d in range(ndim) if d not in along):
-        raise ValueError(f"fftconvolve: along axes other than {along} the sizes must agree, got {x.aval} and {y.aval}")
-    left, right = [tuple([v.aval.shape[d] for d in along]) for v in (x, y)]
+        axis_tuple = (axes,) if isinstance(axes, SupportsIndex) else tuple(axes)
+        convolved_axes = tuple(sorted(canonicalize_axes("fftconvolve", axis_tuple, ndim, "axes")))
+    if builtins.any(x.aval.shape[d] != y.aval.shape[d] for d in range(ndim) if d not in convolved_axes):
+        raise ValueError(
+            f"fftconvolve: along axes other than {convolved_axes} the sizes must agree, got {x.aval} and {y.aval}"
+        )
+    left, right = [tuple([v.aval.shape[d] for d in convolved_axes]) for v in (x, y)]
     if mode == "valid" and _all_at_least(right, left):
         x, y, left, right = y, x, right, left
     elif mode == "valid" and not _all_at_least(left, right):
@@ -188,18 +259,26 @@ def fftconvolve(
             "fftconvolve: in mode 'valid' one operand must be at least as large as the other along all axes, got "
             f"{x.aval} and {y.aval}"
         )
-    whole = tuple([n + m - 1 for n, m in zip(left, right, strict=True)])
+    full_sizes = tuple([n + m - 1 for n, m in zip(left, right, strict=True)])
     if builtins.all(n == 1 or m == 1 for n, m in zip(left, right, strict=True)):
         out = multiply(x, y)
     elif dtypes.is_complex(x.aval.dtype):
-        out = fft.ifftn(multiply(fft.fftn(x, whole, along), fft.fftn(y, whole, along)), whole, along)
+        out = fft.ifftn(
+            multiply(fft.fftn(x, full_sizes, convolved_axes), fft.fftn(y, full_sizes, convolved_axes)),
+            full_sizes,
+            convolved_axes,
+        )
     else:
-        out = fft.irfftn(multiply(fft.rfftn(x, whole, along), fft.rfftn(y, whole, along)), whole, along)
+        out = fft.irfftn(
+            multiply(fft.rfftn(x, full_sizes, convolved_axes), fft.rfftn(y, full_sizes, convolved_axes)),
+            full_sizes,
+            convolved_axes,
+        )
     if mode == "full":
         return out
     sizes = left if mode == "same" else tuple([n - m + 1 for n, m in zip(left, right, strict=True)])
     start, limit = [0] * ndim, list(out.shape)
-    for d, n, size in zip(along, whole, sizes, strict=True):
+    for d, n, size in zip(convolved_axes, full_sizes, sizes, strict=True):
         start[d] = (n - size) // 2
         limit[d] = start[d] + size
     return slicing.slice(out, start, limit)

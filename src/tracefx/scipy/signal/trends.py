@@ -1,4 +1,4 @@
-"""Signals without their trends."""
+"""`detrend`: removes linear or constant trends from signals."""
 
 from __future__ import annotations
 
@@ -22,10 +22,21 @@ def detrend(
     bp: int | Sequence[int] | np.ndarray[tuple[int, ...], np.dtype[np.integer]] = 0,
     overwrite_data: None = None,
 ) -> Array:
-    """`data` less the straight line that is nearest to it along an axis, or less its mean if `type` is "constant".
+    """Subtracts the least-squares line, or the mean, from data along an axis.
 
-    `bp` are places where a new line begins. Raises ValueError for another `type` and for places that there aren't,
-    NotImplementedError for `overwrite_data`: arrays never change.
+    Args:
+        data: the data; integers are converted to floats.
+        axis: the axis to detrend.
+        type: `"linear"`, or `"constant"` to subtract the mean.
+        bp: break points: the indices at which a new line begins.
+        overwrite_data: must be None.
+
+    Returns:
+        The detrended data.
+
+    Raises:
+        NotImplementedError: if `overwrite_data` is given.
+        ValueError: if `type` is unknown, or a break point is out of range.
 
     >>> detrend(fnp.array([1.0, 2.0, 3.0, 10.0]), type="constant").tolist()
     [-3.0, -2.0, -1.0, 6.0]
@@ -33,7 +44,7 @@ def detrend(
     [0.0, 0.0, 0.0]
     """
     if overwrite_data is not None:
-        raise NotImplementedError("detrend: overwrite_data must be None, since arrays never change")
+        raise NotImplementedError("detrend: overwrite_data must be None, since arrays are immutable")
     if type not in ("constant", "linear"):
         raise ValueError(f"detrend: type must be 'linear' or 'constant', got {type!r}")
     x = as_array(to_inexact(fnp.asarray(data), "detrend: data"))
@@ -41,20 +52,20 @@ def detrend(
         return x - fnp.mean(x, axis, keepdims=True)
     x = fnp.moveaxis(x, axis, -1)
     n = x.shape[-1]
-    places = [0, n, *[static_int("detrend", b, "bp") for b in np.ravel(np.asarray(bp)).tolist()]]
-    if min(places) < 0 or max(places) > n:
-        raise ValueError(f"detrend: bp must be places from 0 to {n}, got {bp!r}")
-    lines = [_subtract_line(x[..., start:stop]) for start, stop in itertools.pairwise(sorted({*places}))]
-    out = lines[0] if len(lines) == 1 else fnp.concatenate(lines, -1) if lines else x
+    break_points = [0, n, *[static_int("detrend", b, "bp") for b in np.ravel(np.asarray(bp)).tolist()]]
+    if min(break_points) < 0 or max(break_points) > n:
+        raise ValueError(f"detrend: bp must be indices from 0 to {n}, got {bp!r}")
+    segments = [_subtract_line(x[..., start:stop]) for start, stop in itertools.pairwise(sorted({*break_points}))]
+    out = segments[0] if len(segments) == 1 else fnp.concatenate(segments, -1) if segments else x
     return fnp.moveaxis(out, -1, axis)
 
 
 def _subtract_line(x: Array) -> Array:
-    """By least squares. Places are counted from the middle: then the line's mean is the mean."""
+    """Subtracts the least-squares line. Indices are centered, so that intercept and mean coincide."""
     n = x.shape[-1]
-    level = x - fnp.mean(x, -1, keepdims=True)
+    centered = x - fnp.mean(x, -1, keepdims=True)
     if n < 2:
-        return level
-    place = (fnp.arange(n, dtype=dtypes.real_dtype(x.dtype)) - (n - 1) / 2) / n
-    slope = fnp.sum(level * place, -1, keepdims=True) * (12 * n / (n * n - 1))
-    return level - slope * place
+        return centered
+    position = (fnp.arange(n, dtype=dtypes.real_dtype(x.dtype)) - (n - 1) / 2) / n
+    slope = fnp.sum(centered * position, -1, keepdims=True) * (12 * n / (n * n - 1))
+    return centered - slope * position

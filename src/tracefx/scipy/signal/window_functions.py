@@ -1,4 +1,4 @@
-"""Windows: how much each number of a segment counts, more in the middle than at the ends."""
+"""Window functions for spectral analysis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from tracefx.core.dtypes import NDArray
 
 WindowFunction: TypeAlias = Callable[..., NDArray]
-"""From places between -1 and 1, and a window's parameters."""
+"""A function of positions between -1 and 1, and of the parameters of the window."""
 COSINE_WEIGHTS: Final[Mapping[str, tuple[float, ...]]] = MappingProxyType(
     {
         "boxcar": (1.0,),
@@ -23,7 +23,7 @@ COSINE_WEIGHTS: Final[Mapping[str, tuple[float, ...]]] = MappingProxyType(
         "flattop": (0.21557895, 0.41663158, 0.277263158, 0.083578947, 0.006947368),
     }
 )
-"""What is a sum of cosines, by their weights."""
+"""The weights of windows that are sums of cosines."""
 
 
 def _sum_of_cosines(t: NDArray, *weights: float) -> NDArray:
@@ -60,37 +60,42 @@ WINDOW_FUNCTIONS: Final[Mapping[str, WindowFunction]] = MappingProxyType(
         "tukey": _tukey,
     }
 )
-"""By their names, what needs places between the ends alone."""
+"""Windows, by name, that are functions of the position between the ends."""
 
 
 def get_window(window: str | tuple[Any, ...], n: int) -> NDArray:
-    """The window of this name, or of this name and parameters, for segments of `n` numbers, as one period of it.
+    """Returns one period of a window, as `n` numbers.
 
-    Raises ValueError for an unknown name.
+    Args:
+        window: the name of the window, or a tuple of its name and parameters.
+        n: the length.
+
+    Raises:
+        ValueError: if the name is unknown.
     """
     name, *parameters = (window,) if isinstance(window, str) else window
     if n == 1:
         return np.ones(1)
-    places = np.arange(n) - n / 2  # the end of a period is the beginning of the next
+    positions = np.arange(n) - n / 2  # periodic: the end of a period is the start of the next
     if name in COSINE_WEIGHTS:
-        return _sum_of_cosines(2 * places / n, *COSINE_WEIGHTS[name])
+        return _sum_of_cosines(2 * positions / n, *COSINE_WEIGHTS[name])
     if name in WINDOW_FUNCTIONS:
-        return WINDOW_FUNCTIONS[name](2 * places / n, *parameters)
+        return WINDOW_FUNCTIONS[name](2 * positions / n, *parameters)
     match name, parameters:
         case "triang", []:
-            wide = n + 1 + (n + 1) % 2
-            return np.asarray(1 - np.abs(2 * places) / wide)
+            width = n + 1 + (n + 1) % 2
+            return np.asarray(1 - np.abs(2 * positions) / width)
         case "parzen", []:
-            return _parzen(2 * places / (n + 1))
+            return _parzen(2 * positions / (n + 1))
         case "cosine", []:
-            return np.asarray(np.cos(np.pi * places / (n + 1)))
+            return np.asarray(np.cos(np.pi * positions / (n + 1)))
         case "gaussian", [deviation]:
-            return np.asarray(np.exp(-((places / deviation) ** 2) / 2))
+            return np.asarray(np.exp(-((positions / deviation) ** 2) / 2))
         case "general_gaussian", [power, deviation]:
-            return np.asarray(np.exp(-(np.abs(places / deviation) ** (2 * power)) / 2))
+            return np.asarray(np.exp(-(np.abs(positions / deviation) ** (2 * power)) / 2))
         case "exponential", [] | [None] | [None, _]:
             decay = parameters[1] if len(parameters) > 1 else 1.0
-            return np.asarray(np.exp(-np.abs(places) / decay))
+            return np.asarray(np.exp(-np.abs(positions) / decay))
         case _:
             pass
     known = [
@@ -103,4 +108,4 @@ def get_window(window: str | tuple[Any, ...], n: int) -> NDArray:
         "general_gaussian",
         "exponential",
     ]
-    raise ValueError(f"window must be an array, or a name of {', '.join(sorted(known))}, got {window!r}")
+    raise ValueError(f"window must be an array, or one of the names {', '.join(sorted(known))}, got {window!r}")

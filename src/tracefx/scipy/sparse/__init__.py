@@ -1,3 +1,3 @@
-"""Linear systems that are known by their products alone, with the names of `jax.scipy.sparse`."""
+"""Linear operators given by their products with vectors, with the names of `jax.scipy.sparse`."""
 
 from tracefx.scipy.sparse import linalg as linalg

@@ -1,7 +1,7 @@
-"""Linear systems solved by products with their matrix, with the names of `jax.scipy.sparse.linalg`.
+"""Iterative (Krylov) solvers of linear systems, with the names of `jax.scipy.sparse.linalg`.
 
-The matrix is an array, or a function from vectors to vectors; vectors may be trees of arrays of any shapes. Solutions
-are differentiated as such, by solving another system, and not by going through the steps that led to them.
+The matrix is an array or a function from vectors to vectors; vectors may be trees of arrays of any shapes. Solutions
+are differentiated implicitly, by solving another linear system, not through the iterations.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from tracefx.pytrees.trees import PyTree, TreeDef
 __all__ = ["bicgstab", "cg", "gmres"]
 
 LinearOperator: TypeAlias = Callable[[Any], Any]
-"""A matrix times vectors: trees, or as the methods see them, arrays of one axis."""
+"""A function that multiplies a matrix with a vector: a tree, or inside the solvers an array of one axis."""
 IterativeSolver: TypeAlias = Callable[[LinearOperator, Array, Array, LinearOperator, "StoppingCriterion"], Array]
-"""From a matrix, the right side, a guess and the inverse's stand-in to a solution."""
+"""A solver: a function of a matrix, the right-hand side, a guess, a preconditioner, and limits."""
 
 
 class StoppingCriterion(NamedTuple):
-    """When a method has done enough: with an error of this size, or after so many steps."""
+    """When to stop: at a residual of this norm, or after this many steps."""
 
     error: Array
     steps: int
@@ -50,14 +50,23 @@ def cg(
     maxiter: int | None = None,
     M: LinearOperator | ArrayLike | None = None,
 ) -> tuple[Any, None]:
-    """The `x` with `A x = b` for a Hermitian, positive definite `A`, by conjugate gradients from `x0` on.
+    """Solves `A x = b` for Hermitian positive definite `A` by conjugate gradients.
 
-    It is there when the error is no longer than `tol` times `b`, or than `atol`, or after `maxiter` steps, by default
-    10 for each number. `M` stands in for the inverse of `A`: the better it does, the fewer steps there are. Whether it
-    has converged is not told: the second result is None.
+    Args:
+        A: the matrix, `f32[n, n]`, or a function from vectors to vectors.
+        b: the right-hand side, a tree of arrays.
+        x0: the initial guess, a tree like `b`; zeros by default.
+        tol: the relative tolerance: the solver stops when the norm of the residual is at most `tol` times that of `b`.
+        atol: the absolute tolerance: the solver also stops when the norm of the residual is at most `atol`.
+        maxiter: the maximum number of steps; 10 times the number of elements by default.
+        M: a preconditioner: an approximation of the inverse of `A`, as a matrix or a function.
 
-    Raises ValueError for a matrix that isn't square and for an `x0` unlike `b`, TypeError for an `A` that is neither
-    array nor function.
+    Returns:
+        The solution, a tree like `b`, and None: whether the solver converged is not reported.
+
+    Raises:
+        TypeError: if `A` is neither an array nor a function.
+        ValueError: if a matrix is not square, or `x0` and `b` differ in structure or shapes.
 
     >>> x, _ = cg(fnp.array([[4.0, 1.0], [1.0, 3.0]]), fnp.array([5.0, 4.0]))
     >>> fnp.round(x, 3).tolist()
@@ -76,7 +85,23 @@ def bicgstab(
     maxiter: int | None = None,
     M: LinearOperator | ArrayLike | None = None,
 ) -> tuple[Any, None]:
-    """The `x` with `A x = b`, by stabilized biconjugate gradients; arguments as of `cg`, but for any `A`.
+    """Solves `A x = b` by the stabilized biconjugate gradient method, for any square `A`.
+
+    Args:
+        A: the matrix, `f32[n, n]`, or a function from vectors to vectors.
+        b: the right-hand side, a tree of arrays.
+        x0: the initial guess, a tree like `b`; zeros by default.
+        tol: the relative tolerance: the solver stops when the norm of the residual is at most `tol` times that of `b`.
+        atol: the absolute tolerance: the solver also stops when the norm of the residual is at most `atol`.
+        maxiter: the maximum number of steps; 10 times the number of elements by default.
+        M: a preconditioner: an approximation of the inverse of `A`, as a matrix or a function.
+
+    Returns:
+        The solution, a tree like `b`, and None: whether the solver converged is not reported.
+
+    Raises:
+        TypeError: if `A` is neither an array nor a function.
+        ValueError: if a matrix is not square, or `x0` and `b` differ in structure or shapes.
 
     >>> x, _ = bicgstab(fnp.array([[4.0, 1.0], [2.0, 3.0]]), fnp.array([5.0, 5.0]))
     >>> fnp.round(x, 3).tolist()
@@ -97,12 +122,26 @@ def gmres(
     M: LinearOperator | ArrayLike | None = None,
     solve_method: str = "batched",
 ) -> tuple[Any, Array]:
-    """The `x` with `A x = b`, and -1 if there is none, else 0, by generalized minimal residuals; arguments as of `cg`,
-    but for any `A`.
+    """Solves `A x = b` by the restarted generalized minimal residual method, for any square `A`.
 
-    Of all that `restart` products with `A` lead to it is the `x` with the least error, after which everything begins
-    again from there, `maxiter` times at most. With the `solve_method` "incremental" it ends before `restart` products
-    where they are enough; "batched" doesn't look.
+    Args:
+        A: the matrix, `f32[n, n]`, or a function from vectors to vectors.
+        b: the right-hand side, a tree of arrays.
+        x0: the initial guess, a tree like `b`; zeros by default.
+        tol: the relative tolerance: the solver stops when the norm of the residual is at most `tol` times that of `b`.
+        atol: the absolute tolerance: the solver also stops when the norm of the residual is at most `atol`.
+        restart: the dimension of the Krylov space, after which the method restarts.
+        maxiter: the maximum number of restarts; 10 times the number of elements by default.
+        M: a preconditioner: an approximation of the inverse of `A`, as a matrix or a function.
+        solve_method: `"batched"` computes `restart` products before each check; `"incremental"` checks the residual
+            after each.
+
+    Returns:
+        The solution, a tree like `b`, and a status: -1 if it is not finite, else 0.
+
+    Raises:
+        TypeError: if `A` is neither an array nor a function.
+        ValueError: if a matrix is not square, or `x0` and `b` differ in structure or shapes.
 
     >>> x, _ = gmres(fnp.array([[4.0, 1.0], [2.0, 3.0]]), fnp.array([5.0, 5.0]))
     >>> fnp.round(x, 3).tolist()
@@ -111,11 +150,11 @@ def gmres(
     if solve_method not in ("batched", "incremental"):
         raise ValueError(f"gmres: solve_method must be 'batched' or 'incremental', got {solve_method!r}")
     x = _solve_iteratively("gmres", _GMRES(restart, solve_method == "incremental"), A, b, x0, tol, atol, maxiter, M)
-    missing = [fnp.any(~fnp.isfinite(leaf)) for leaf in _arrays(x)]
-    return x, fnp.where(fnp.any(fnp.stack(missing)), -1, 0)
+    is_nonfinite = [fnp.any(~fnp.isfinite(leaf)) for leaf in _arrays(x)]
+    return x, fnp.where(fnp.any(fnp.stack(is_nonfinite)), -1, 0)
 
 
-# ------------------------------------------------------------------ trees as vectors
+# ------------------------------------------------------------------ raveling trees
 
 
 def _arrays(tree: PyTree) -> list[Array]:
@@ -125,7 +164,7 @@ def _arrays(tree: PyTree) -> list[Array]:
 @final
 @frozen(eq=False)
 class _TreeRaveler:
-    """How trees are vectors: their leaves one after the other, in the dtype in which these meet."""
+    """Converts trees to vectors and back: the leaves are concatenated, in the dtype they promote to."""
 
     structure: TreeDef
     shapes: Sequence[tuple[int, ...]]
@@ -134,6 +173,7 @@ class _TreeRaveler:
 
     @staticmethod
     def like(tree: PyTree) -> _TreeRaveler:
+        """Returns the raveler of trees of this structure."""
         leaves = _arrays(tree)
         dtype = fnp.result_type(
             *leaves, np.float32 if not any(dtypes.is_inexact(x.dtype) for x in leaves) else leaves[0]
@@ -141,10 +181,12 @@ class _TreeRaveler:
         return _TreeRaveler(trees.structure(tree), [x.shape for x in leaves], [x.dtype for x in leaves], dtype)
 
     def flat(self, tree: PyTree) -> Array:
+        """Concatenates the leaves of a tree."""
         parts = [fnp.asarray(fnp.ravel(x), self.dtype) for x in _arrays(tree)]
         return parts[0] if len(parts) == 1 else fnp.concatenate(parts)
 
     def tree(self, vector: Array) -> Any:
+        """Splits a vector into the leaves of a tree."""
         leaves, start = [], 0
         for shape, dtype in zip(self.shapes, self.types, strict=True):
             end = start + math.prod(shape)
@@ -154,6 +196,7 @@ class _TreeRaveler:
 
 
 def _as_linear_operator(name: str, argument: str, f: LinearOperator | ArrayLike) -> LinearOperator:
+    """Converts a matrix to a function that multiplies with it."""
     if isinstance(f, Array | np.ndarray) or hasattr(f, "__matmul__"):
         shape = getattr(f, "shape", None)
         if shape is not None and (len(shape) != 2 or shape[0] != shape[1]):
@@ -178,35 +221,36 @@ def _solve_iteratively(
     M: LinearOperator | ArrayLike | None,
     is_hermitian: bool = False,
 ) -> Any:
-    right = trees.map(fnp.asarray, b)
-    vectors = _TreeRaveler.like(right)
-    guess = trees.map(fnp.zeros_like, right) if x0 is None else trees.map(fnp.asarray, x0)
-    if trees.structure(guess) != vectors.structure:
+    """Runs a solver on raveled vectors, inside `custom_linear_solve`."""
+    rhs_tree = trees.map(fnp.asarray, b)
+    raveler = _TreeRaveler.like(rhs_tree)
+    guess = trees.map(fnp.zeros_like, rhs_tree) if x0 is None else trees.map(fnp.asarray, x0)
+    if trees.structure(guess) != raveler.structure:
         raise ValueError(
-            f"{name}: x0 and b must have one structure, got {trees.structure(guess)} and {vectors.structure}"
+            f"{name}: x0 and b must have one structure, got {trees.structure(guess)} and {raveler.structure}"
         )
     shapes = [x.shape for x in _arrays(guess)]
-    if shapes != vectors.shapes:
-        raise ValueError(f"{name}: x0 and b must have the same shapes, got {shapes} and {list(vectors.shapes)}")
+    if shapes != raveler.shapes:
+        raise ValueError(f"{name}: x0 and b must have the same shapes, got {shapes} and {list(raveler.shapes)}")
     product = _as_linear_operator(name, "A", A)
-    stand_in = None if M is None else _as_linear_operator(name, "M", M)
-    start = vectors.flat(guess)
+    preconditioner = None if M is None else _as_linear_operator(name, "M", M)
+    start = raveler.flat(guess)
     steps = 10 * start.size if maxiter is None else maxiter
 
     def solve(matvec: LinearOperator, rhs: PyTree) -> Any:
-        side = vectors.flat(rhs)
+        side = raveler.flat(rhs)
 
         def times(x: Array) -> Array:
-            return vectors.flat(matvec(vectors.tree(x)))
+            return raveler.flat(matvec(raveler.tree(x)))
 
         def preconditioned(x: Array) -> Array:
-            return x if stand_in is None else vectors.flat(stand_in(vectors.tree(x)))
+            return x if preconditioner is None else raveler.flat(preconditioner(raveler.tree(x)))
 
         limits = StoppingCriterion(fnp.maximum(tol * _norm(side), atol), steps)
-        return vectors.tree(method(times, side, start, preconditioned, limits))
+        return raveler.tree(method(times, side, start, preconditioned, limits))
 
-    is_symmetric = is_hermitian and not dtypes.is_complex(vectors.dtype)
-    return custom_linear_solve(product, right, solve, transpose_solve=solve, symmetric=is_symmetric)
+    is_symmetric = is_hermitian and not dtypes.is_complex(raveler.dtype)
+    return custom_linear_solve(product, rhs_tree, solve, transpose_solve=solve, symmetric=is_symmetric)
 
 
 def _inner(x: Array, y: Array) -> Array:
@@ -221,11 +265,13 @@ def _norm(x: Array) -> Array:
 
 
 class _CGState(NamedTuple):
+    """The state of the iteration."""
+
     x: Array
     error: Array
-    """What `b` is beyond the product."""
+    """The residual, `b - A x`."""
     size: Array
-    """Of the error, squared, as the inverse's stand-in sees it."""
+    """The squared norm of the residual with respect to the preconditioner."""
     direction: Array
     steps: Array
 
@@ -234,162 +280,170 @@ def _conjugate_gradients(A: LinearOperator, b: Array, x: Array, M: LinearOperato
     def size(r: Array, z: Array) -> Array:
         return fnp.real(_inner(r, z))
 
-    def goes_on(s: _CGState) -> Array:
+    def is_unfinished(s: _CGState) -> Array:
         return (size(s.error, s.error) > limits.error**2) & (s.steps < limits.steps)
 
     def step(s: _CGState) -> _CGState:
-        along = A(s.direction)
-        far = fnp.asarray(s.size / size(s.direction, along), b.dtype)
-        error = s.error - far * along
+        product = A(s.direction)
+        step_size = fnp.asarray(s.size / size(s.direction, product), b.dtype)
+        error = s.error - step_size * product
         z = M(error)
         new = size(error, z)
         direction = z + fnp.asarray(new / s.size, b.dtype) * s.direction
-        return _CGState(s.x + far * s.direction, error, new, direction, s.steps + 1)
+        return _CGState(s.x + step_size * s.direction, error, new, direction, s.steps + 1)
 
     error = b - A(x)
     z = M(error)
-    return while_loop(goes_on, step, _CGState(x, error, size(error, z), z, fnp.array(0, dtype="int32"))).x
+    return while_loop(is_unfinished, step, _CGState(x, error, size(error, z), z, fnp.array(0, dtype="int32"))).x
 
 
 class _BiCGSTABState(NamedTuple):
+    """The state of the iteration."""
+
     x: Array
     error: Array
     direction: Array
     along: Array
+    """The product of `A` with the preconditioned direction."""
     alpha: Array
     omega: Array
     rho: Array
     steps: Array
-    """Negative where a division by zero ended it."""
+    """The number of steps; -1 after a breakdown (a division by zero)."""
 
 
 def _biconjugate_gradients(
     A: LinearOperator, b: Array, x: Array, M: LinearOperator, limits: StoppingCriterion
 ) -> Array:
-    """Van der Vorst, Bi-CGSTAB (1992)."""
+    """Runs the Bi-CGSTAB method of Van der Vorst (1992)."""
 
-    def goes_on(s: _BiCGSTABState) -> Array:
+    def is_unfinished(s: _BiCGSTABState) -> Array:
         return (_norm(s.error) > limits.error) & (s.steps < limits.steps) & (s.steps >= 0)
 
     def step(s: _BiCGSTABState) -> _BiCGSTABState:
-        rho = _inner(first, s.error)
+        rho = _inner(shadow_residual, s.error)
         beta = rho / s.rho * s.alpha / s.omega
         direction = s.error + beta * (s.direction - s.omega * s.along)
         p = M(direction)
-        along = A(p)
-        alpha = rho / _inner(first, along)
-        half = s.error - alpha * along
-        ends = _norm(half) < limits.error
-        z = M(half)
+        product = A(p)
+        alpha = rho / _inner(shadow_residual, product)
+        half_residual = s.error - alpha * product
+        converges = _norm(half_residual) < limits.error
+        z = M(half_residual)
         t = A(z)
-        omega = _inner(t, half) / _inner(t, t)
+        omega = _inner(t, half_residual) / _inner(t, t)
         x = s.x + alpha * p
         steps = fnp.where((omega == 0) | (alpha == 0) | (rho == 0), -1, s.steps + 1)
         return _BiCGSTABState(
-            fnp.where(ends, x, x + omega * z),
-            fnp.where(ends, half, half - omega * t),
+            fnp.where(converges, x, x + omega * z),
+            fnp.where(converges, half_residual, half_residual - omega * t),
             direction,
-            along,
+            product,
             alpha,
             omega,
             rho,
             steps,
         )
 
-    first = b - A(x)
-    one, none = fnp.ones((), b.dtype), fnp.zeros_like(b)
-    start = _BiCGSTABState(x, first, none, none, one, one, one, fnp.array(0, dtype="int32"))
-    return while_loop(goes_on, step, start).x
+    shadow_residual = b - A(x)
+    one, zeros = fnp.ones((), b.dtype), fnp.zeros_like(b)
+    start = _BiCGSTABState(x, shadow_residual, zeros, zeros, one, one, one, fnp.array(0, dtype="int32"))
+    return while_loop(is_unfinished, step, start).x
 
 
-# ------------------------------------------------------------------ minimal residuals
+# ------------------------------------------------------------------ generalized minimal residuals
 
 
 class _RestartState(NamedTuple):
+    """The state of the outer iteration."""
+
     x: Array
     error: Array
-    """As the inverse's stand-in sees it."""
+    """The preconditioned residual."""
     rounds: Array
 
 
 class _ArnoldiState(NamedTuple):
-    """Vectors at right angles, in rows, and what the matrix makes of each: a row of numbers, one for each vector."""
+    """Orthonormal basis vectors in rows, and for each the coefficients of its product with the matrix in the basis."""
 
     vectors: Array
     products: Array
     done: Array
     ended: Array
-    """Whether the matrix leads to nothing new."""
+    """Whether the Krylov space is exhausted, or the residual small enough."""
 
 
 @final
 @frozen(eq=False)
 class _GMRES:
-    """Saad and Schultz, GMRES (1986)."""
+    """The restarted GMRES method of Saad and Schultz (1986)."""
 
     restart: int
     checks_residual: bool
-    """Whether the error is looked at after every product."""
+    """Whether the residual is checked after every product."""
 
     def __call__(self, A: LinearOperator, b: Array, x: Array, M: LinearOperator, limits: StoppingCriterion) -> Array:
-        most = min(self.restart, b.size)
-        whole = _norm(M(b))
-        enough = whole * fnp.minimum(1.0, limits.error / _norm(b))
+        dimension = min(self.restart, b.size)
+        rhs_norm = _norm(M(b))
+        tolerance = rhs_norm * fnp.minimum(1.0, limits.error / _norm(b))
 
-        def again(s: _RestartState) -> _RestartState:
+        def restart(s: _RestartState) -> _RestartState:
             basis = while_loop(
-                lambda v: (v.done < most) & ~v.ended,
-                lambda v: self._arnoldi_step(v, A, M, _norm(s.error), enough),
-                _initial_arnoldi_state(s.error, most),
+                lambda v: (v.done < dimension) & ~v.ended,
+                lambda v: self._arnoldi_step(v, A, M, _norm(s.error), tolerance),
+                _initial_arnoldi_state(s.error, dimension),
             )
             weights = _least_squares_weights(basis.products, _norm(s.error))
             x = s.x + fnp.dot(weights, basis.vectors[:-1], precision="highest")
             return _RestartState(x, M(b - A(x)), s.rounds + 1)
 
-        def goes_on(s: _RestartState) -> Array:
+        def is_unfinished(s: _RestartState) -> Array:
             return (_norm(s.error) > limits.error) & (s.rounds < limits.steps)
 
-        return while_loop(goes_on, again, _RestartState(x, M(b - A(x)), fnp.array(0, dtype="int32"))).x
+        return while_loop(is_unfinished, restart, _RestartState(x, M(b - A(x)), fnp.array(0, dtype="int32"))).x
 
     def _arnoldi_step(
         self, basis: _ArnoldiState, A: LinearOperator, M: LinearOperator, error: Array, enough: Array
     ) -> _ArnoldiState:
+        """Appends the normalized product of the matrix with the last basis vector."""
         vectors = basis.vectors
         new = M(A(vectors[basis.done]))
         size = _norm(new)
         weights = fnp.zeros(vectors.shape[:1], vectors.dtype)
-        for _ in range(2):  # what rounding leaves of the others the first time
-            along = fnp.dot(fnp.conj(vectors), new, precision="highest")
-            new, weights = new - fnp.dot(along, vectors, precision="highest"), weights + along
-        rest = _norm(new)
-        ended = rest <= float(dtypes.finfo(vectors.dtype).eps) * size
-        unit = fnp.where(ended, 0, new / fnp.where(ended, 1, rest))
-        weights = weights.at[basis.done + 1].set(fnp.where(ended, 0, rest))
+        for _ in range(2):  # orthogonalizes twice, against rounding errors
+            projections = fnp.dot(fnp.conj(vectors), new, precision="highest")
+            new, weights = new - fnp.dot(projections, vectors, precision="highest"), weights + projections
+        remaining_norm = _norm(new)
+        ended = remaining_norm <= float(dtypes.finfo(vectors.dtype).eps) * size
+        unit = fnp.where(ended, 0, new / fnp.where(ended, 1, remaining_norm))
+        weights = weights.at[basis.done + 1].set(fnp.where(ended, 0, remaining_norm))
         products = basis.products.at[basis.done].set(weights)
         if self.checks_residual:
-            left = _norm(
+            residual_norm = _norm(
                 _scaled_first_unit(products, error)
                 - fnp.dot(_least_squares_weights(products, error), products, precision="highest")
             )
-            ended = ended | (left <= enough)
+            ended = ended | (residual_norm <= enough)
         return _ArnoldiState(vectors.at[basis.done + 1].set(unit), products, basis.done + 1, ended)
 
 
 def _initial_arnoldi_state(error: Array, most: int) -> _ArnoldiState:
+    """Returns the state with the normalized residual as the only basis vector."""
     size = _norm(error)
     unit = error / fnp.where(size > 0, size, 1)
     vectors = fnp.zeros((most + 1, error.size), error.dtype).at[0].set(unit)
-    # Rows that aren't there yet are such that their vectors, which are zero, have no part in anything.
+    # Rows of later steps keep the least-squares problem nonsingular; their basis vectors are still zero.
     products = fnp.eye(most, most + 1, k=1, dtype=error.dtype)
     return _ArnoldiState(vectors, products, fnp.array(0, dtype="int32"), fnp.array(False))
 
 
 def _scaled_first_unit(products: Array, error: Array) -> Array:
+    """Returns the first unit vector times the norm of the residual."""
     return fnp.zeros(products.shape[1:], products.dtype).at[0].set(error)
 
 
 def _least_squares_weights(products: Array, error: Array) -> Array:
-    """The weights of the rows whose sum is nearest to the error, which is along the first vector."""
+    """Returns the weights of the rows whose sum is nearest to the residual, a multiple of the first unit vector."""
     q, r = qr(products.T, full_matrices=False)
     side = fnp.dot(fnp.conj(q.T), _scaled_first_unit(products, error), precision="highest")
     return triangular_solve(r, side[:, None], left_side=True)[:, 0]

@@ -1,3 +1,3 @@
-"""Geometry, with the names of `jax.scipy.spatial`."""
+"""Spatial transformations, with the names of `jax.scipy.spatial`."""
 
 from tracefx.scipy.spatial import transform as transform

@@ -1,7 +1,8 @@
 """Special functions, with the names and arguments of `jax.scipy.special`.
 
-They take arrays and numbers that broadcast together, promote as `tracefx.numpy` does, and compute narrow floats as
-`float32`. Derivatives follow from the functions' own equations, so they are as exact as the functions.
+Arguments broadcast together and are promoted as in `tracefx.numpy`; floats narrower than float32 are computed in
+float32. Functions of real numbers raise TypeError for complex ones. Derivatives are computed from differential
+equations and recurrences of the functions, so they are as accurate as the functions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From what users pass to what formulas take: strong `f32` or `f64` arrays of one shape; and back."""
+"""Promotion of arguments to arrays of one float dtype and one shape, and of results back."""
 
 from __future__ import annotations
 
@@ -17,13 +17,18 @@ from tracefx.pytrees.trees import map as tree_map
 R = TypeVar("R")
 
 EULER_GAMMA: Final = 0.5772156649015328606
+"""Euler's constant."""
 
 
 def promote_real(name: str, *args: ArrayLike) -> list[Array]:
-    """Arguments promoted to one float dtype and one shape; TypeError for complex numbers."""
+    """Promotes arguments to one float dtype and broadcasts them to one shape.
+
+    Raises:
+        TypeError: if an argument is complex.
+    """
     values = promote_args_inexact(name, *args)
     if dtypes.is_complex(values[0].aval.dtype):
-        raise TypeError(f"{name} is not defined for complex numbers here, got {values[0].aval}")
+        raise TypeError(f"{name} is not defined for complex numbers, got {values[0].aval}")
     return [as_array(v) for v in _broadcast_together(values)]
 
 
@@ -33,7 +38,7 @@ def _broadcast_together(values: list[Value]) -> list[Value]:
 
 
 def call_promoted(name: str, f: Callable[..., R], *args: ArrayLike) -> R:
-    """`f` of arguments promoted, computed with 32 bits at least; results have the type in which the arguments meet."""
+    """Calls `f` with promoted arguments of at least 32 bits, and converts the results to the promoted dtype."""
     values = promote_real(name, *args)
     dtype, weak = values[0].aval.dtype, values[0].aval.weak_type
     wide = compute_dtype(dtype)

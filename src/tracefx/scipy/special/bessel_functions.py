@@ -1,4 +1,4 @@
-"""Bessel functions of whole orders."""
+"""Bessel functions of integer order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ from tracefx.transforms.scans import scan
 
 
 def i0e(x: ArrayLike) -> Array:
-    """`exp(-abs(x))` times the modified Bessel function of order 0.
+    """Computes the exponentially scaled modified Bessel function of the first kind of order 0, `exp(-abs(x)) * i0(x)`.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of floats of the shape of `x`.
 
     >>> round(float(i0e(1.0)), 5)
     0.46576
@@ -29,7 +35,13 @@ def i0e(x: ArrayLike) -> Array:
 
 
 def i0(x: ArrayLike) -> Array:
-    """The modified Bessel function of order 0.
+    """Computes the modified Bessel function of the first kind of order 0.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of floats of the shape of `x`.
 
     >>> round(float(i0(1.0)), 5)
     1.26607
@@ -38,7 +50,13 @@ def i0(x: ArrayLike) -> Array:
 
 
 def i1e(x: ArrayLike) -> Array:
-    """`exp(-abs(x))` times the modified Bessel function of order 1.
+    """Computes the exponentially scaled modified Bessel function of the first kind of order 1, `exp(-abs(x)) * i1(x)`.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of floats of the shape of `x`.
 
     >>> round(float(i1e(1.0)), 5)
     0.20791
@@ -47,7 +65,13 @@ def i1e(x: ArrayLike) -> Array:
 
 
 def i1(x: ArrayLike) -> Array:
-    """The modified Bessel function of order 1.
+    """Computes the modified Bessel function of the first kind of order 1.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of floats of the shape of `x`.
 
     >>> round(float(i1(1.0)), 5)
     0.56516
@@ -66,8 +90,8 @@ def _i1(x: Array) -> Array:
 
 
 def _i1_slope(t: Array, out: Array, x: Array) -> Array:
-    zero = x == 0
-    return t * (_i0(x) - fnp.where(zero, 0.5, out / fnp.where(zero, 1.0, x)))
+    is_zero = x == 0
+    return t * (_i0(x) - fnp.where(is_zero, 0.5, out / fnp.where(is_zero, 1.0, x)))
 
 
 _i0.defjvps(lambda t, out, x: t * _i1(x))
@@ -75,10 +99,19 @@ _i1.defjvps(_i1_slope)
 
 
 def bessel_jn(z: ArrayLike, *, v: SupportsIndex, n_iter: SupportsIndex = 50) -> Array:
-    """The Bessel functions of the first kind of orders 0 to `v` along a new first axis.
+    """Computes the Bessel functions of the first kind of orders 0 to `v`.
 
-    `n_iter` is the least order at which the recurrence begins; larger ones are taken where they are needed. It must be
-    known when it is traced, as must `v`.
+    Args:
+        z: an array of real numbers.
+        v: the largest order, a concrete integer.
+        n_iter: the smallest order at which the downward recurrence may start, a concrete integer; it starts higher
+            where the accuracy requires it.
+
+    Returns:
+        An array of floats with a new leading axis of orders, `f32[v + 1, *z.shape]`.
+
+    Raises:
+        ValueError: if `v` is negative.
 
     >>> [round(float(j), 5) for j in bessel_jn(fnp.array(1.0), v=1)]
     [0.7652, 0.44005]
@@ -93,46 +126,52 @@ def bessel_jn(z: ArrayLike, *, v: SupportsIndex, n_iter: SupportsIndex = 50) -> 
 
 
 def _orders(most: int, start: int, z: Array) -> Array:
-    """By Miller's algorithm up to where it holds (DLMF 3.6.5, 10.23.4); beyond, upwards from Hankel's expansions."""
+    """Evaluates orders 0 to `most` of the Bessel function.
+
+    For `abs(z) <= start - 30` Miller's algorithm recurs downwards (DLMF 3.6.5, 10.23.4); for larger numbers the
+    recurrence goes upwards from Hankel's expansions.
+    """
     size = fnp.abs(z)
-    far = size > float(start - 30)
-    found = fnp.where(far, _upwards(most, size, far), _downwards(most, start, size, far))
-    odd = _per_order(fnp.arange(most + 1) % 2 == 1, z)
-    return fnp.where((z < 0) & odd, -found, found)
+    is_large = size > float(start - 30)
+    values = fnp.where(is_large, _upwards(most, size, is_large), _downwards(most, start, size, is_large))
+    is_odd = _per_order(fnp.arange(most + 1) % 2 == 1, z)
+    return fnp.where((z < 0) & is_odd, -values, values)
 
 
 def _per_order(values: Array, z: Array) -> Array:
-    """One value for each order, to be broadcast against `[order, *z.shape]`."""
+    """Reshapes one value for each order to broadcast against `[order, *z.shape]`."""
     return fnp.reshape(values, (-1, *[1] * z.ndim))
 
 
-def _downwards(most: int, start: int, size: Array, far: Array) -> Array:
+def _downwards(most: int, start: int, size: Array, is_large: Array) -> Array:
+    """Evaluates Miller's algorithm, or the first terms of the power series for small numbers."""
     tiny = float(dtypes.finfo(size.dtype).tiny) ** 0.5
-    small = size < (1e-8 if size.dtype == dtypes.float64 else 1e-4)
-    z = fnp.where(far | small, 1.0, size)
+    is_small = size < (1e-8 if size.dtype == dtypes.float64 else 1e-4)
+    z = fnp.where(is_large | is_small, 1.0, size)
     orders = _per_order(fnp.arange(most + 1), z)
-    kept = fnp.zeros((most + 1, *z.shape), z.dtype)
+    values = fnp.zeros((most + 1, *z.shape), z.dtype)
 
     def step(i: Array, carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-        after, current, total, kept = carry
+        after, current, total, values = carry
         n = start - i  # the function of order n is proportional to `current`
-        kept = fnp.where(orders == n, current, kept)
+        values = fnp.where(orders == n, current, values)
         total = total + fnp.where(n % 2 == 1, 0.0, fnp.where(n == 0, current, 2 * current))
         after, current = current, (2 * n / z) * current - after
         scale = fnp.where(fnp.abs(current) > 1 / tiny, tiny, fnp.ones_like(z))
-        return after * scale, current * scale, total * scale, kept * scale
+        return after * scale, current * scale, total * scale, values * scale
 
-    initial = fnp.zeros_like(z), fnp.full_like(z, tiny), fnp.zeros_like(z), kept
-    _, _, total, kept = fori_loop(0, start + 1, step, initial)
+    initial = fnp.zeros_like(z), fnp.full_like(z, tiny), fnp.zeros_like(z), values
+    _, _, total, values = fori_loop(0, start + 1, step, initial)
     # The first two terms of the series, with (size / 2) ** n / n!
     half = size / 2
     factors = fnp.where(orders == 0, 1.0, half / fnp.maximum(orders, 1).astype(z.dtype))
     series = fnp.cumprod(factors, 0) * (1 - half * half / (orders + 1).astype(z.dtype))
-    return fnp.where(small, series, kept / total)
+    return fnp.where(is_small, series, values / total)
 
 
-def _upwards(most: int, size: Array, far: Array) -> Array:
-    z = fnp.where(far, size, 40.0)
+def _upwards(most: int, size: Array, is_large: Array) -> Array:
+    """Evaluates the upward recurrence from orders 0 and 1."""
+    z = fnp.where(is_large, size, 40.0)
     first = [_hankel(n, z) for n in range(min(most, 1) + 1)]
     if most < 2:
         return fnp.stack(first)
@@ -142,12 +181,12 @@ def _upwards(most: int, size: Array, far: Array) -> Array:
         after = (2 * n / z) * current - before
         return (current, after), after
 
-    _, rest = scan(step, (first[0], first[1]), fnp.arange(1, most))
-    return fnp.concatenate([fnp.stack(first), rest], 0)
+    _, higher_orders = scan(step, (first[0], first[1]), fnp.arange(1, most))
+    return fnp.concatenate([fnp.stack(first), higher_orders], 0)
 
 
 def _hankel(n: int, z: Array) -> Array:
-    """For numbers that are large beside 1 (DLMF 10.17.3)."""
+    """Evaluates Hankel's asymptotic expansion of order 0 or 1 for large numbers (DLMF 10.17.3)."""
     terms = [1.0]
     for k in range(1, 17):
         terms.append(terms[-1] * (4 * n * n - (2 * k - 1) ** 2) / (8 * k))
@@ -169,7 +208,7 @@ def _computed(most: int, start: int, z: Array) -> Array:
 
 
 def _slopes(most: int, start: int, z: Array) -> Array:
-    """Derivatives: half the difference of the neighbours."""
+    """Returns the derivatives: half the difference of the neighboring orders."""
     values = _bessel_jn(most + 1, start, z)
     lower = fnp.concatenate([-values[1:2], values[:most]], 0)
     return 0.5 * (lower - values[1:])

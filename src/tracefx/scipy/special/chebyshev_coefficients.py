@@ -1,6 +1,7 @@
-"""Chebyshev coefficients, computed with 34 digits from the functions' definitions.
+"""Chebyshev coefficients, computed with 34 digits from the definitions of the functions.
 
-Each name says which function, or what factor of it, and where; the functions that use them say the variable.
+Each constant is named after a function, or a factor of it, and an interval; the functions that use a constant document
+its variable.
 """
 
 from __future__ import annotations

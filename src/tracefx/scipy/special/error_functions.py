@@ -1,4 +1,4 @@
-"""The error function and its relatives: Dawson's and Faddeeva's functions, the normal distribution, Owen's T."""
+"""The error function and related functions: Dawson, Faddeeva, the normal distribution, Owen's T."""
 
 from __future__ import annotations
 
@@ -36,7 +36,13 @@ _ROOT_PI = math.sqrt(math.pi)
 
 
 def erf(x: ArrayLike) -> Array:
-    """The error function: twice the integral of `exp(-t**2) / sqrt(pi)` from 0 to `x`.
+    """Computes the error function: the integral of `2 / sqrt(pi) * exp(-t**2)` from 0 to `x`.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of floats of the shape of `x`.
 
     >>> float(erf(0.0))
     0.0
@@ -45,7 +51,13 @@ def erf(x: ArrayLike) -> Array:
 
 
 def erfc(x: ArrayLike) -> Array:
-    """`1 - erf(x)`, accurate where that is small.
+    """Computes the complementary error function `1 - erf(x)`, accurate where it is small.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of floats of the shape of `x`.
 
     >>> float(erfc(0.0))
     1.0
@@ -54,7 +66,13 @@ def erfc(x: ArrayLike) -> Array:
 
 
 def erfinv(x: ArrayLike) -> Array:
-    """The number whose error function is `x`.
+    """Computes the inverse of the error function.
+
+    Args:
+        x: an array of numbers between -1 and 1.
+
+    Returns:
+        An array of floats of the shape of `x`.
 
     >>> float(erfinv(0.0))
     0.0
@@ -63,7 +81,15 @@ def erfinv(x: ArrayLike) -> Array:
 
 
 def erfcx(x: ArrayLike) -> Array:
-    """`exp(x**2) * erfc(x)`, without overflow or underflow on the way where `x` is positive.
+    """Computes the scaled complementary error function, `exp(x**2) * erfc(x)`.
+
+    For positive `x` nothing overflows or underflows.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of floats of the shape of `x`.
 
     >>> round(float(erfcx(100.0)), 7)
     0.0056416
@@ -74,7 +100,7 @@ def erfcx(x: ArrayLike) -> Array:
 @custom_jvp
 @jit
 def _erfcx(x: Array) -> Array:
-    """By a Chebyshev series in `(x - 3.75) / (x + 3.75)`, as Shepherd and Laframboise (1981)."""
+    """Evaluates a Chebyshev series in `(x - 3.75) / (x + 3.75)`, as Shepherd and Laframboise (1981)."""
     size = fnp.abs(x)
     above = chebyshev(ERFCX, 2 - 15 / (size + 3.75)) / (1 + 2 * size)
     return fnp.where(x < 0, 2 * _exp_of_square(fnp.minimum(size, 1e4)) - above, above)
@@ -84,13 +110,19 @@ _erfcx.defjvps(lambda t, out, x: t * (2 * x * out - 2 / _ROOT_PI))
 
 
 def _exp_of_square(x: Array) -> Array:
-    """`exp(x**2)`: the square of the leading bits is exact."""
+    """Computes `exp(x**2)` accurately: the square of the leading bits is exact."""
     leading = fnp.round(x * 16) / 16
     return fnp.exp(leading * leading) * fnp.exp((x - leading) * (x + leading))
 
 
 def dawsn(x: ArrayLike) -> Array:
-    """Dawson's integral: `exp(-x**2)` times the integral of `exp(t**2)` from 0 to `x`.
+    """Computes Dawson's integral: `exp(-x**2)` times the integral of `exp(t**2)` from 0 to `x`.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of floats of the shape of `x`.
 
     >>> round(float(dawsn(1.0)), 5)
     0.53808
@@ -111,11 +143,17 @@ def _dawsn(x: Array) -> Array:
 _dawsn.defjvps(lambda t, out, x: t * (1 - 2 * x * out))
 
 
-# ------------------------------------------------------------------ of complex numbers
+# ------------------------------------------------------------------ complex numbers
 
 
 def wofz(z: ArrayLike) -> Array:
-    """Faddeeva's function, `exp(-z**2) * erfc(-1j * z)`, of a complex number.
+    """Computes the Faddeeva function, `exp(-z**2) * erfc(-1j * z)`.
+
+    Args:
+        z: an array of complex numbers; others are converted.
+
+    Returns:
+        An array of complex numbers of the shape of `z`.
 
     >>> round(complex(wofz(1j)).real, 5)
     0.42758
@@ -129,13 +167,13 @@ def wofz(z: ArrayLike) -> Array:
 @custom_jvp
 @jit
 def _wofz(z: Array) -> Array:
-    """By three forms of the trapezium rule, corrected by residues (Al Azah and Chandler-Wilde 2021).
+    """Evaluates three forms of the trapezoidal rule, corrected by residues (Al Azah and Chandler-Wilde 2021).
 
-    They are for the first quadrant; `w(-conj(z)) = conj(w(z))` and `w(-z) = 2 * exp(-z**2) - w(z)` give the others.
+    They hold in the first quadrant; `w(-conj(z)) = conj(w(z))` and `w(-z) = 2 * exp(-z**2) - w(z)` extend them.
     """
     x, y = fnp.abs(fnp.real(z)), fnp.abs(fnp.imag(z))
-    distant = fnp.maximum(x, y) > 1e8
-    x, y = fnp.where(distant, 1.0, x), fnp.where(distant, 1.0, y)
+    is_distant = fnp.maximum(x, y) > 1e8
+    x, y = fnp.where(is_distant, 1.0, x), fnp.where(is_distant, 1.0, y)
     terms = 11 if x.dtype == dtypes.float64 else 6
     step = math.sqrt(math.pi / (terms + 1))
     w = complex_numbers.complex(x, y)
@@ -145,21 +183,21 @@ def _wofz(z: Array) -> Array:
     )
     whole = sum((2 * math.exp(-((k * step) ** 2)) / (square - (k * step) ** 2)) for k in range(1, terms + 1))
     factor = (1j * step / math.pi) * w
-    high = y >= fnp.maximum(x, math.pi / step)
-    place = x / step - fnp.floor(x / step)
-    between = (place >= 0.25) & (place <= 0.75) & (y < x)
-    bell = 2 * fnp.exp(-square)
-    turn = fnp.exp((-2j * math.pi / step) * fnp.where(high, 1.0 + 0j, w))
-    by_midpoints = factor * half + fnp.where(high, 0, bell / (1 + turn))
-    by_ends = factor * (whole + 1 / square) + bell / (1 - turn)
-    value = fnp.where(between & ~high, by_ends, by_midpoints)
-    safe = fnp.where(distant, z, 1.0 + 0j)
-    far = (1j / _ROOT_PI) / safe
+    is_high = y >= fnp.maximum(x, math.pi / step)
+    node_fraction = x / step - fnp.floor(x / step)
+    is_between_nodes = (node_fraction >= 0.25) & (node_fraction <= 0.75) & (y < x)
+    gaussian = 2 * fnp.exp(-square)
+    phase_factor = fnp.exp((-2j * math.pi / step) * fnp.where(is_high, 1.0 + 0j, w))
+    midpoint_rule = factor * half + fnp.where(is_high, 0, gaussian / (1 + phase_factor))
+    trapezoidal_rule = factor * (whole + 1 / square) + gaussian / (1 - phase_factor)
+    value = fnp.where(is_between_nodes & ~is_high, trapezoidal_rule, midpoint_rule)
+    safe = fnp.where(is_distant, z, 1.0 + 0j)
+    asymptotic = (1j / _ROOT_PI) / safe
     value = fnp.where(fnp.real(z) < 0, fnp.conj(value), value)
-    upper = fnp.where(distant, 0j, complex_numbers.complex(fnp.real(z), fnp.abs(fnp.imag(z))))
-    mirrored = 2 * fnp.exp(-upper * upper) - value  # of -conj(z) below the axis, hence
+    upper = fnp.where(is_distant, 0j, complex_numbers.complex(fnp.real(z), fnp.abs(fnp.imag(z))))
+    mirrored = 2 * fnp.exp(-upper * upper) - value  # this is w(-conj(z)) below the real axis
     below = fnp.conj(mirrored)
-    return fnp.where(distant, far, fnp.where(fnp.imag(z) < 0, below, value))
+    return fnp.where(is_distant, asymptotic, fnp.where(fnp.imag(z) < 0, below, value))
 
 
 _wofz.defjvps(lambda t, out, z: t * (2j / _ROOT_PI - 2 * z * out))
@@ -169,7 +207,13 @@ _wofz.defjvps(lambda t, out, z: t * (2j / _ROOT_PI - 2 * z * out))
 
 
 def ndtr(x: ArrayLike) -> Array:
-    """The probability that a normally distributed number is at most `x`.
+    """Computes the cumulative distribution function of the standard normal distribution.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of floats of the shape of `x`.
 
     >>> float(ndtr(0.0))
     0.5
@@ -178,7 +222,13 @@ def ndtr(x: ArrayLike) -> Array:
 
 
 def ndtri(p: ArrayLike) -> Array:
-    """The number that a normally distributed one is at most with probability `p`; NaN beyond 0 and 1.
+    """Computes the quantile function of the standard normal distribution, the inverse of `ndtr`.
+
+    Args:
+        p: an array of probabilities.
+
+    Returns:
+        An array of floats of the shape of `p`; NaN unless `0 <= p <= 1`.
 
     >>> float(ndtri(0.5))
     0.0
@@ -189,17 +239,17 @@ def ndtri(p: ArrayLike) -> Array:
 @custom_jvp
 @jit
 def _ndtri(p: Array) -> Array:
-    """By Chebyshev series: in the centre of `(p - 1/2)**2`, in the tails of `1 / sqrt(-2 * log(p))`."""
-    apart = p - 0.5
-    inner = fnp.abs(apart) <= 0.425
-    centre = apart * chebyshev_on(0, 0.425**2, NDTRI_CENTRE, fnp.where(inner, apart * apart, 0.0))
-    least = fnp.where(p > 0.5, 1 - p, p)
-    inside = (p > 0) & (p < 1) & ~inner
-    r = fnp.sqrt(-2 * fnp.log(fnp.where(inside, least, 0.01)))
+    """Evaluates Chebyshev series: in `(p - 1/2)**2` in the center, in `1 / sqrt(-2 * log(p))` in the tails."""
+    centered = p - 0.5
+    is_central = fnp.abs(centered) <= 0.425
+    centre = centered * chebyshev_on(0, 0.425**2, NDTRI_CENTRE, fnp.where(is_central, centered * centered, 0.0))
+    tail_probability = fnp.where(p > 0.5, 1 - p, p)
+    is_tail = (p > 0) & (p < 1) & ~is_central
+    r = fnp.sqrt(-2 * fnp.log(fnp.where(is_tail, tail_probability, 0.01)))
     u = 1 / r
     factor = fnp.where(r < 6, chebyshev_on(1 / 6, 1 / 2.2, NDTRI_TAIL, u), chebyshev_on(1 / 40, 1 / 6, NDTRI_FAR, u))
     tail = fnp.where((p == 0) | (p == 1), math.inf, r * factor)
-    value = fnp.where(inner, centre, fnp.where(p < 0.5, -tail, tail))
+    value = fnp.where(is_central, centre, fnp.where(p < 0.5, -tail, tail))
     return fnp.where((p >= 0) & (p <= 1), value, math.nan)
 
 
@@ -207,10 +257,19 @@ _ndtri.defjvps(lambda t, out, p: t * (math.sqrt(2 * math.pi) * fnp.exp(out * out
 
 
 def log_ndtr(x: ArrayLike, series_order: SupportsIndex = 3) -> Array:
-    """The logarithm of `ndtr`, accurate everywhere.
+    """Computes the logarithm of `ndtr`, accurate everywhere.
 
-    `series_order`, the number of terms of an asymptotic series, is checked, but none is used here. TypeError unless it
-    is an integer, ValueError unless it is between 0 and 30.
+    Args:
+        x: an array of real numbers.
+        series_order: the number of terms of an asymptotic series. It is checked, but has no effect: no such series is
+            used.
+
+    Returns:
+        An array of floats of the shape of `x`.
+
+    Raises:
+        TypeError: if `series_order` is not an integer.
+        ValueError: if `series_order` is not between 0 and 30.
 
     >>> round(float(log_ndtr(-100.0)), 2)
     -5005.52
@@ -224,18 +283,18 @@ def log_ndtr(x: ArrayLike, series_order: SupportsIndex = 3) -> Array:
 @custom_jvp
 @jit
 def _log_ndtr(x: Array) -> Array:
-    low = x < -1
-    below, above = fnp.where(low, x, -2.0), fnp.where(low, 0.0, x)
+    is_low = x < -1
+    below, above = fnp.where(is_low, x, -2.0), fnp.where(is_low, 0.0, x)
     tail = fnp.log(0.5 * _erfcx(below * -math.sqrt(0.5))) - 0.5 * below * below
-    return fnp.where(low, tail, fnp.log1p(-0.5 * special.erfc(above * math.sqrt(0.5))))
+    return fnp.where(is_low, tail, fnp.log1p(-0.5 * special.erfc(above * math.sqrt(0.5))))
 
 
 def _log_ndtr_slope(t: Array, out: Array, x: Array) -> Array:
-    low = x < -1
-    below, above = fnp.where(low, x, -2.0), fnp.where(low, 0.0, x)
+    is_low = x < -1
+    below, above = fnp.where(is_low, x, -2.0), fnp.where(is_low, 0.0, x)
     tail = math.sqrt(2 / math.pi) / _erfcx(below * -math.sqrt(0.5))
-    bell = fnp.exp(-0.5 * above * above) / math.sqrt(2 * math.pi)
-    return t * fnp.where(low, tail, bell / (0.5 * special.erfc(above * -math.sqrt(0.5))))
+    density = fnp.exp(-0.5 * above * above) / math.sqrt(2 * math.pi)
+    return t * fnp.where(is_low, tail, density / (0.5 * special.erfc(above * -math.sqrt(0.5))))
 
 
 _log_ndtr.defjvps(_log_ndtr_slope)
@@ -245,7 +304,16 @@ _log_ndtr.defjvps(_log_ndtr_slope)
 
 
 def owens_t(h: ArrayLike, a: ArrayLike) -> Array:
-    """Owen's T: the probability of `X > h` and `0 < Y < a * X` of independent normally distributed `X` and `Y`.
+    """Computes Owen's T function.
+
+    It is the probability of `X > h` and `0 < Y < a * X` for independent standard normal `X` and `Y`.
+
+    Args:
+        h: an array of real numbers.
+        a: an array of real numbers.
+
+    Returns:
+        An array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(owens_t(0.0, 1.0)), 5)
     0.125
@@ -256,26 +324,26 @@ def owens_t(h: ArrayLike, a: ArrayLike) -> Array:
 @custom_jvp
 @jit
 def _owens_t(h: Array, a: Array) -> Array:
-    """Its integral by Gauss and Legendre; of `a` beyond 1 by that of `1 / a` (Owen 1956, (2.3))."""
-    endless = fnp.abs(h) == math.inf
-    height, slope = fnp.where(endless, 0.0, fnp.abs(h)), fnp.abs(a)
-    steep = slope > 1
-    turned = fnp.where(steep, height * slope, height)
-    gentle = fnp.where(steep, 1 / fnp.where(steep, slope, 1.0), slope)
-    part = _owens_integral(turned, gentle)
-    p, q = (0.5 * special.erfc(fnp.where(steep, v, 0.0) * math.sqrt(0.5)) for v in (height, turned))
-    value = fnp.where(steep, 0.5 * (p + q) - p * q - part, part)
+    """Integrates by Gauss-Legendre quadrature; `a > 1` is reduced to `1 / a` (Owen 1956, (2.3))."""
+    is_infinite = fnp.abs(h) == math.inf
+    height, slope = fnp.where(is_infinite, 0.0, fnp.abs(h)), fnp.abs(a)
+    is_steep = slope > 1
+    scaled_height = fnp.where(is_steep, height * slope, height)
+    reduced_slope = fnp.where(is_steep, 1 / fnp.where(is_steep, slope, 1.0), slope)
+    integral = _owens_integral(scaled_height, reduced_slope)
+    p, q = (0.5 * special.erfc(fnp.where(is_steep, v, 0.0) * math.sqrt(0.5)) for v in (height, scaled_height))
+    value = fnp.where(is_steep, 0.5 * (p + q) - p * q - integral, integral)
     value = fnp.where(slope == math.inf, 0.25 * special.erfc(height * math.sqrt(0.5)), value)
-    value = fnp.where(endless & (a == a), 0.0, value)
+    value = fnp.where(is_infinite & (a == a), 0.0, value)
     return fnp.where(a < 0, -value, value)
 
 
 def _owens_integral(h: Array, a: Array) -> Array:
-    """Up to where the exponential underflows, so that what there is is spread over the nodes."""
-    wide = h.dtype == dtypes.float64
-    nodes, weights = _legendre(40 if wide else 20)
-    far = 9.0 if wide else 6.0
-    width = fnp.where(h * a > far, far / fnp.where(h > 0, h, 1.0), a)
+    """Integrates up to where the exponential underflows, which concentrates the nodes on the rest."""
+    is_float64 = h.dtype == dtypes.float64
+    nodes, weights = _legendre(40 if is_float64 else 20)
+    underflow_bound = 9.0 if is_float64 else 6.0
+    width = fnp.where(h * a > underflow_bound, underflow_bound / fnp.where(h > 0, h, 1.0), a)
     total = fnp.zeros_like(width)
     for x, weight in zip(nodes, weights, strict=True):
         square = (width * float(0.5 * (x + 1))) ** 2

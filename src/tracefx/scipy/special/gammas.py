@@ -1,4 +1,4 @@
-"""The gamma function and what is made of it: factorials, the beta function, incomplete functions, polygamma."""
+"""The gamma function and related functions: factorials, beta, incomplete gamma and beta functions, polygamma."""
 
 from __future__ import annotations
 
@@ -24,7 +24,13 @@ from tracefx.transforms.jit import jit
 
 
 def gammaln(x: ArrayLike) -> Array:
-    """The logarithm of the absolute value of the gamma function.
+    """Computes the logarithm of the absolute value of the gamma function.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of floats of the shape of `x`.
 
     >>> float(gammaln(1.0))
     0.0
@@ -35,34 +41,46 @@ def gammaln(x: ArrayLike) -> Array:
 @custom_jvp
 @jit
 def _gammaln(x: Array) -> Array:
-    """Reflected where `x` is negative (DLMF 5.5.3)."""
-    low = x < 0
-    apart = fnp.where(low, x - fnp.round(x), 0.5)
-    sine = fnp.log(math.pi / fnp.abs(fnp.sin(math.pi * apart)))
-    value = log_gamma(fnp.where(low, 1 - x, x))
-    return fnp.where(x == -math.inf, math.inf, fnp.where(low, sine - value, value))
+    """Evaluates `log_gamma`, by reflection for negative numbers (DLMF 5.5.3)."""
+    is_negative = x < 0
+    distance_to_integer = fnp.where(is_negative, x - fnp.round(x), 0.5)
+    sine = fnp.log(math.pi / fnp.abs(fnp.sin(math.pi * distance_to_integer)))
+    value = log_gamma(fnp.where(is_negative, 1 - x, x))
+    return fnp.where(x == -math.inf, math.inf, fnp.where(is_negative, sine - value, value))
 
 
 _gammaln.defjvps(lambda t, out, x: t * special.digamma(x))
 
 
 def gammasgn(x: ArrayLike) -> Array:
-    """The sign of the gamma function; that of a zero, and NaN of negative integers.
+    """Computes the sign of the gamma function.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        -1 or 1 as floats: at 0 the sign of the zero, NaN at negative integers.
 
     >>> float(gammasgn(-0.5))
     -1.0
     """
     (value,) = promote_real("gammasgn", x)
     floor = fnp.floor(value)
-    below = value < 0
-    negative = (below & (fnp.remainder(floor, 2) != 0)) | ((value == 0) & fnp.signbit(value))
-    poles = (below & (value == floor)) | fnp.isnan(value)
+    is_negative = value < 0
+    has_negative_sign = (is_negative & (fnp.remainder(floor, 2) != 0)) | ((value == 0) & fnp.signbit(value))
+    is_pole = (is_negative & (value == floor)) | fnp.isnan(value)
     one = fnp.ones_like(value)
-    return fnp.where(poles, one * math.nan, fnp.where(negative, -one, one))
+    return fnp.where(is_pole, one * math.nan, fnp.where(has_negative_sign, -one, one))
 
 
 def gamma(x: ArrayLike) -> Array:
-    """The gamma function, of real and complex numbers. NaN at negative integers.
+    """Computes the gamma function.
+
+    Args:
+        x: an array of real or complex numbers.
+
+    Returns:
+        An array of the shape of `x`; NaN at negative integers.
 
     >>> float(gamma(5.0))
     24.0
@@ -76,31 +94,32 @@ def gamma(x: ArrayLike) -> Array:
 @custom_jvp
 @jit
 def _gamma(x: Array) -> Array:
-    """By `gamma(x + 1) = x * gamma(x)` from numbers between 1 and 2, by Stirling's formula, by reflection (DLMF 5.5.3).
+    """Evaluates the gamma function so that values at integers are exact as long as the dtype holds them.
 
-    So the values at integers are exact as long as the dtype holds them.
+    Numbers below 12 are reduced by `gamma(x + 1) = x * gamma(x)` to a Chebyshev series between 1 and 2; larger ones use
+    Stirling's formula, and those below 1/2 reflection (DLMF 5.5.3).
     """
-    low = x < 0.5
-    reflected = fnp.where(low, 1 - x, x)
-    most = 12
-    small = fnp.where(reflected < most, reflected, 1.5)
+    is_reflected = x < 0.5
+    reflected = fnp.where(is_reflected, 1 - x, x)
+    stirling_start = 12
+    small = fnp.where(reflected < stirling_start, reflected, 1.5)
     shift = fnp.floor(small) - 1  # -1 below 1
     start = small - shift
     product = fnp.ones_like(start)
-    for k in range(most - 2):
+    for k in range(stirling_start - 2):
         product = product * fnp.where(k < shift, small - 1 - k, 1.0)
     s = start - 1
     value = (1 + s * (s - 1) * chebyshev(GAMMA_UNIT, 4 * s - 2)) * product
     value = fnp.where(shift < 0, value / small, value)
-    large = fnp.where(reflected < most, float(most), reflected)
+    large = fnp.where(reflected < stirling_start, float(stirling_start), reflected)
     half = large ** (0.5 * large - 0.25)
-    far = math.sqrt(2 * math.pi) * (half * fnp.exp(-large)) * half * fnp.exp(stirling_remainder(large))
-    far = fnp.where(large > 200, math.inf, far)
-    value = fnp.where(reflected < most, value, far)
+    stirling = math.sqrt(2 * math.pi) * (half * fnp.exp(-large)) * half * fnp.exp(stirling_remainder(large))
+    stirling = fnp.where(large > 200, math.inf, stirling)
+    value = fnp.where(reflected < stirling_start, value, stirling)
     whole = fnp.round(x)
     sine = fnp.sin(math.pi * (x - whole)) * (1 - 2 * fnp.remainder(whole, 2))
-    value = fnp.where(low, math.pi / (sine * value), value)
-    value = fnp.where(low & (x == whole), fnp.where(x == 0, fnp.copysign(math.inf, x), math.nan), value)
+    value = fnp.where(is_reflected, math.pi / (sine * value), value)
+    value = fnp.where(is_reflected & (x == whole), fnp.where(x == 0, fnp.copysign(math.inf, x), math.nan), value)
     return fnp.where(x == -math.inf, math.nan, value)
 
 
@@ -108,7 +127,13 @@ _gamma.defjvps(lambda t, out, x: t * (out * special.digamma(x)))
 
 
 def loggamma(x: ArrayLike) -> Array:
-    """The logarithm of the gamma function: of negative numbers NaN, of complex ones the principal branch.
+    """Computes the logarithm of the gamma function: of complex numbers the principal branch.
+
+    Args:
+        x: an array of real or complex numbers.
+
+    Returns:
+        An array of the shape of `x`; NaN for negative real numbers.
 
     >>> round(complex(loggamma(1j)).real, 5)
     -0.65092
@@ -124,25 +149,28 @@ def loggamma(x: ArrayLike) -> Array:
 @custom_jvp
 @jit
 def _loggamma(z: Array) -> Array:
-    """Stirling's formula, shifted where `z` is small (DLMF 5.11.1, 5.5.1), reflected where it is negative (5.5.3)."""
+    """Evaluates Stirling's formula (DLMF 5.11.1).
+
+    Small numbers are shifted (5.5.1), numbers with negative real part reflected (5.5.3).
+    """
     x, y = fnp.real(z), fnp.imag(z)
-    low = x < 0.5
-    w = fnp.where(low, 1 - z, z)
+    is_reflected = x < 0.5
+    w = fnp.where(is_reflected, 1 - z, z)
     shifted = w
     logs = fnp.zeros_like(w)
-    for _ in range(8):  # the logarithms of the factors, whose sum stays on the branch
-        short = (fnp.real(shifted) < 8) & (fnp.abs(fnp.imag(shifted)) < 8)
-        logs = logs + fnp.where(short, fnp.log(shifted), 0)
-        shifted = fnp.where(short, shifted + 1, shifted)
+    for _ in range(8):  # a sum of logarithms stays on the principal branch
+        needs_shift = (fnp.real(shifted) < 8) & (fnp.abs(fnp.imag(shifted)) < 8)
+        logs = logs + fnp.where(needs_shift, fnp.log(shifted), 0)
+        shifted = fnp.where(needs_shift, shifted + 1, shifted)
     value = (shifted - 0.5) * fnp.log(shifted) - shifted + 0.5 * math.log(2 * math.pi) + _stirling(shifted) - logs
-    # log(sin(pi * z)) is continuous above and below the axis.
+    # log(sin(pi * z)) is continuous on either side of the real axis.
     above = fnp.where(y < 0, fnp.conj(z), z)
-    turn = fnp.where(low, above, 0.5 + 0j)
-    turned = fnp.real(turn) - fnp.round(fnp.real(turn))
-    power = fnp.exp(2j * math.pi * complex_numbers.complex(turned, fnp.imag(turn)))
-    sine = -1j * math.pi * (turn - 0.5) - math.log(2) + fnp.log(1 - power)
+    reflected = fnp.where(is_reflected, above, 0.5 + 0j)
+    distance_to_integer = fnp.real(reflected) - fnp.round(fnp.real(reflected))
+    power = fnp.exp(2j * math.pi * complex_numbers.complex(distance_to_integer, fnp.imag(reflected)))
+    sine = -1j * math.pi * (reflected - 0.5) - math.log(2) + fnp.log(1 - power)
     sine = fnp.where(y < 0, fnp.conj(sine), sine)
-    value = fnp.where(low, math.log(math.pi) - sine - value, value)
+    value = fnp.where(is_reflected, math.log(math.pi) - sine - value, value)
     pole = (y == 0) & (x <= 0) & (x == fnp.floor(x))
     return fnp.where(pole, math.inf + 0j, value)
 
@@ -151,6 +179,7 @@ _TAIL: Final = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 
 
 
 def _stirling(z: Array) -> Array:
+    """Returns the remainder series of Stirling's formula."""
     inverse = 1 / z
     square = inverse * inverse
     total = square * 0 + _TAIL[-1]
@@ -160,23 +189,23 @@ def _stirling(z: Array) -> Array:
 
 
 def _complex_digamma(z: Array) -> Array:
-    """The logarithmic derivative, for that of `loggamma`."""
+    """Computes the digamma function of complex numbers: the derivative of `loggamma`."""
     x = fnp.real(z)
-    low = x < 0.5
-    w = fnp.where(low, 1 - z, z)
+    is_reflected = x < 0.5
+    w = fnp.where(is_reflected, 1 - z, z)
     total = fnp.zeros_like(w)
     for _ in range(8):
-        short = (fnp.real(w) < 8) & (fnp.abs(fnp.imag(w)) < 8)
-        total = total - fnp.where(short, 1 / w, 0)
-        w = fnp.where(short, w + 1, w)
+        needs_shift = (fnp.real(w) < 8) & (fnp.abs(fnp.imag(w)) < 8)
+        total = total - fnp.where(needs_shift, 1 / w, 0)
+        w = fnp.where(needs_shift, w + 1, w)
     inverse = 1 / w
     square = inverse * inverse
     series = square * 0
     for n in range(len(_TAIL), 0, -1):
         series = (series + _TAIL[n - 1] * (2 * n - 1)) * square
     total = total + fnp.log(w) - 0.5 * inverse - series
-    turn = fnp.where(low, z, 0.25 + 0j)
-    return fnp.where(low, total - math.pi / fnp.tan(math.pi * turn), total)
+    reflected = fnp.where(is_reflected, z, 0.25 + 0j)
+    return fnp.where(is_reflected, total - math.pi / fnp.tan(math.pi * reflected), total)
 
 
 _loggamma.defjvps(lambda t, out, z: t * _complex_digamma(z))
@@ -186,9 +215,17 @@ _loggamma.defjvps(lambda t, out, z: t * _complex_digamma(z))
 
 
 def factorial(n: ArrayLike, exact: bool = False) -> Array:
-    """`gamma(n + 1)`; 0 of negative numbers.
+    """Computes `n! = gamma(n + 1)` as a float.
 
-    NotImplementedError for `exact=True`, since no dtype holds the exact ones beyond 20.
+    Args:
+        n: an array of real numbers.
+        exact: must be False: no dtype holds the exact factorials beyond 20.
+
+    Returns:
+        An array of floats of the shape of `n`; 0 for negative numbers.
+
+    Raises:
+        NotImplementedError: if `exact` is True.
 
     >>> float(factorial(5))
     120.0
@@ -196,12 +233,20 @@ def factorial(n: ArrayLike, exact: bool = False) -> Array:
     if exact:
         raise NotImplementedError("factorial: exact=True is not supported; use math.factorial")
     (number,) = promote_real("factorial", n)
-    below = number < 0
-    return fnp.where(below, 0.0, gamma(fnp.where(below, 0.0, number) + 1))
+    is_negative = number < 0
+    return fnp.where(is_negative, 0.0, gamma(fnp.where(is_negative, 0.0, number) + 1))
 
 
 def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
-    """In how many ways `k` of `N` things can be chosen, each more than once with `repetition`; 0 where in none.
+    """Computes the binomial coefficient: the number of ways to choose `k` of `N` things.
+
+    Args:
+        N: the number of things.
+        k: the number of things chosen.
+        repetition: whether things may be chosen repeatedly.
+
+    Returns:
+        An array of floats of the shape that the arguments broadcast to; 0 unless `0 <= k <= N`.
 
     >>> float(comb(5, 2))
     10.0
@@ -215,12 +260,13 @@ def comb(N: ArrayLike, k: ArrayLike, *, repetition: bool = False) -> Array:
 
 
 _FACTORS: Final = 20
+"""The largest number of factors of products."""
 
 
 @custom_jvp
 @jit
 def _comb(n: Array, k: Array) -> Array:
-    """A product where that has few factors, so that it is exact; otherwise by the beta function."""
+    """Evaluates a product if it has few factors, which is exact; otherwise uses the beta function."""
     least = fnp.minimum(k, n - k)
     product = fnp.ones_like(least)
     for i in range(1, _FACTORS + 1):
@@ -238,7 +284,14 @@ _comb.defjvps(
 
 
 def poch(z: ArrayLike, m: ArrayLike) -> Array:
-    """The rising factorial `gamma(z + m) / gamma(z)`.
+    """Computes the rising factorial (Pochhammer symbol) `gamma(z + m) / gamma(z)`.
+
+    Args:
+        z: an array of real numbers.
+        m: an array of real numbers.
+
+    Returns:
+        An array of floats of the shape that the arguments broadcast to.
 
     >>> float(poch(2.0, 3.0))
     24.0
@@ -249,7 +302,7 @@ def poch(z: ArrayLike, m: ArrayLike) -> Array:
 @custom_jvp
 @jit
 def _poch(z: Array, m: Array) -> Array:
-    """A product where it has few factors; otherwise by logarithms."""
+    """Evaluates a product if it has few factors; otherwise uses logarithms."""
     product = fnp.ones_like(z)
     for i in range(_FACTORS):
         product = product * fnp.where(i < m, z + i, 1.0)
@@ -273,12 +326,19 @@ _poch.defjvps(
 
 
 def multigammaln(a: ArrayLike, d: ArrayLike) -> Array:
-    """The logarithm of the multivariate gamma function of dimension `d`, an integer known when it is traced.
+    """Computes the logarithm of the multivariate gamma function.
+
+    Args:
+        a: an array of real numbers.
+        d: the dimension, a concrete integer.
+
+    Returns:
+        An array of floats of the shape of `a`.
 
     >>> float(multigammaln(2.0, 1)) == float(gammaln(2.0))
     True
     """
-    count = static_int("multigammaln", d, "d")  # type: ignore[arg-type]  # an array that is traced is refused by it
+    count = static_int("multigammaln", d, "d")  # type: ignore[arg-type]  # static_int rejects traced arrays
     (value,) = promote_real("multigammaln", a)
     total = fnp.zeros_like(value) + 0.25 * count * (count - 1) * math.log(math.pi)
     for i in range(count):
@@ -290,7 +350,14 @@ def multigammaln(a: ArrayLike, d: ArrayLike) -> Array:
 
 
 def betaln(a: ArrayLike, b: ArrayLike) -> Array:
-    """The logarithm of the absolute value of the beta function.
+    """Computes the logarithm of the absolute value of the beta function.
+
+    Args:
+        a: an array of real numbers.
+        b: an array of real numbers.
+
+    Returns:
+        An array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(betaln(2.0, 3.0)), 5)
     -2.48491
@@ -313,7 +380,14 @@ _betaln.defjvps(
 
 
 def beta(a: ArrayLike, b: ArrayLike) -> Array:
-    """The beta function, `gamma(a) * gamma(b) / gamma(a + b)`.
+    """Computes the beta function, `gamma(a) * gamma(b) / gamma(a + b)`.
+
+    Args:
+        a: an array of real numbers.
+        b: an array of real numbers.
+
+    Returns:
+        An array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(beta(2.0, 3.0)), 5)
     0.08333
@@ -323,7 +397,15 @@ def beta(a: ArrayLike, b: ArrayLike) -> Array:
 
 
 def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
-    """The regularized incomplete beta function. It has a derivative with respect to `x` alone.
+    """Computes the regularized incomplete beta function. Differentiable with respect to `x` only.
+
+    Args:
+        a: an array of positive numbers.
+        b: an array of positive numbers.
+        x: an array of numbers between 0 and 1.
+
+    Returns:
+        An array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(betainc(1.0, 2.0, 0.5)), 5)
     0.75
@@ -335,7 +417,14 @@ def betainc(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
 
 
 def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
-    """The regularized lower incomplete gamma function.
+    """Computes the regularized lower incomplete gamma function.
+
+    Args:
+        a: an array of positive numbers.
+        x: an array of nonnegative numbers.
+
+    Returns:
+        An array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(gammainc(1.0, 1.0)), 5)
     0.63212
@@ -344,7 +433,14 @@ def gammainc(a: ArrayLike, x: ArrayLike) -> Array:
 
 
 def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
-    """The regularized upper incomplete gamma function, `1 - gammainc(a, x)`.
+    """Computes the regularized upper incomplete gamma function, `1 - gammainc(a, x)`.
+
+    Args:
+        a: an array of positive numbers.
+        x: an array of nonnegative numbers.
+
+    Returns:
+        An array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(gammaincc(1.0, 1.0)), 5)
     0.36788
@@ -353,7 +449,13 @@ def gammaincc(a: ArrayLike, x: ArrayLike) -> Array:
 
 
 def digamma(x: ArrayLike) -> Array:
-    """The derivative of `gammaln`.
+    """Computes the digamma function: the derivative of `gammaln`.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of floats of the shape of `x`.
 
     >>> round(float(digamma(1.0)), 5)
     -0.57722
@@ -362,27 +464,35 @@ def digamma(x: ArrayLike) -> Array:
 
 
 _ROOT: Final = 1.4616321449683622
-"""Where `digamma` is 0, and what is left of that number."""
+"""The positive root of `digamma`, rounded to a double."""
 _ROOT_REST: Final = 9.549995429965697e-17
+"""The rest of the root."""
 
 
 @custom_jvp
 @jit
 def _digamma(x: Array) -> Array:
-    """XLA's, but by a Chebyshev series near the root, and infinite at 0."""
-    near = (x > 1.25) & (x < 1.75)
-    z = fnp.where(near, x, 1.5)
+    """Evaluates a Chebyshev series near the root, XLA's function elsewhere; infinite at 0."""
+    is_near_root = (x > 1.25) & (x < 1.75)
+    z = fnp.where(is_near_root, x, 1.5)
     close = ((z - _ROOT) - _ROOT_REST) * chebyshev_on(1.25, 1.75, DIGAMMA_ROOT, z)
-    zero = x == 0
-    value = special.digamma(fnp.where(zero, 1.0, x))
-    return fnp.where(near, close, fnp.where(zero, -fnp.copysign(math.inf, x), value))
+    is_zero = x == 0
+    value = special.digamma(fnp.where(is_zero, 1.0, x))
+    return fnp.where(is_near_root, close, fnp.where(is_zero, -fnp.copysign(math.inf, x), value))
 
 
 _digamma.defjvps(lambda t, out, x: t * special.polygamma(fnp.ones_like(x), x))
 
 
 def polygamma(n: ArrayLike, x: ArrayLike) -> Array:
-    """The derivative of `digamma` of order `n`. It has a derivative with respect to `x` alone.
+    """Computes the `n`-th derivative of `digamma`. Differentiable with respect to `x` only.
+
+    Args:
+        n: the order of the derivative, an array of nonnegative integers.
+        x: an array of real numbers.
+
+    Returns:
+        An array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(polygamma(1, 1.0)), 5)
     1.64493

@@ -1,4 +1,4 @@
-"""Confluent and Gaussian hypergeometric functions of real numbers."""
+"""Confluent (1F1) and Gaussian (2F1) hypergeometric functions of real numbers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from tracefx.transforms.jit import jit
 from tracefx.transforms.loops import while_loop
 
 _STEPS = 5000
+"""The largest number of terms of a series."""
 Carry = tuple[Array, ...]
 
 
 def _series(tops: tuple[Array, ...], bottoms: tuple[Array, ...], x: Array, by: int | None = None) -> Array:
-    """The sum of `x**n / n!` times rising factorials of `tops` over those of `bottoms`.
+    """Sums `x**n / n!` times the rising factorials of `tops`, divided by those of `bottoms`.
 
-    With `by`, its derivative with respect to that one of `(*tops, *bottoms)`.
+    With `by`, it returns the derivative with respect to the parameter `(*tops, *bottoms)[by]`.
     """
     precision = float(dtypes.finfo(x.dtype).eps) / 8
     one, zero = fnp.ones_like(x), fnp.zeros_like(x)
@@ -46,11 +47,11 @@ def _series(tops: tuple[Array, ...], bottoms: tuple[Array, ...], x: Array, by: i
         ended = (term == 0) & (slope == 0)
         return n + 1, term, total + term, slope, slopes + slope, ~(small & shrinking) & ~ended & fnp.isfinite(term)
 
-    def goes(carry: Carry) -> Array:
+    def is_unfinished(carry: Carry) -> Array:
         return (carry[0] < _STEPS) & fnp.any(carry[5])
 
     start: Carry = (fnp.zeros((), x.dtype), one, one, zero, zero, one > 0)
-    _, _, total, _, slopes, _ = while_loop(goes, step, start)
+    _, _, total, _, slopes, _ = while_loop(is_unfinished, step, start)
     return total if by is None else slopes
 
 
@@ -58,7 +59,15 @@ def _series(tops: tuple[Array, ...], bottoms: tuple[Array, ...], x: Array, by: i
 
 
 def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
-    """Kummer's confluent hypergeometric function `M(a, b, x)`.
+    """Computes Kummer's confluent hypergeometric function `M(a, b, x)`.
+
+    Args:
+        a: an array of real numbers.
+        b: an array of real numbers.
+        x: an array of real numbers.
+
+    Returns:
+        An array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(hyp1f1(1.0, 2.0, 1.0)), 5)
     1.71828
@@ -69,30 +78,33 @@ def hyp1f1(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
 @custom_jvp
 @jit
 def _hyp1f1(a: Array, b: Array, x: Array) -> Array:
-    """The series; of negative numbers that of Kummer's transformation, whose terms don't cancel (DLMF 13.2.39)."""
-    turned = _turned(a, b, x)
-    value = _series((fnp.where(turned, b - a, a),), (b,), fnp.where(turned, -x, x))
-    return fnp.where(turned, fnp.exp(x) * value, value)
+    """Sums the series, for negative `x` that of Kummer's transformation, whose terms don't cancel (DLMF 13.2.39)."""
+    is_transformed = _uses_kummer(a, b, x)
+    value = _series((fnp.where(is_transformed, b - a, a),), (b,), fnp.where(is_transformed, -x, x))
+    return fnp.where(is_transformed, fnp.exp(x) * value, value)
 
 
-def _turned(a: Array, b: Array, x: Array) -> Array:
-    ends = (a <= 0) & (a == fnp.round(a))  # a polynomial
-    return (x < 0) & ~ends
+def _uses_kummer(a: Array, b: Array, x: Array) -> Array:
+    """Returns where Kummer's transformation is used: for negative `x`, unless the series is finite."""
+    is_polynomial = (a <= 0) & (a == fnp.round(a))  # a polynomial
+    return (x < 0) & ~is_polynomial
 
 
 @jit
 def _hyp1f1_by_a(a: Array, b: Array, x: Array) -> Array:
-    turned = x < 0
-    slope = _series((fnp.where(turned, b - a, a),), (b,), fnp.where(turned, -x, x), 0)
-    return fnp.where(turned, -fnp.exp(x) * slope, slope)
+    """Returns the derivative of `_hyp1f1` with respect to `a`."""
+    is_transformed = x < 0
+    slope = _series((fnp.where(is_transformed, b - a, a),), (b,), fnp.where(is_transformed, -x, x), 0)
+    return fnp.where(is_transformed, -fnp.exp(x) * slope, slope)
 
 
 @jit
 def _hyp1f1_by_b(a: Array, b: Array, x: Array) -> Array:
-    turned = x < 0
-    top, z = fnp.where(turned, b - a, a), fnp.where(turned, -x, x)
+    """Returns the derivative of `_hyp1f1` with respect to `b`."""
+    is_transformed = x < 0
+    top, z = fnp.where(is_transformed, b - a, a), fnp.where(is_transformed, -x, x)
     slope = _series((top,), (b,), z, 1)
-    return fnp.where(turned, fnp.exp(x) * (slope + _series((top,), (b,), z, 0)), slope)
+    return fnp.where(is_transformed, fnp.exp(x) * (slope + _series((top,), (b,), z, 0)), slope)
 
 
 _hyp1f1.defjvps(
@@ -106,7 +118,16 @@ _hyp1f1.defjvps(
 
 
 def hyp2f1(a: ArrayLike, b: ArrayLike, c: ArrayLike, x: ArrayLike) -> Array:
-    """Gauss's hypergeometric function of `x` up to 1; NaN beyond.
+    """Computes the Gaussian hypergeometric function `F(a, b, c, x)`.
+
+    Args:
+        a: an array of real numbers.
+        b: an array of real numbers.
+        c: an array of real numbers.
+        x: an array of real numbers up to 1.
+
+    Returns:
+        An array of floats of the shape that the arguments broadcast to; NaN for `x > 1`, unless the series is finite.
 
     >>> round(float(hyp2f1(1.0, 1.0, 2.0, 0.5)), 5)
     1.38629
@@ -117,76 +138,85 @@ def hyp2f1(a: ArrayLike, b: ArrayLike, c: ArrayLike, x: ArrayLike) -> Array:
 @custom_jvp
 @jit
 def _hyp2f1(a: Array, b: Array, c: Array, x: Array) -> Array:
-    """The series; negative numbers are mapped to positive ones (DLMF 15.8.1), and those near 1 to small ones."""
-    ends = _is_end(a) | _is_end(b)
-    first = _is_end(a) & (~_is_end(b) | (a >= b))  # the one that ends sooner
-    a, b = fnp.where(first, b, a), fnp.where(first, a, b)
-    low = (x < 0) & ~ends
-    at_one = x == 1
-    z = fnp.where(low, x / (x - 1), x)
-    top = fnp.where(low, c - b, b)
-    swapped = low & _is_end(c - a) & ~_is_end(c - b)
-    a, top = fnp.where(swapped, b, a), fnp.where(swapped, c - fnp.where(swapped, a, c), top)
-    front = fnp.where(low, fnp.exp(-a * fnp.log1p(fnp.where(low, -x, 0.0))), 1.0)
-    ended = ends | _is_end(top)
-    near = (z > 0.9) & ~ended & (z < 1)
-    plain = ((z < 1) & ~near) | ended
-    value = _series((a, top), (c,), fnp.where(plain, z, 0.0))
+    """Sums the series; maps negative `x` to positive ones (DLMF 15.8.1), and `x` near 1 to `1 - x`."""
+    is_polynomial = _is_nonpositive_integer(a) | _is_nonpositive_integer(b)
+    swaps_a_and_b = _is_nonpositive_integer(a) & (
+        ~_is_nonpositive_integer(b) | (a >= b)
+    )  # a terminates the series sooner
+    a, b = fnp.where(swaps_a_and_b, b, a), fnp.where(swaps_a_and_b, a, b)
+    is_negative = (x < 0) & ~is_polynomial
+    is_one = x == 1
+    z = fnp.where(is_negative, x / (x - 1), x)
+    top = fnp.where(is_negative, c - b, b)
+    swaps_again = is_negative & _is_nonpositive_integer(c - a) & ~_is_nonpositive_integer(c - b)
+    a, top = fnp.where(swaps_again, b, a), fnp.where(swaps_again, c - fnp.where(swaps_again, a, c), top)
+    factor = fnp.where(is_negative, fnp.exp(-a * fnp.log1p(fnp.where(is_negative, -x, 0.0))), 1.0)
+    is_finite_sum = is_polynomial | _is_nonpositive_integer(top)
+    is_near_one = (z > 0.9) & ~is_finite_sum & (z < 1)
+    uses_series = ((z < 1) & ~is_near_one) | is_finite_sum
+    value = _series((a, top), (c,), fnp.where(uses_series, z, 0.0))
     value = fnp.where(
-        near,
+        is_near_one,
         _near_one(
-            fnp.where(near, a, 0.5), fnp.where(near, top, 0.5), fnp.where(near, c, 1.5), fnp.where(near, z, 0.95)
+            fnp.where(is_near_one, a, 0.5),
+            fnp.where(is_near_one, top, 0.5),
+            fnp.where(is_near_one, c, 1.5),
+            fnp.where(is_near_one, z, 0.95),
         ),
         value,
     )
-    value = fnp.where(at_one & ~ended, _at_one(a, top, c), value)
-    return fnp.where((x <= 1) | ends, front * value, fnp.where(x != x, x, math.nan))
+    value = fnp.where(is_one & ~is_finite_sum, _at_one(a, top, c), value)
+    return fnp.where((x <= 1) | is_polynomial, factor * value, fnp.where(x != x, x, math.nan))
 
 
-def _is_end(a: Array) -> Array:
+def _is_nonpositive_integer(a: Array) -> Array:
+    """Returns where a parameter is a nonpositive integer, which makes the series finite."""
     return (a <= 0) & (a == fnp.round(a))
 
 
 def _gamma_quotient(tops: tuple[Array, ...], bottoms: tuple[Array, ...]) -> Array:
-    """Gamma functions multiplied over others: 0 where one of those below is infinite."""
+    """Returns the product of `gamma(tops)` divided by that of `gamma(bottoms)`: 0 at a pole of the denominator."""
     log, sign = fnp.zeros_like(tops[0]), fnp.ones_like(tops[0])
     pole = log > 0
     for each in tops:
         log, sign = log + special.lgamma(each), sign * gammasgn(each)
     for each in bottoms:
-        at_pole = _is_end(each)
+        at_pole = _is_nonpositive_integer(each)
         safe = fnp.where(at_pole, 1.0, each)
         log, sign, pole = log - special.lgamma(safe), sign * gammasgn(safe), pole | at_pole
     return fnp.where(pole, 0.0, sign * fnp.exp(log))
 
 
 def _at_one(a: Array, b: Array, c: Array) -> Array:
-    """DLMF 15.4.20; infinite where the series diverges."""
+    """Evaluates Gauss's formula for `x = 1` (DLMF 15.4.20); infinite where the series diverges."""
     s = c - a - b
     value = _gamma_quotient((c, fnp.where(s > 0, s, 1.0)), (c - a, c - b))
     return fnp.where(s > 0, value, math.inf * gammasgn(c) * gammasgn(a) * gammasgn(b))
 
 
 def _near_one(a: Array, b: Array, c: Array, x: Array) -> Array:
-    """By functions of `1 - x`: DLMF 15.8.4, which loses digits where `s = c - a - b` is close to a whole number.
+    """Evaluates functions of `1 - x` (DLMF 15.8.4), for `x` near 1.
 
-    So close that half of the digits would go, it is taken for that number.
+    The formula loses digits where `s = c - a - b` is close to an integer; where half of the digits would be lost, `s`
+    is rounded to it.
     """
     y, s = 1 - x, c - a - b
-    close = fnp.abs(s - fnp.round(s)) < float(dtypes.finfo(x.dtype).eps) ** 0.5
-    apart = fnp.where(close, 0.5, s)
-    far = fnp.where(close, 0.0, y)
-    value = _gamma_quotient((c, apart), (c - a, c - b)) * _series((a, b), (1 - apart,), far)
-    other = fnp.exp(apart * fnp.log(y)) * _series((c - a, c - b), (1 + apart,), far)
-    value = value + _gamma_quotient((c, -apart), (a, b)) * other
-    # Euler's transformation (DLMF 15.8.1) where the number is negative.
-    below = s < -0.5
-    whole = _at_whole(fnp.where(below, c - a, a), fnp.where(below, c - b, b), c, fnp.abs(fnp.round(s)), y)
-    return fnp.where(close, fnp.where(below, fnp.exp(s * fnp.log(y)), 1.0) * whole, value)
+    is_integer = fnp.abs(s - fnp.round(s)) < float(dtypes.finfo(x.dtype).eps) ** 0.5
+    noninteger_s = fnp.where(is_integer, 0.5, s)
+    safe_y = fnp.where(is_integer, 0.0, y)
+    value = _gamma_quotient((c, noninteger_s), (c - a, c - b)) * _series((a, b), (1 - noninteger_s,), safe_y)
+    other = fnp.exp(noninteger_s * fnp.log(y)) * _series((c - a, c - b), (1 + noninteger_s,), safe_y)
+    value = value + _gamma_quotient((c, -noninteger_s), (a, b)) * other
+    # Euler's transformation (DLMF 15.8.1) where s is negative.
+    is_negative = s < -0.5
+    integer_case = _integer_difference_case(
+        fnp.where(is_negative, c - a, a), fnp.where(is_negative, c - b, b), c, fnp.abs(fnp.round(s)), y
+    )
+    return fnp.where(is_integer, fnp.where(is_negative, fnp.exp(s * fnp.log(y)), 1.0) * integer_case, value)
 
 
-def _at_whole(a: Array, b: Array, c: Array, m: Array, y: Array) -> Array:
-    """Where `m = c - a - b` is a whole number from 0 on: DLMF 15.8.10, a finite sum and one with logarithms."""
+def _integer_difference_case(a: Array, b: Array, c: Array, m: Array, y: Array) -> Array:
+    """Evaluates the case of integers `m = c - a - b >= 0`: a finite sum and a logarithmic series (DLMF 15.8.10)."""
     precision = float(dtypes.finfo(y.dtype).eps) / 8
     one, zero = fnp.ones_like(y), fnp.zeros_like(y)
 
@@ -214,19 +244,19 @@ def _at_whole(a: Array, b: Array, c: Array, m: Array, y: Array) -> Array:
 
 
 def _by_parameter(which: int, a: Array, b: Array, c: Array, x: Array) -> Array:
-    """The derivative with respect to `a`, `b` or `c`, of `x` from below 0 on by Pfaff's transformation."""
-    low = x < 0
-    z = fnp.where(low, x / (x - 1), x)
-    top = fnp.where(low, c - b, b)
-    front = fnp.exp(-a * fnp.log1p(fnp.where(low, -x, 0.0)))
+    """Returns the derivative with respect to `a`, `b` or `c`; for negative `x` by Pfaff's transformation."""
+    is_negative = x < 0
+    z = fnp.where(is_negative, x / (x - 1), x)
+    top = fnp.where(is_negative, c - b, b)
+    factor = fnp.exp(-a * fnp.log1p(fnp.where(is_negative, -x, 0.0)))
     if which == 0:
         slope = _series((a, top), (c,), z, 0)
-        logs = fnp.where(low, fnp.log1p(fnp.where(low, -x, 0.0)), 0.0)
-        return front * (slope - logs * _series((a, top), (c,), z))
+        logs = fnp.where(is_negative, fnp.log1p(fnp.where(is_negative, -x, 0.0)), 0.0)
+        return factor * (slope - logs * _series((a, top), (c,), z))
     by_top = _series((a, top), (c,), z, 1)
     if which == 1:
-        return front * fnp.where(low, -by_top, by_top)
-    return front * (_series((a, top), (c,), z, 2) + fnp.where(low, by_top, 0.0))
+        return factor * fnp.where(is_negative, -by_top, by_top)
+    return factor * (_series((a, top), (c,), z, 2) + fnp.where(is_negative, by_top, 0.0))
 
 
 _by_parameter_compiled = jit(_by_parameter, static_argnums=0)

@@ -1,4 +1,4 @@
-"""Exponential, sine and cosine integrals, Fresnel's integrals, and the dilogarithm."""
+"""Exponential integrals, sine and cosine integrals, Fresnel integrals, and the dilogarithm."""
 
 from __future__ import annotations
 
@@ -36,12 +36,21 @@ from tracefx.transforms.loops import while_loop
 # ------------------------------------------------------------------ exponential integrals
 
 _ROOT = 0.37250741078136663
-"""Where `expi` is 0, and what is left of that number."""
+"""The root of `expi`, rounded to a double."""
 _ROOT_REST = 1.3140183414386028e-17
+"""The rest of the root."""
 
 
 def expi(x: ArrayLike) -> Array:
-    """The integral of `exp(t) / t` from minus infinity to `x`, its principal value.
+    """Computes the exponential integral Ei.
+
+    It is the principal value of the integral of `exp(t) / t` from minus infinity to `x`.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of floats of the shape of `x`.
 
     >>> round(float(expi(1.0)), 5)
     1.89512
@@ -53,20 +62,24 @@ def expi(x: ArrayLike) -> Array:
 @jit
 def _expi(x: Array) -> Array:
     small = fnp.where((x > 0) & (x < 4), x, 1.0)
-    apart = (small - _ROOT) - _ROOT_REST
-    near = (small > 0.2) & (small < 0.6)
-    log = fnp.where(near, fnp.log1p(fnp.where(near, apart, 0.0) / _ROOT), fnp.log(small) - math.log(_ROOT))
-    value = log + apart * chebyshev_on(0, 4, EI_ROOT, small)
+    distance_to_root = (small - _ROOT) - _ROOT_REST
+    is_near_root = (small > 0.2) & (small < 0.6)
+    log = fnp.where(
+        is_near_root,
+        fnp.log1p(fnp.where(is_near_root, distance_to_root, 0.0) / _ROOT),
+        fnp.log(small) - math.log(_ROOT),
+    )
+    value = log + distance_to_root * chebyshev_on(0, 4, EI_ROOT, small)
     growth = fnp.exp(fnp.where(x > 4, x, 4.0))
     factors: tuple[tuple[float, float, Callable[[Array], Array]], ...] = (
         (4, 10, lambda z: chebyshev_on(4, 10, EI_MIDDLE, z)),
         (10, 25, lambda z: chebyshev_on(10, 25, EI_OUTER, z)),
         (25, math.inf, lambda z: chebyshev_on(0, 1, EI_FAR, 25 / z)),
     )
-    for low, high, factor in factors:
-        here = (x >= low) & (x < high)
-        z = fnp.where(here, x, float(low))
-        value = fnp.where(here, growth * (factor(z) / z), value)
+    for low, high, chebyshev_factor in factors:
+        is_in_interval = (x >= low) & (x < high)
+        z = fnp.where(is_in_interval, x, float(low))
+        value = fnp.where(is_in_interval, growth * (chebyshev_factor(z) / z), value)
     value = fnp.where(x == math.inf, math.inf, value)
     value = fnp.where(x < 0, -_exp1(fnp.where(x < 0, -x, 1.0)), value)
     return fnp.where(x == 0, -math.inf, fnp.where(x != x, math.nan, value))
@@ -76,7 +89,13 @@ _expi.defjvps(lambda t, out, x: t * (fnp.exp(x) / x))
 
 
 def exp1(x: ArrayLike) -> Array:
-    """The integral of `exp(-t) / t` from `x` to infinity; NaN of negative numbers.
+    """Computes the exponential integral E1: the integral of `exp(-t) / t` from `x` to infinity.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of floats of the shape of `x`; NaN for negative numbers.
 
     >>> round(float(exp1(1.0)), 5)
     0.21938
@@ -102,9 +121,16 @@ _exp1.defjvps(lambda t, out, x: t * (-fnp.exp(-x) / x))
 
 
 def expn(n: ArrayLike, x: ArrayLike) -> Array:
-    """The generalized exponential integral: that of `exp(-x * t) / t**n` from 1 to infinity, `n` being whole.
+    """Computes the generalized exponential integral: the integral of `exp(-x * t) / t**n` from 1 to infinity.
 
-    NaN where `n` or `x` is negative. There is no derivative with respect to `n`.
+    Differentiable with respect to `x` only.
+
+    Args:
+        n: an array of nonnegative integers, as integers or floats.
+        x: an array of nonnegative numbers.
+
+    Returns:
+        An array of floats of the shape that the arguments broadcast to; NaN where `n` or `x` is negative.
 
     >>> round(float(expn(2, 1.0)), 5)
     0.1485
@@ -128,7 +154,7 @@ def _expn(n: Array, x: Array) -> Array:
 
 
 def _expn_series(n: Array, x: Array) -> Array:
-    """Of numbers up to 1 (DLMF 8.19.8)."""
+    """Sums the series for `x <= 1` (DLMF 8.19.8)."""
     total = fnp.zeros_like(x)
     for m in range(20 if x.dtype == dtypes.float64 else 13, -1, -1):  # sum((-x)**m / (m! * (m - n + 1))) but m = n - 1
         distance = m + 1 - n
@@ -140,7 +166,7 @@ def _expn_series(n: Array, x: Array) -> Array:
 
 
 def _expn_fraction(n: Array, x: Array) -> Array:
-    """Of numbers beyond 1: a continued fraction (DLMF 8.19.17), its approximants added up by Steed's method."""
+    """Evaluates the continued fraction for `x > 1` (DLMF 8.19.17), summing its approximants by Steed's method."""
     precision = float(dtypes.finfo(x.dtype).eps) / 8
     start = 1 / (x + n)
 
@@ -151,18 +177,20 @@ def _expn_fraction(n: Array, x: Array) -> Array:
         term = -numerator * d * after * term
         return i + 1, after, term, total + term
 
-    def goes(carry: tuple[Array, Array, Array, Array]) -> Array:
+    def is_unfinished(carry: tuple[Array, Array, Array, Array]) -> Array:
         i, _, term, total = carry
         return fnp.any(fnp.abs(term) > precision * total) & (i < 500)
 
     one = fnp.ones((), x.dtype)
-    _, _, _, total = while_loop(goes, step, (one, start, start, start))
+    _, _, _, total = while_loop(is_unfinished, step, (one, start, start, start))
     return total * fnp.exp(-x)
 
 
 def _expn_slope(t: Array, out: Array, n: Array, x: Array) -> Array:
-    first = n == 0  # whose slope is that of exp(-x) / x
-    return -t * fnp.where(first, out * (1 + 1 / fnp.where(first, x, 1.0)), _expn(fnp.where(first, n, n - 1), x))
+    is_order_zero = n == 0  # here the function is exp(-x) / x
+    return -t * fnp.where(
+        is_order_zero, out * (1 + 1 / fnp.where(is_order_zero, x, 1.0)), _expn(fnp.where(is_order_zero, n, n - 1), x)
+    )
 
 
 _expn.defjvps(None, _expn_slope)
@@ -172,7 +200,15 @@ _expn.defjvps(None, _expn_slope)
 
 
 def sici(x: ArrayLike) -> tuple[Array, Array]:
-    """The integral of `sin(t) / t` from 0 to `abs(x)`, with the sign of `x`; and that of `cos(t) / t` from infinity.
+    """Computes the sine integral and the cosine integral.
+
+    They are the integrals of `sin(t) / t` from 0 to `x`, and of `cos(t) / t` from infinity to `abs(x)`.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        Two arrays of floats of the shape of `x`.
 
     >>> [round(float(v), 5) for v in sici(1.0)]
     [0.94608, 0.3374]
@@ -183,20 +219,20 @@ def sici(x: ArrayLike) -> tuple[Array, Array]:
 @custom_jvp
 @jit
 def _sici(x: Array) -> tuple[Array, Array]:
-    """Chebyshev series up to 4; from there on those of the auxiliary functions (DLMF 6.2.17-6.2.20)."""
+    """Evaluates Chebyshev series for `abs(x) <= 4`, and of the auxiliary functions beyond (DLMF 6.2.17-6.2.20)."""
     size = fnp.abs(x)
-    near = size <= 4
-    small = fnp.where(near, size, 1.0)
+    is_small = size <= 4
+    small = fnp.where(is_small, size, 1.0)
     square = small * small
-    outer = fnp.where(near, 4.0, size)
-    ratio = (4 / outer) ** 2
-    f = chebyshev_on(0, 1, SINE_F, ratio) / outer
-    g = chebyshev_on(0, 1, SINE_G, ratio) / (outer * outer)
-    angle = fnp.where(outer == math.inf, 0.0, outer)
+    safe_large = fnp.where(is_small, 4.0, size)
+    ratio = (4 / safe_large) ** 2
+    f = chebyshev_on(0, 1, SINE_F, ratio) / safe_large
+    g = chebyshev_on(0, 1, SINE_G, ratio) / (safe_large * safe_large)
+    angle = fnp.where(safe_large == math.inf, 0.0, safe_large)
     sine, cosine = fnp.sin(angle), fnp.cos(angle)
-    si = fnp.where(near, small * chebyshev_on(0, 16, SI, square), math.pi / 2 - f * cosine - g * sine)
+    si = fnp.where(is_small, small * chebyshev_on(0, 16, SI, square), math.pi / 2 - f * cosine - g * sine)
     log = fnp.log(fnp.where(size == 0, 1.0, small))
-    ci = fnp.where(near, EULER_GAMMA + log + square * chebyshev_on(0, 16, CI, square), f * sine - g * cosine)
+    ci = fnp.where(is_small, EULER_GAMMA + log + square * chebyshev_on(0, 16, CI, square), f * sine - g * cosine)
     ci = fnp.where(size == 0, -math.inf, fnp.where(x == -math.inf, math.nan, ci))
     return fnp.where(x < 0, -si, si), ci
 
@@ -208,7 +244,13 @@ def _sici_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[tuple[Arra
 
 
 def fresnel(x: ArrayLike) -> tuple[Array, Array]:
-    """Fresnel's integrals of `sin(pi * t**2 / 2)` and `cos(pi * t**2 / 2)` from 0 to `x`.
+    """Computes the Fresnel integrals: of `sin(pi * t**2 / 2)` and of `cos(pi * t**2 / 2)` from 0 to `x`.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        Two arrays of floats of the shape of `x`.
 
     >>> [round(float(v), 5) for v in fresnel(1.0)]
     [0.43826, 0.77989]
@@ -219,7 +261,7 @@ def fresnel(x: ArrayLike) -> tuple[Array, Array]:
 @custom_jvp
 @jit
 def _fresnel(x: Array) -> tuple[Array, Array]:
-    """Chebyshev series up to 1.6; from there on those of the auxiliary functions (DLMF 7.5.3, 7.5.4)."""
+    """Evaluates Chebyshev series for `abs(x) <= 1.6`, and of the auxiliary functions beyond (DLMF 7.5.3, 7.5.4)."""
     size = fnp.abs(x)
     near = size <= 1.6
     small = fnp.where(near, size, 1.0)
@@ -236,11 +278,16 @@ def _fresnel(x: Array) -> tuple[Array, Array]:
 
 
 def _turns(x: Array) -> tuple[Array, Array]:
-    """The sine and cosine of `pi * x**2 / 2`. The square of the leading bits is exact; multiples of 4 are left out."""
+    """Returns the sine and cosine of `pi * x**2 / 2`.
+
+    The square of the leading bits is exact, and multiples of 4, whole periods, are removed.
+    """
     leading = fnp.round(x * 16) / 16
-    rest = x - leading
-    turn = fnp.remainder(leading * leading, 4.0) + fnp.remainder(2 * leading * rest, 4.0) + rest * rest
-    return fnp.sin(turn * (math.pi / 2)), fnp.cos(turn * (math.pi / 2))
+    trailing = x - leading
+    quarter_turns = (
+        fnp.remainder(leading * leading, 4.0) + fnp.remainder(2 * leading * trailing, 4.0) + trailing * trailing
+    )
+    return fnp.sin(quarter_turns * (math.pi / 2)), fnp.cos(quarter_turns * (math.pi / 2))
 
 
 @_fresnel.defjvp
@@ -254,7 +301,13 @@ def _fresnel_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[tuple[A
 
 
 def spence(x: ArrayLike) -> Array:
-    """Spence's function, the integral of `log(t) / (1 - t)` from 1 to `x`; NaN of negative numbers.
+    """Computes Spence's function (the dilogarithm of `1 - x`): the integral of `log(t) / (1 - t)` from 1 to `x`.
+
+    Args:
+        x: an array of real numbers.
+
+    Returns:
+        An array of floats of the shape of `x`; NaN for negative numbers.
 
     >>> round(float(spence(0.0)), 5)
     1.64493
@@ -265,18 +318,20 @@ def spence(x: ArrayLike) -> Array:
 @custom_jvp
 @jit
 def _spence(x: Array) -> Array:
-    """A Chebyshev series between 1/2 and 3/2, to which the other numbers are mapped (DLMF 25.12.4, 25.12.6)."""
-    large = x > 1.5
-    z = fnp.where(large, 1 / fnp.where(large, x, 2.0), x)
-    low = z < 0.5
-    w = fnp.where(low, -z, z - 1)
+    """Evaluates a Chebyshev series between 1/2 and 3/2, to which other numbers are mapped (DLMF 25.12.4, 25.12.6)."""
+    is_large = x > 1.5
+    z = fnp.where(is_large, 1 / fnp.where(is_large, x, 2.0), x)
+    is_small = z < 0.5
+    w = fnp.where(is_small, -z, z - 1)
     value = w * chebyshev_on(-0.5, 0.5, SPENCE, fnp.clip(w, -0.5, 0.5))
-    tiny = z == 0
-    rest = fnp.where(z < 0.25, fnp.log1p(-fnp.where(z < 0.25, z, 0.0)), fnp.log(1 - fnp.where(low, z, 0.0)))
-    logs = fnp.where(tiny, 0.0, fnp.log(fnp.where(tiny, 1.0, z)) * rest)
-    value = fnp.where(low, math.pi**2 / 6 - logs - value, value)
-    log = fnp.log(fnp.where(large, x, 1.0))
-    value = fnp.where(large, -0.5 * log * log - value, value)
+    is_zero = z == 0
+    log_complement = fnp.where(
+        z < 0.25, fnp.log1p(-fnp.where(z < 0.25, z, 0.0)), fnp.log(1 - fnp.where(is_small, z, 0.0))
+    )
+    logs = fnp.where(is_zero, 0.0, fnp.log(fnp.where(is_zero, 1.0, z)) * log_complement)
+    value = fnp.where(is_small, math.pi**2 / 6 - logs - value, value)
+    log = fnp.log(fnp.where(is_large, x, 1.0))
+    value = fnp.where(is_large, -0.5 * log * log - value, value)
     return fnp.where(x == math.inf, -math.inf, fnp.where(x >= 0, value, math.nan))
 
 

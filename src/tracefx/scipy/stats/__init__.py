@@ -1,7 +1,7 @@
-"""Probability distributions and statistics of samples, with the names and arguments of `jax.scipy.stats`.
+"""Probability distributions and sample statistics, with the names and arguments of `jax.scipy.stats`.
 
-A distribution is a module of functions, whose arguments broadcast together: densities and probabilities of places, and
-places of probabilities. `loc` and `scale` move and widen it; results are NaN where `scale` is not positive.
+Each distribution is a module of functions, whose arguments broadcast together. `loc` and `scale` shift and scale the
+distribution: densities are functions of `(x - loc) / scale`. Results are NaN where `scale` is not positive.
 """
 
 from __future__ import annotations

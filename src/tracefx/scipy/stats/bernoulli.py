@@ -1,4 +1,4 @@
-"""Bernoulli's distribution of 0 and 1."""
+"""The Bernoulli distribution on 0 and 1."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from tracefx.scipy.stats.standardization import promote_real
 
 
 def logpmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
-    """The logarithm of the probability of `k`.
+    """Computes the logarithm of the probability mass function of the Bernoulli distribution.
+
+    Args:
+        k: the outcome, 0 or 1.
+        p: the probability of 1.
+        loc: the offset of the support.
+
+    Returns:
+        The log probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logpmf(1, 0.25)), 4)
     -1.3863
@@ -23,7 +31,17 @@ def logpmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
 
 
 def pmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
-    """The probability of `k`.
+    """Computes the probability mass function of the Bernoulli distribution.
+
+    The probability is `p` at 1 and `1 - p` at 0; 0 elsewhere.
+
+    Args:
+        k: the outcome, 0 or 1.
+        p: the probability of 1.
+        loc: the offset of the support.
+
+    Returns:
+        The probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(pmf(1, 0.25)), 4)
     0.25
@@ -32,7 +50,14 @@ def pmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
 
 
 def cdf(k: ArrayLike, p: ArrayLike) -> Array:
-    """The probability of at most `k`.
+    """Computes the cumulative distribution function of the Bernoulli distribution: the probability of at most `k`.
+
+    Args:
+        k: the outcome, 0 or 1.
+        p: the probability of 1.
+
+    Returns:
+        The probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> float(cdf(0, 0.25))
     0.75
@@ -43,7 +68,15 @@ def cdf(k: ArrayLike, p: ArrayLike) -> Array:
 
 
 def ppf(q: ArrayLike, p: ArrayLike) -> Array:
-    """The number that is not exceeded with probability `q`.
+    """Computes the quantile function of the Bernoulli distribution, the inverse of `cdf`.
+
+    Args:
+        q: the probability; the result is NaN unless it is between 0 and 1.
+        p: the probability of 1.
+
+    Returns:
+        The point that is not exceeded with this probability, an array of floats of the shape that the arguments
+        broadcast to.
 
     >>> float(ppf(0.9, 0.25))
     1.0

@@ -13,7 +13,17 @@ from tracefx.scipy.stats.standardization import standardize_arguments
 
 
 def logpdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of the probability density.
+    """Computes the logarithm of the probability density of the beta distribution.
+
+    Args:
+        x: the point.
+        a: the first shape parameter, positive.
+        b: the second shape parameter, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The log density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logpdf(0.25, 1.5, 2.5)), 4)
     0.5032
@@ -26,7 +36,20 @@ def logpdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: 
 
 
 def pdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability density.
+    """Computes the probability density of the beta distribution.
+
+    The density is `z**(a - 1) * (1 - z)**(b - 1) / (B(a, b) * scale)` with `z = (x - loc) / scale` from 0 to 1; 0
+    elsewhere.
+
+    Args:
+        x: the point.
+        a: the first shape parameter, positive.
+        b: the second shape parameter, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(pdf(0.25, 1.5, 2.5)), 4)
     1.654
@@ -38,7 +61,17 @@ def pdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: Arr
 
 
 def cdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability of at most `x`.
+    """Computes the cumulative distribution function of the beta distribution: the probability of at most `x`.
+
+    Args:
+        x: the point.
+        a: the first shape parameter, positive.
+        b: the second shape parameter, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(cdf(0.25, 1.5, 2.5)), 4)
     0.3333
@@ -48,7 +81,17 @@ def cdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: Arr
 
 
 def logcdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of `cdf`.
+    """Computes the logarithm of the cumulative distribution function of the beta distribution.
+
+    Args:
+        x: the point.
+        a: the first shape parameter, positive.
+        b: the second shape parameter, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The log probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logcdf(0.25, 1.5, 2.5)), 4)
     -1.0986
@@ -57,7 +100,17 @@ def logcdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: 
 
 
 def sf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability of more than `x`.
+    """Computes the survival function of the beta distribution: the probability of more than `x`.
+
+    Args:
+        x: the point.
+        a: the first shape parameter, positive.
+        b: the second shape parameter, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(sf(0.25, 1.5, 2.5)), 4)
     0.6667
@@ -67,7 +120,17 @@ def sf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: Arra
 
 
 def logsf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of `sf`.
+    """Computes the logarithm of the survival function of the beta distribution.
+
+    Args:
+        x: the point.
+        a: the first shape parameter, positive.
+        b: the second shape parameter, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The log probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logsf(0.25, 1.5, 2.5)), 4)
     -0.4055

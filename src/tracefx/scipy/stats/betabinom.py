@@ -1,4 +1,4 @@
-"""The binomial distribution whose probability has a beta distribution."""
+"""The beta-binomial distribution: a binomial distribution whose probability is beta distributed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,17 @@ from tracefx.scipy.stats.standardization import promote_real
 
 
 def logpmf(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> Array:
-    """The logarithm of the probability of `k`.
+    """Computes the logarithm of the probability mass function of the beta-binomial distribution.
+
+    Args:
+        k: the number of successes.
+        n: the number of trials.
+        a: the first shape parameter of the beta distribution, positive.
+        b: the second shape parameter of the beta distribution, positive.
+        loc: the offset of the support.
+
+    Returns:
+        The log probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logpmf(2, 5, 1.5, 2.5)), 4)
     -1.5154
@@ -27,7 +37,19 @@ def logpmf(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLik
 
 
 def pmf(k: ArrayLike, n: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0) -> Array:
-    """The probability of `k`.
+    """Computes the probability mass function of the beta-binomial distribution.
+
+    The probability is `comb(n, k) * B(k + a, n - k + b) / B(a, b)` for `k` from 0 to `n`; 0 elsewhere.
+
+    Args:
+        k: the number of successes.
+        n: the number of trials.
+        a: the first shape parameter of the beta distribution, positive.
+        b: the second shape parameter of the beta distribution, positive.
+        loc: the offset of the support.
+
+    Returns:
+        The probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(pmf(2, 5, 1.5, 2.5)), 4)
     0.2197

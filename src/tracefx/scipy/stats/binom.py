@@ -13,7 +13,16 @@ from tracefx.scipy.stats.standardization import promote_real
 
 
 def logpmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
-    """The logarithm of the probability of `k`.
+    """Computes the logarithm of the probability mass function of the binomial distribution.
+
+    Args:
+        k: the number of successes.
+        n: the number of trials.
+        p: the probability of success.
+        loc: the offset of the support.
+
+    Returns:
+        The log probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logpmf(2, 5, 0.25)), 4)
     -1.333
@@ -25,7 +34,18 @@ def logpmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Arra
 
 
 def pmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
-    """The probability of `k`.
+    """Computes the probability mass function of the binomial distribution.
+
+    The probability is `comb(n, k) * p**k * (1 - p)**(n - k)` for `k` from 0 to `n`; 0 elsewhere.
+
+    Args:
+        k: the number of successes.
+        n: the number of trials.
+        p: the probability of success.
+        loc: the offset of the support.
+
+    Returns:
+        The probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(pmf(2, 5, 0.25)), 4)
     0.2637
@@ -37,7 +57,7 @@ def pmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
 def _counts_and_support(
     name: str, k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike
 ) -> tuple[Array, Array, Array, Array]:
-    """How many of `n`, and whether that can be; 0 where it can't."""
+    """Returns the number of successes, `n`, `p`, and whether the number is in the support; it is 0 elsewhere."""
     number, n, p, shift = promote_real(name, k, n, p, loc)
     y = number - shift
     inside = (y >= 0) & (y <= n) & (y == fnp.floor(y))

@@ -1,4 +1,4 @@
-"""The chi-squared distribution: that of gamma with half as many degrees, twice as wide."""
+"""The chi-squared distribution: the gamma distribution with shape `df / 2` and twice the scale."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from tracefx.scipy.stats.standardization import promote_real
 
 
 def logpdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of the probability density.
+    """Computes the logarithm of the probability density of the chi-squared distribution.
+
+    Args:
+        x: the point.
+        df: the degrees of freedom, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The log density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logpdf(2.5, 3.0)), 4)
     -1.7108
@@ -18,7 +27,19 @@ def logpdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
 
 
 def pdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability density.
+    """Computes the probability density of the chi-squared distribution.
+
+    The density is `z**(df / 2 - 1) * exp(-z / 2) / (2**(df / 2) * gamma(df / 2) * scale)` with
+    `z = (x - loc) / scale >= 0`; 0 elsewhere.
+
+    Args:
+        x: the point.
+        df: the degrees of freedom, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(pdf(2.5, 3.0)), 4)
     0.1807
@@ -28,7 +49,16 @@ def pdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -
 
 
 def cdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability of at most `x`.
+    """Computes the cumulative distribution function of the chi-squared distribution: the probability of at most `x`.
+
+    Args:
+        x: the point.
+        df: the degrees of freedom, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(cdf(2.5, 3.0)), 4)
     0.5247
@@ -38,7 +68,16 @@ def cdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -
 
 
 def logcdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of `cdf`.
+    """Computes the logarithm of the cumulative distribution function of the chi-squared distribution.
+
+    Args:
+        x: the point.
+        df: the degrees of freedom, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The log probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logcdf(2.5, 3.0)), 4)
     -0.6449
@@ -48,7 +87,16 @@ def logcdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
 
 
 def sf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability of more than `x`.
+    """Computes the survival function of the chi-squared distribution: the probability of more than `x`.
+
+    Args:
+        x: the point.
+        df: the degrees of freedom, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(sf(2.5, 3.0)), 4)
     0.4753
@@ -58,7 +106,16 @@ def sf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
 
 
 def logsf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of `sf`.
+    """Computes the logarithm of the survival function of the chi-squared distribution.
+
+    Args:
+        x: the point.
+        df: the degrees of freedom, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The log probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logsf(2.5, 3.0)), 4)
     -0.7438

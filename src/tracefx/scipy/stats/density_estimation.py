@@ -1,4 +1,4 @@
-"""A probability density from samples: a sum of normal distributions around them."""
+"""`gaussian_kde`: kernel density estimation with Gaussian kernels."""
 
 from __future__ import annotations
 
@@ -18,18 +18,24 @@ from tracefx.pytrees import trees
 from tracefx.scipy import special
 
 Bandwidth: TypeAlias = "str | ArrayLike | Callable[[gaussian_kde], ArrayLike] | None"
+"""The bandwidth of a kernel density estimate: the name of a rule, a factor, or a function of the estimate."""
 
 
 @final
 @frozen(eq=False, init=False)
 class gaussian_kde:
-    """An estimate of the density that samples were drawn from.
+    """A Gaussian kernel density estimate of the distribution that samples were drawn from. It is a pytree.
 
-    `dataset` is `f32[n]` or `f32[d, n]`, `n` samples of `d` components, with `weights`, `f32[n]`. The width of the
-    normal distributions is that of the samples times a factor: by Scott's rule, by Silverman's for `"silverman"`, a
-    number, or what a function gives of the estimate, of which it sees `neff`, `dataset` and `weights`. It is a tree.
+    Args:
+        dataset: `f32[n]` or `f32[d, n]`: `n` samples of `d` components.
+        bw_method: the factor between the covariance of the samples and that of the kernels, as a standard deviation:
+            `"scott"` (the default), `"silverman"`, a number, or a function of the estimate, which may use its `neff`,
+            `dataset` and `weights`.
+        weights: `f32[n]`, the weights of the samples; equal by default.
 
-    ValueError for shapes that don't fit, and for another `bw_method`.
+    Raises:
+        NotImplementedError: if `dataset` is complex.
+        ValueError: if shapes do not match, or `bw_method` is unknown.
 
     >>> kde = gaussian_kde(fnp.array([0.0, 1.0, 3.0]))
     >>> round(float(kde(1.0)[0]), 4)
@@ -37,10 +43,15 @@ class gaussian_kde:
     """
 
     neff: Array
+    """The effective number of samples, `1 / sum(weights**2)`."""
     dataset: Array
+    """The samples, `f32[d, n]`."""
     weights: Array
+    """The normalized weights, `f32[n]`."""
     covariance: Array
+    """The covariance of the kernels, `f32[d, d]`."""
     inv_cov: Array
+    """The inverse of `covariance`."""
 
     def __init__(self, dataset: ArrayLike, bw_method: Bandwidth = None, weights: ArrayLike | None = None) -> None:
         data = fnp.atleast_2d(fnp.asarray(to_inexact(dataset, "gaussian_kde: dataset")))
@@ -50,18 +61,27 @@ class gaussian_kde:
             raise ValueError(f"gaussian_kde: dataset must have several elements, got {data.aval}")
         d, n = data.shape
         if weights is None:
-            shares = fnp.full((n,), 1 / n, data.dtype)
+            normalized_weights = fnp.full((n,), 1 / n, data.dtype)
         else:
-            data, shares = (fnp.asarray(v) for v in promote_dtypes("gaussian_kde", data, fnp.atleast_1d(weights)))
-            if shares.shape != (n,):
-                raise ValueError(f"gaussian_kde: weights must be [{n}], one for each sample, got {shares.aval}")
-            shares = shares / fnp.sum(shares)
-        _set_fields(self, neff=1 / fnp.sum(shares * shares), dataset=data, weights=shares)
+            data, normalized_weights = (
+                fnp.asarray(v) for v in promote_dtypes("gaussian_kde", data, fnp.atleast_1d(weights))
+            )
+            if normalized_weights.shape != (n,):
+                raise ValueError(
+                    f"gaussian_kde: weights must be [{n}], one for each sample, got {normalized_weights.aval}"
+                )
+            normalized_weights = normalized_weights / fnp.sum(normalized_weights)
+        _set_fields(
+            self, neff=1 / fnp.sum(normalized_weights * normalized_weights), dataset=data, weights=normalized_weights
+        )
         factor = fnp.asarray(self._factor(bw_method, d)).astype(data.dtype)
-        spread = fnp.atleast_2d(fnp.cov(data, rowvar=True, bias=False, aweights=shares))
-        _set_fields(self, covariance=spread * factor**2, inv_cov=fnp.linalg.inv(spread) / factor**2)
+        sample_covariance = fnp.atleast_2d(fnp.cov(data, rowvar=True, bias=False, aweights=normalized_weights))
+        _set_fields(
+            self, covariance=sample_covariance * factor**2, inv_cov=fnp.linalg.inv(sample_covariance) / factor**2
+        )
 
     def _factor(self, bw_method: Bandwidth, d: int) -> ArrayLike:
+        """Returns the bandwidth factor."""
         if bw_method is None or (isinstance(bw_method, str) and bw_method == "scott"):
             return self.neff ** (-1.0 / (d + 4))
         if isinstance(bw_method, str):
@@ -77,44 +97,59 @@ class gaussian_kde:
 
     @property
     def d(self) -> int:
+        """The number of components of a sample."""
         return self.dataset.shape[0]
 
     @property
     def n(self) -> int:
+        """The number of samples."""
         return self.dataset.shape[1]
 
-    # -------------------------------------------------------------- the density
+    # -------------------------------------------------------------- density
 
     def evaluate(self, points: ArrayLike) -> Array:
-        """The density at `points`, `f32[m]` or `f32[d, m]`: `f32[m]`."""
+        """Evaluates the density at points.
+
+        Args:
+            points: `f32[m]` or `f32[d, m]`: `m` points.
+
+        Returns:
+            The densities, `f32[m]`.
+
+        Raises:
+            ValueError: if points don't have `d` components.
+        """
         return fnp.sum(self.weights * fnp.exp(self._exponents(points)), -1)
 
     def __call__(self, points: ArrayLike) -> Array:
         return self.evaluate(points)
 
     def pdf(self, x: ArrayLike) -> Array:
-        """The same as `evaluate`."""
+        """Evaluates the density at points; the same as `evaluate`."""
         return self.evaluate(x)
 
     def logpdf(self, x: ArrayLike) -> Array:
-        """The logarithm of the density."""
+        """Computes the logarithm of the density at points, `f32[m]` or `f32[d, m]`."""
         return special.logsumexp(self._exponents(x), axis=-1, b=self.weights)
 
     def _exponents(self, points: ArrayLike) -> Array:
-        """The logarithm of each sample's normal distribution, `f32[m, n]`."""
-        places = self._as_points(points)
+        """Returns the log density of the kernel of each sample at each point, `f32[m, n]`."""
+        point_array = self._as_points(points)
         root = linalg.cholesky(self.covariance)
-        at, around = (linalg.triangular_solve(root, v, left_side=True, lower=True) for v in (places, self.dataset))
-        apart = fnp.zeros((at.shape[1], around.shape[1]), at.dtype)
-        for row, center in zip(at, around, strict=True):
-            apart = apart + fnp.square(row[:, None] - center)
-        return -0.5 * (apart + self.d * math.log(2 * math.pi)) - fnp.sum(fnp.log(fnp.diagonal(root)))
+        whitened_points, whitened_samples = (
+            linalg.triangular_solve(root, v, left_side=True, lower=True) for v in (point_array, self.dataset)
+        )
+        squared_distance = fnp.zeros((whitened_points.shape[1], whitened_samples.shape[1]), whitened_points.dtype)
+        for row, center in zip(whitened_points, whitened_samples, strict=True):
+            squared_distance = squared_distance + fnp.square(row[:, None] - center)
+        return -0.5 * (squared_distance + self.d * math.log(2 * math.pi)) - fnp.sum(fnp.log(fnp.diagonal(root)))
 
     def _as_points(self, points: ArrayLike) -> Array:
-        places, _ = promote_dtypes(
+        """Converts points to an array `f32[d, m]`."""
+        promoted, _ = promote_dtypes(
             "gaussian_kde", fnp.atleast_2d(fnp.asarray(to_inexact(points, "points"))), self.dataset
         )
-        value = fnp.asarray(places)
+        value = fnp.asarray(promoted)
         if dtypes.is_complex(value.dtype):
             raise NotImplementedError(f"gaussian_kde: points must be real, got {value.aval}")
         if value.shape[0] == self.d:
@@ -126,55 +161,97 @@ class gaussian_kde:
     # -------------------------------------------------------------- integrals
 
     def integrate_gaussian(self, mean: ArrayLike, cov: ArrayLike) -> Array:
-        """The integral of the density times that of a normal distribution."""
-        middle, spread = fnp.atleast_1d(fnp.squeeze(fnp.asarray(mean))), fnp.atleast_2d(cov)
-        if middle.shape != (self.d,):
-            raise ValueError(f"integrate_gaussian: mean must have {self.d} components, got {middle.aval}")
-        if spread.shape != (self.d, self.d):
-            raise ValueError(f"integrate_gaussian: cov must be [{self.d}, {self.d}], got {spread.aval}")
-        return self._overlap(self.covariance + spread, middle[:, None])[0]
+        """Integrates the density times that of a normal distribution.
+
+        Args:
+            mean: the mean of the normal distribution, `f32[d]`.
+            cov: its covariance, `f32[d, d]`.
+
+        Returns:
+            The integral, `f32[]`.
+
+        Raises:
+            ValueError: if shapes do not match.
+        """
+        center, covariance = fnp.atleast_1d(fnp.squeeze(fnp.asarray(mean))), fnp.atleast_2d(cov)
+        if center.shape != (self.d,):
+            raise ValueError(f"integrate_gaussian: mean must have {self.d} components, got {center.aval}")
+        if covariance.shape != (self.d, self.d):
+            raise ValueError(f"integrate_gaussian: cov must be [{self.d}, {self.d}], got {covariance.aval}")
+        return self._overlap(self.covariance + covariance, center[:, None])[0]
 
     def _overlap(self, cov: Array, places: Array) -> Array:
-        """The weighted sums of normal densities of the distances of all samples from places, `f32[d, m]`."""
+        """Returns the weighted sums over the samples of normal densities with covariance `cov` at `f32[d, m]`."""
         root = linalg.cholesky(cov)
-        at, around = (linalg.triangular_solve(root, v, left_side=True, lower=True) for v in (places, self.dataset))
-        apart = fnp.sum(fnp.square(at[:, :, None] - around[:, None, :]), 0)
+        whitened_points, whitened_samples = (
+            linalg.triangular_solve(root, v, left_side=True, lower=True) for v in (places, self.dataset)
+        )
+        squared_distance = fnp.sum(fnp.square(whitened_points[:, :, None] - whitened_samples[:, None, :]), 0)
         norm = fnp.prod(fnp.diagonal(root)) * math.pow(2 * math.pi, self.d / 2)
-        return fnp.sum(self.weights * fnp.exp(-0.5 * apart), -1) / norm
+        return fnp.sum(self.weights * fnp.exp(-0.5 * squared_distance), -1) / norm
 
     def integrate_box_1d(self, low: ArrayLike, high: ArrayLike) -> Array:
-        """The probability of the interval from `low` to `high`. ValueError unless samples are numbers."""
+        """Computes the probability of an interval, for samples of one component.
+
+        Args:
+            low: the lower end, a scalar.
+            high: the upper end, a scalar.
+
+        Returns:
+            The probability, `f32[]`.
+
+        Raises:
+            ValueError: if samples have several components, or a bound is not a scalar.
+        """
         if self.d != 1:
             raise ValueError(f"integrate_box_1d: samples must have one component, got {self.d}")
         if fnp.ndim(low) != 0 or fnp.ndim(high) != 0:
-            raise ValueError("integrate_box_1d: low and high must be numbers")
+            raise ValueError("integrate_box_1d: low and high must be scalars")
         width = fnp.sqrt(self.covariance[0, 0])
         left, right = ((fnp.asarray(v) - self.dataset[0]) / width for v in (low, high))
         return fnp.sum(self.weights * (special.ndtr(right) - special.ndtr(left)))
 
     def integrate_kde(self, other: gaussian_kde) -> Array:
-        """The integral of the product of two densities."""
+        """Integrates the product of this density and another estimate.
+
+        Args:
+            other: an estimate of samples with the same number of components.
+
+        Returns:
+            The integral, `f32[]`.
+
+        Raises:
+            ValueError: if the numbers of components differ.
+        """
         if other.d != self.d:
             raise ValueError(f"integrate_kde: both must have the same number of components, got {self.d} and {other.d}")
         return fnp.sum(other.weights * self._overlap(self.covariance + other.covariance, other.dataset))
 
     def integrate_box(self, low_bounds: object, high_bounds: object, maxpts: object = None) -> Array:
-        """Not supported: `integrate_box_1d` is."""
-        raise NotImplementedError("integrate_box: only boxes of one axis are supported; use integrate_box_1d")
+        """Not supported: raises NotImplementedError. For one component there is `integrate_box_1d`."""
+        raise NotImplementedError("integrate_box: only intervals are supported; use integrate_box_1d")
 
     def set_bandwidth(self, bw_method: object = None) -> None:
-        """Not supported: estimates don't change."""
-        raise NotImplementedError("set_bandwidth: estimates don't change; make one with another bw_method")
+        """Not supported: raises NotImplementedError. Estimates are immutable."""
+        raise NotImplementedError("set_bandwidth: estimates are immutable; create one with another bw_method")
 
     # -------------------------------------------------------------- samples
 
     def resample(self, key: ArrayLike, shape: Sequence[int] = ()) -> Array:
-        """New samples, `f32[d, *shape]`."""
-        which, around = random.split(key)
-        places = random.choice(which, self.n, shape=shape, p=self.weights)
-        middle = fnp.zeros(self.d, self.covariance.dtype)
-        away = random.multivariate_normal(around, middle, self.covariance, tuple(shape), self.dataset.dtype)
-        return self.dataset[:, places] + fnp.moveaxis(away, -1, 0)
+        """Draws new samples from the estimated distribution.
+
+        Args:
+            key: a random key.
+            shape: the shape of the array of samples.
+
+        Returns:
+            `f32[d, *shape]`.
+        """
+        index_key, noise_key = random.split(key)
+        indices = random.choice(index_key, self.n, shape=shape, p=self.weights)
+        zeros = fnp.zeros(self.d, self.covariance.dtype)
+        noise = random.multivariate_normal(noise_key, zeros, self.covariance, tuple(shape), self.dataset.dtype)
+        return self.dataset[:, indices] + fnp.moveaxis(noise, -1, 0)
 
 
 def _set_fields(kde: gaussian_kde, **fields: Array) -> None:

@@ -6,11 +6,24 @@ import math
 
 import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
-from tracefx.scipy.stats.standardization import nan_unless_probability, promote_real, standardize_arguments, widths
+from tracefx.scipy.stats.standardization import (
+    nan_unless_positive,
+    nan_unless_probability,
+    promote_real,
+    standardize_arguments,
+)
 
 
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of the probability density.
+    """Computes the logarithm of the probability density of the exponential distribution.
+
+    Args:
+        x: the point.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The log density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logpdf(0.5)), 4)
     -0.5
@@ -20,7 +33,17 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 
 
 def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability density.
+    """Computes the probability density of the exponential distribution.
+
+    The density is `exp(-z) / scale` with `z = (x - loc) / scale >= 0`; 0 elsewhere.
+
+    Args:
+        x: the point.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(pdf(0.5)), 4)
     0.6065
@@ -29,7 +52,15 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 
 
 def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability of at most `x`.
+    """Computes the cumulative distribution function of the exponential distribution: the probability of at most `x`.
+
+    Args:
+        x: the point.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(cdf(0.5)), 4)
     0.3935
@@ -38,7 +69,15 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 
 
 def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of `cdf`.
+    """Computes the logarithm of the cumulative distribution function of the exponential distribution.
+
+    Args:
+        x: the point.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The log probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logcdf(0.5)), 4)
     -0.9328
@@ -47,7 +86,15 @@ def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 
 
 def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of `sf`.
+    """Computes the logarithm of the survival function of the exponential distribution.
+
+    Args:
+        x: the point.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The log probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logsf(0.5)), 4)
     -0.5
@@ -57,7 +104,15 @@ def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 
 
 def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability of more than `x`.
+    """Computes the survival function of the exponential distribution: the probability of more than `x`.
+
+    Args:
+        x: the point.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(sf(0.5)), 4)
     0.6065
@@ -66,10 +121,19 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 
 
 def ppf(q: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The number that is not exceeded with probability `q`.
+    """Computes the quantile function of the exponential distribution, the inverse of `cdf`.
+
+    Args:
+        q: the probability; the result is NaN unless it is between 0 and 1.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The point that is not exceeded with this probability, an array of floats of the shape that the arguments
+        broadcast to.
 
     >>> round(float(ppf(0.25)), 4)
     0.2877
     """
     p, shift, scale = promote_real("expon.ppf", q, loc, scale)
-    return shift - widths(scale) * fnp.log1p(-nan_unless_probability(p))
+    return shift - nan_unless_positive(scale) * fnp.log1p(-nan_unless_probability(p))

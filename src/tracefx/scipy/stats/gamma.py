@@ -12,7 +12,16 @@ from tracefx.scipy.stats.standardization import standardize_arguments
 
 
 def logpdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of the probability density.
+    """Computes the logarithm of the probability density of the gamma distribution.
+
+    Args:
+        x: the point.
+        a: the shape parameter, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The log density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logpdf(2.5, 1.5)), 4)
     -1.9211
@@ -24,7 +33,18 @@ def logpdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
 
 
 def pdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability density.
+    """Computes the probability density of the gamma distribution.
+
+    The density is `z**(a - 1) * exp(-z) / (gamma(a) * scale)` with `z = (x - loc) / scale >= 0`; 0 elsewhere.
+
+    Args:
+        x: the point.
+        a: the shape parameter, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(pdf(2.5, 1.5)), 4)
     0.1464
@@ -35,7 +55,16 @@ def pdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
 
 
 def cdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability of at most `x`.
+    """Computes the cumulative distribution function of the gamma distribution: the probability of at most `x`.
+
+    Args:
+        x: the point.
+        a: the shape parameter, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(cdf(2.5, 1.5)), 4)
     0.8282
@@ -45,7 +74,16 @@ def cdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
 
 
 def logcdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of `cdf`.
+    """Computes the logarithm of the cumulative distribution function of the gamma distribution.
+
+    Args:
+        x: the point.
+        a: the shape parameter, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The log probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logcdf(2.5, 1.5)), 4)
     -0.1885
@@ -54,7 +92,16 @@ def logcdf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
 
 
 def sf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability of more than `x`.
+    """Computes the survival function of the gamma distribution: the probability of more than `x`.
+
+    Args:
+        x: the point.
+        a: the shape parameter, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(sf(2.5, 1.5)), 4)
     0.1718
@@ -64,7 +111,16 @@ def sf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> 
 
 
 def logsf(x: ArrayLike, a: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of `sf`.
+    """Computes the logarithm of the survival function of the gamma distribution.
+
+    Args:
+        x: the point.
+        a: the shape parameter, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The log probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logsf(2.5, 1.5)), 4)
     -1.7614

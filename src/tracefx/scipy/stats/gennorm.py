@@ -9,7 +9,14 @@ from tracefx.scipy.stats.standardization import promote_real
 
 
 def logpdf(x: ArrayLike, beta: ArrayLike) -> Array:
-    """The logarithm of the probability density.
+    """Computes the logarithm of the probability density of the generalized normal distribution.
+
+    Args:
+        x: the point.
+        beta: the shape parameter, positive; 2 gives a normal, 1 a Laplace distribution.
+
+    Returns:
+        The log density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logpdf(0.5, 1.5)), 4)
     -0.9444
@@ -19,7 +26,14 @@ def logpdf(x: ArrayLike, beta: ArrayLike) -> Array:
 
 
 def cdf(x: ArrayLike, beta: ArrayLike) -> Array:
-    """The probability of at most `x`.
+    """Computes the cumulative distribution function of the generalized normal distribution.
+
+    Args:
+        x: the point.
+        beta: the shape parameter, positive; 2 gives a normal, 1 a Laplace distribution.
+
+    Returns:
+        The probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(cdf(0.5, 1.5)), 4)
     0.7417
@@ -30,7 +44,16 @@ def cdf(x: ArrayLike, beta: ArrayLike) -> Array:
 
 
 def pdf(x: ArrayLike, beta: ArrayLike) -> Array:
-    """The probability density.
+    """Computes the probability density of the generalized normal distribution.
+
+    The density is `beta / (2 * gamma(1 / beta)) * exp(-abs(x)**beta)`.
+
+    Args:
+        x: the point.
+        beta: the shape parameter, positive; 2 gives a normal, 1 a Laplace distribution.
+
+    Returns:
+        The density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(pdf(0.5, 1.5)), 4)
     0.3889

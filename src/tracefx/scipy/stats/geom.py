@@ -1,4 +1,4 @@
-"""The geometric distribution, of numbers from 1 on."""
+"""The geometric distribution on 1, 2, ...: the number of trials up to the first success."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from tracefx.scipy.stats.standardization import promote_real
 
 
 def logpmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
-    """The logarithm of the probability of `k`.
+    """Computes the logarithm of the probability mass function of the geometric distribution.
+
+    Args:
+        k: the number of trials.
+        p: the probability of success.
+        loc: the offset of the support.
+
+    Returns:
+        The log probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logpmf(2, 0.25)), 4)
     -1.674
@@ -22,7 +30,17 @@ def logpmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
 
 
 def pmf(k: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
-    """The probability of `k`.
+    """Computes the probability mass function of the geometric distribution.
+
+    The probability is `p * (1 - p)**(k - 1)` for `k` from 1 on; 0 elsewhere.
+
+    Args:
+        k: the number of trials.
+        p: the probability of success.
+        loc: the offset of the support.
+
+    Returns:
+        The probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(pmf(2, 0.25)), 4)
     0.1875

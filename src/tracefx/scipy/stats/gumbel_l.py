@@ -1,14 +1,27 @@
-"""Gumbel's distribution of the smallest of many numbers."""
+"""The left-skewed Gumbel distribution: the limit distribution of the minimum of many numbers."""
 
 from __future__ import annotations
 
 import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
-from tracefx.scipy.stats.standardization import nan_unless_probability, promote_real, standardize_arguments, widths
+from tracefx.scipy.stats.standardization import (
+    nan_unless_positive,
+    nan_unless_probability,
+    promote_real,
+    standardize_arguments,
+)
 
 
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of the probability density.
+    """Computes the logarithm of the probability density of the left-skewed Gumbel distribution.
+
+    Args:
+        x: the point.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The log density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logpdf(0.5)), 4)
     -1.1487
@@ -18,7 +31,17 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 
 
 def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability density.
+    """Computes the probability density of the left-skewed Gumbel distribution.
+
+    The density is `exp(z - exp(z)) / scale` with `z = (x - loc) / scale`.
+
+    Args:
+        x: the point.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(pdf(0.5)), 4)
     0.317
@@ -27,7 +50,15 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 
 
 def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of `sf`.
+    """Computes the logarithm of the survival function of the left-skewed Gumbel distribution.
+
+    Args:
+        x: the point.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The log probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logsf(0.5)), 4)
     -1.6487
@@ -37,7 +68,15 @@ def logsf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 
 
 def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability of more than `x`.
+    """Computes the survival function of the left-skewed Gumbel distribution: the probability of more than `x`.
+
+    Args:
+        x: the point.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(sf(0.5)), 4)
     0.1923
@@ -46,7 +85,15 @@ def sf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 
 
 def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability of at most `x`.
+    """Computes the cumulative distribution function of the left-skewed Gumbel distribution.
+
+    Args:
+        x: the point.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(cdf(0.5)), 4)
     0.8077
@@ -55,7 +102,15 @@ def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 
 
 def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of `cdf`.
+    """Computes the logarithm of the cumulative distribution function of the left-skewed Gumbel distribution.
+
+    Args:
+        x: the point.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The log probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logcdf(0.5)), 4)
     -0.2136
@@ -64,10 +119,19 @@ def logcdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 
 
 def ppf(p: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The number that is not exceeded with probability `p`.
+    """Computes the quantile function of the left-skewed Gumbel distribution, the inverse of `cdf`.
+
+    Args:
+        p: the probability; the result is NaN unless it is between 0 and 1.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The point that is not exceeded with this probability, an array of floats of the shape that the arguments
+        broadcast to.
 
     >>> round(float(ppf(0.25)), 4)
     -1.2459
     """
     share, shift, scale = promote_real("gumbel_l.ppf", p, loc, scale)
-    return shift + widths(scale) * fnp.log(-fnp.log1p(-nan_unless_probability(share)))
+    return shift + nan_unless_positive(scale) * fnp.log(-fnp.log1p(-nan_unless_probability(share)))

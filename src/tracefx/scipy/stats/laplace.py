@@ -1,4 +1,4 @@
-"""Laplace's distribution."""
+"""The Laplace distribution."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from tracefx.scipy.stats.standardization import standardize_arguments
 
 
 def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of the probability density.
+    """Computes the logarithm of the probability density of the Laplace distribution.
+
+    Args:
+        x: the point.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The log density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logpdf(0.5)), 4)
     -1.1931
@@ -18,7 +26,17 @@ def logpdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 
 
 def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability density.
+    """Computes the probability density of the Laplace distribution.
+
+    The density is `exp(-abs(z)) / (2 * scale)` with `z = (x - loc) / scale`.
+
+    Args:
+        x: the point.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(pdf(0.5)), 4)
     0.3033
@@ -27,7 +45,15 @@ def pdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
 
 
 def cdf(x: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability of at most `x`.
+    """Computes the cumulative distribution function of the Laplace distribution: the probability of at most `x`.
+
+    Args:
+        x: the point.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(cdf(0.5)), 4)
     0.6967

@@ -12,9 +12,18 @@ from tracefx.scipy import special
 
 
 def logpmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
-    """The logarithm of the probability of counts `x`, `i32[..., k]`, in `n` draws of probabilities `p`, `f32[..., k]`.
+    """Computes the logarithm of the probability mass function of the multinomial distribution.
 
-    Minus infinity where the counts don't add up to `n`. TypeError unless these are integers.
+    Args:
+        x: the counts, `i32[..., k]`.
+        n: the number of trials, integers.
+        p: the probabilities of the classes, `f32[..., k]`.
+
+    Returns:
+        The log probability, `f32[...]`; minus infinity where the counts do not sum to `n`.
+
+    Raises:
+        TypeError: if `x` or `n` has no integer dtype.
 
     >>> round(float(logpmf(fnp.array([1, 2]), 3, fnp.array([0.25, 0.75]))), 4)
     -0.863
@@ -22,7 +31,7 @@ def logpmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
     chances = fnp.asarray(to_inexact(p, "multinomial: p"))
     counts, draws = (fnp.asarray(v) for v in promote_dtypes("multinomial.logpmf", x, n))
     if not dtypes.is_integer(counts.dtype):
-        raise TypeError(f"multinomial: x and n must be of integers, got {counts.aval} and {draws.aval}")
+        raise TypeError(f"multinomial: x and n must have integer dtypes, got {counts.aval} and {draws.aval}")
     fits = fnp.sum(counts, -1) == draws
     counts, draws = counts.astype(chances.dtype), draws.astype(chances.dtype)
     parts = special.xlogy(counts, chances) - special.gammaln(counts + 1)
@@ -30,7 +39,20 @@ def logpmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
 
 
 def pmf(x: ArrayLike, n: ArrayLike, p: ArrayLike) -> Array:
-    """The probability of counts `x` in `n` draws of probabilities `p`.
+    """Computes the probability mass function of the multinomial distribution.
+
+    The probability is `n! / prod(x!) * prod(p**x)`.
+
+    Args:
+        x: the counts, `i32[..., k]`.
+        n: the number of trials, integers.
+        p: the probabilities of the classes, `f32[..., k]`.
+
+    Returns:
+        The probability, `f32[...]`; 0 where the counts do not sum to `n`.
+
+    Raises:
+        TypeError: if `x` or `n` has no integer dtype.
 
     >>> round(float(pmf(fnp.array([1, 2]), 3, fnp.array([0.25, 0.75]))), 4)
     0.4219

@@ -1,4 +1,4 @@
-"""The negative binomial distribution."""
+"""The negative binomial distribution: the number of failures before the `n`-th success."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from tracefx.scipy.stats.standardization import promote_real
 
 
 def logpmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
-    """The logarithm of the probability of `k`.
+    """Computes the logarithm of the probability mass function of the negative binomial distribution.
+
+    Args:
+        k: the number of failures.
+        n: the number of successes, positive.
+        p: the probability of success.
+        loc: the offset of the support.
+
+    Returns:
+        The log probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logpmf(2, 5, 0.25)), 4)
     -4.7988
@@ -25,7 +34,18 @@ def logpmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Arra
 
 
 def pmf(k: ArrayLike, n: ArrayLike, p: ArrayLike, loc: ArrayLike = 0) -> Array:
-    """The probability of `k`.
+    """Computes the probability mass function of the negative binomial distribution.
+
+    The probability is `comb(n + k - 1, k) * p**n * (1 - p)**k` for `k` from 0 on; 0 elsewhere.
+
+    Args:
+        k: the number of failures.
+        n: the number of successes, positive.
+        p: the probability of success.
+        loc: the offset of the support.
+
+    Returns:
+        The probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(pmf(2, 5, 0.25)), 4)
     0.0082

@@ -1,4 +1,4 @@
-"""Pareto's distribution."""
+"""The Pareto distribution."""
 
 from __future__ import annotations
 
@@ -6,11 +6,25 @@ import math
 
 import tracefx.numpy as fnp
 from tracefx.core.array import Array, ArrayLike
-from tracefx.scipy.stats.standardization import nan_unless_probability, promote_real, standardize_arguments, widths
+from tracefx.scipy.stats.standardization import (
+    nan_unless_positive,
+    nan_unless_probability,
+    promote_real,
+    standardize_arguments,
+)
 
 
 def logpdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of the probability density.
+    """Computes the logarithm of the probability density of the Pareto distribution.
+
+    Args:
+        x: the point.
+        b: the shape parameter, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The log density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logpdf(2.5, 1.5)), 4)
     -1.8853
@@ -20,7 +34,18 @@ def logpdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
 
 
 def pdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability density.
+    """Computes the probability density of the Pareto distribution.
+
+    The density is `b * z**-(b + 1) / scale` with `z = (x - loc) / scale >= 1`; 0 elsewhere.
+
+    Args:
+        x: the point.
+        b: the shape parameter, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(pdf(2.5, 1.5)), 4)
     0.1518
@@ -29,7 +54,16 @@ def pdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
 
 
 def cdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability of at most `x`.
+    """Computes the cumulative distribution function of the Pareto distribution: the probability of at most `x`.
+
+    Args:
+        x: the point.
+        b: the shape parameter, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(cdf(2.5, 1.5)), 4)
     0.747
@@ -38,7 +72,16 @@ def cdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) ->
 
 
 def logcdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of `cdf`.
+    """Computes the logarithm of the cumulative distribution function of the Pareto distribution.
+
+    Args:
+        x: the point.
+        b: the shape parameter, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The log probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logcdf(2.5, 1.5)), 4)
     -0.2917
@@ -47,7 +90,16 @@ def logcdf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1)
 
 
 def logsf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of `sf`.
+    """Computes the logarithm of the survival function of the Pareto distribution.
+
+    Args:
+        x: the point.
+        b: the shape parameter, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The log probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logsf(2.5, 1.5)), 4)
     -1.3744
@@ -57,7 +109,16 @@ def logsf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) 
 
 
 def sf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability of more than `x`.
+    """Computes the survival function of the Pareto distribution: the probability of more than `x`.
+
+    Args:
+        x: the point.
+        b: the shape parameter, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(sf(2.5, 1.5)), 4)
     0.253
@@ -66,10 +127,20 @@ def sf(x: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> 
 
 
 def ppf(q: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The number that is not exceeded with probability `q`.
+    """Computes the quantile function of the Pareto distribution, the inverse of `cdf`.
+
+    Args:
+        q: the probability; the result is NaN unless it is between 0 and 1.
+        b: the shape parameter, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The point that is not exceeded with this probability, an array of floats of the shape that the arguments
+        broadcast to.
 
     >>> round(float(ppf(0.25, 1.5)), 4)
     1.2114
     """
     p, b, shift, scale = promote_real("pareto.ppf", q, b, loc, scale)
-    return shift + widths(scale) * fnp.exp(-fnp.log1p(-nan_unless_probability(p)) / b)
+    return shift + nan_unless_positive(scale) * fnp.exp(-fnp.log1p(-nan_unless_probability(p)) / b)

@@ -1,4 +1,4 @@
-"""What the distributions share: arguments promoted, moved to the standard place and width, and checked."""
+"""Argument handling shared by the distributions: promotion, standardization, and checks."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from tracefx.transforms.jit import jit
 
 
 def standardize_arguments(name: str, x: ArrayLike, loc: ArrayLike, scale: ArrayLike, *shapes: ArrayLike) -> list[Array]:
-    """`(x - loc) / scale`, the parameters of shape, and `scale`, all promoted; NaN where `scale` is not positive."""
+    """Returns `(x - loc) / scale`, the shape parameters, and `scale`, promoted; NaN where `scale` is not positive."""
     value, shift, width, *others = promote_real(name, x, loc, scale, *shapes)
-    width = widths(width)
+    width = nan_unless_positive(width)
     return [(value - shift) / width, *others, width]
 
 
-def widths(scale: Array) -> Array:
+def nan_unless_positive(scale: Array) -> Array:
+    """Returns `scale`, with NaN where it is not positive."""
     return fnp.where(scale > 0, scale, math.nan)
 
 
 def nan_unless_probability(p: Array) -> Array:
-    """NaN for what is no probability."""
+    """Returns `p`, with NaN where it is not between 0 and 1."""
     return fnp.where((p >= 0) & (p <= 1), p, math.nan)
 
 
 def log_gamma_quotient(a: ArrayLike, step: float) -> Array:
-    """`log(gamma(a + step) / gamma(a))`, without cancellation where `a` is large."""
+    """Computes `log(gamma(a + step) / gamma(a))` without cancellation for large `a`."""
     return call_promoted("log_gamma_quotient", _log_gamma_quotient, a, step)
 
 

@@ -1,4 +1,4 @@
-"""Student's distribution."""
+"""Student's t distribution."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from tracefx.scipy.stats.standardization import log_gamma_quotient, standardize_
 
 
 def logpdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of the probability density.
+    """Computes the logarithm of the probability density of Student's t distribution.
+
+    Args:
+        x: the point.
+        df: the degrees of freedom, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The log density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logpdf(0.5, 3.0)), 4)
     -1.161
@@ -21,7 +30,19 @@ def logpdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1
 
 
 def pdf(x: ArrayLike, df: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability density.
+    """Computes the probability density of Student's t distribution.
+
+    The density is `gamma((df + 1) / 2) / (gamma(df / 2) * sqrt(pi * df) * scale) * (1 + z**2 / df)**(-(df + 1) / 2)`
+    with `z = (x - loc) / scale`.
+
+    Args:
+        x: the point.
+        df: the degrees of freedom, positive.
+        loc: the location parameter.
+        scale: the scale parameter, positive.
+
+    Returns:
+        The density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(pdf(0.5, 3.0)), 4)
     0.3132

@@ -1,4 +1,4 @@
-"""The normal distribution cut off at both ends, `a` and `b` in units of `scale` from `loc`."""
+"""The truncated normal distribution."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ from tracefx.scipy.stats.standardization import standardize_arguments
 
 
 def logpdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of the probability density.
+    """Computes the logarithm of the probability density of the truncated normal distribution.
+
+    Args:
+        x: the point.
+        a: the lower bound of `(x - loc) / scale`.
+        b: the upper bound of `(x - loc) / scale`; the result is NaN unless `a < b`.
+        loc: the mean of the distribution before truncation.
+        scale: the standard deviation before truncation, positive.
+
+    Returns:
+        The log density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logpdf(0.5, -1.0, 2.0)), 4)
     -0.8438
@@ -23,7 +33,19 @@ def logpdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: 
 
 
 def pdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability density.
+    """Computes the probability density of the truncated normal distribution.
+
+    The density is the normal density divided by the probability of the interval.
+
+    Args:
+        x: the point.
+        a: the lower bound of `(x - loc) / scale`.
+        b: the upper bound of `(x - loc) / scale`; the result is NaN unless `a < b`.
+        loc: the mean of the distribution before truncation.
+        scale: the standard deviation before truncation, positive.
+
+    Returns:
+        The density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(pdf(0.5, -1.0, 2.0)), 4)
     0.4301
@@ -32,7 +54,17 @@ def pdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: Arr
 
 
 def logcdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of `cdf`.
+    """Computes the logarithm of the cumulative distribution function of the truncated normal distribution.
+
+    Args:
+        x: the point.
+        a: the lower bound of `(x - loc) / scale`.
+        b: the upper bound of `(x - loc) / scale`; the result is NaN unless `a < b`.
+        loc: the mean of the distribution before truncation.
+        scale: the standard deviation before truncation, positive.
+
+    Returns:
+        The log probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logcdf(0.5, -1.0, 2.0)), 4)
     -0.4294
@@ -42,7 +74,17 @@ def logcdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: 
 
 
 def cdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability of at most `x`.
+    """Computes the cumulative distribution function of the truncated normal distribution.
+
+    Args:
+        x: the point.
+        a: the lower bound of `(x - loc) / scale`.
+        b: the upper bound of `(x - loc) / scale`; the result is NaN unless `a < b`.
+        loc: the mean of the distribution before truncation.
+        scale: the standard deviation before truncation, positive.
+
+    Returns:
+        The probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(cdf(0.5, -1.0, 2.0)), 4)
     0.6509
@@ -51,7 +93,17 @@ def cdf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: Arr
 
 
 def logsf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The logarithm of `sf`.
+    """Computes the logarithm of the survival function of the truncated normal distribution.
+
+    Args:
+        x: the point.
+        a: the lower bound of `(x - loc) / scale`.
+        b: the upper bound of `(x - loc) / scale`; the result is NaN unless `a < b`.
+        loc: the mean of the distribution before truncation.
+        scale: the standard deviation before truncation, positive.
+
+    Returns:
+        The log probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logsf(0.5, -1.0, 2.0)), 4)
     -1.0523
@@ -61,7 +113,17 @@ def logsf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: A
 
 
 def sf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: ArrayLike = 1) -> Array:
-    """The probability of more than `x`.
+    """Computes the survival function of the truncated normal distribution: the probability of more than `x`.
+
+    Args:
+        x: the point.
+        a: the lower bound of `(x - loc) / scale`.
+        b: the upper bound of `(x - loc) / scale`; the result is NaN unless `a < b`.
+        loc: the mean of the distribution before truncation.
+        scale: the standard deviation before truncation, positive.
+
+    Returns:
+        The probability, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(sf(0.5, -1.0, 2.0)), 4)
     0.3491
@@ -70,20 +132,22 @@ def sf(x: ArrayLike, a: ArrayLike, b: ArrayLike, loc: ArrayLike = 0, scale: Arra
 
 
 def _log_share(z: Array, a: Array, b: Array) -> Array:
+    """Returns the logarithm of the probability of the interval from `a` to `z`, relative to that from `a` to `b`."""
     inside = (z > a) & (z < b)
     y = fnp.where(inside, z, 0.5 * (a + b))
     whole = log_mass(a, b)
     below, above = log_mass(a, y) - whole, log_mass(y, b) - whole
-    near = below > -0.1  # the rest is known better
+    near = below > -0.1  # the complement is more accurate
     value = fnp.where(near, fnp.log1p(-fnp.exp(fnp.where(near, above, -1.0))), below)
     value = fnp.where(inside, value, fnp.where(z >= b, 0.0, fnp.where(z <= a, -math.inf, math.nan)))
     return fnp.where(a < b, value, math.nan)
 
 
 def log_mass(a: Array, b: Array) -> Array:
-    """The logarithm of the probability that a normally distributed number is between `a` and `b`, which is above.
+    """Computes the logarithm of the standard normal probability of the interval from `a` to `b`, for `a < b`.
 
-    By the tail on whose side they are, and where they are on both by what is beyond them.
+    An interval on one side of 0 is a difference of tail probabilities of that side; otherwise both tails are subtracted
+    from 1.
     """
     right = a > 0
     aside = right | (b <= 0)

@@ -1,4 +1,4 @@
-"""Von Mises's distribution of angles."""
+"""The von Mises distribution of angles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from tracefx.scipy.stats.standardization import promote_real
 
 
 def logpdf(x: ArrayLike, kappa: ArrayLike) -> Array:
-    """The logarithm of the probability density: NaN unless `kappa` is positive.
+    """Computes the logarithm of the probability density of the von Mises distribution.
+
+    Args:
+        x: the angle in radians.
+        kappa: the concentration; the result is NaN unless it is positive.
+
+    Returns:
+        The log density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logpdf(0.5, 2.0)), 4)
     -0.9067
@@ -25,7 +32,16 @@ def logpdf(x: ArrayLike, kappa: ArrayLike) -> Array:
 
 
 def pdf(x: ArrayLike, kappa: ArrayLike) -> Array:
-    """The probability density.
+    """Computes the probability density of the von Mises distribution.
+
+    The density is `exp(kappa * cos(x)) / (2 * pi * i0(kappa))`.
+
+    Args:
+        x: the angle in radians.
+        kappa: the concentration; the result is NaN unless it is positive.
+
+    Returns:
+        The density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(pdf(0.5, 2.0)), 4)
     0.4039

@@ -1,4 +1,4 @@
-"""Cauchy's distribution wrapped around the circle, of angles from 0 to `2 * pi`."""
+"""The wrapped Cauchy distribution of angles from 0 to `2 * pi`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from tracefx.scipy.stats.standardization import promote_real
 
 
 def logpdf(x: ArrayLike, c: ArrayLike) -> Array:
-    """The logarithm of the probability density: NaN unless `c` is between 0 and 1.
+    """Computes the logarithm of the probability density of the wrapped Cauchy distribution.
+
+    Args:
+        x: the angle in radians, from 0 to `2 * pi`.
+        c: the concentration; the result is NaN unless `0 < c < 1`.
+
+    Returns:
+        The log density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(logpdf(0.5, 0.5)), 4)
     -1.1378
@@ -23,7 +30,16 @@ def logpdf(x: ArrayLike, c: ArrayLike) -> Array:
 
 
 def pdf(x: ArrayLike, c: ArrayLike) -> Array:
-    """The probability density.
+    """Computes the probability density of the wrapped Cauchy distribution.
+
+    The density is `(1 - c**2) / (2 * pi * (1 + c**2 - 2 * c * cos(x)))` for angles from 0 to `2 * pi`; 0 elsewhere.
+
+    Args:
+        x: the angle in radians, from 0 to `2 * pi`.
+        c: the concentration; the result is NaN unless `0 < c < 1`.
+
+    Returns:
+        The density, an array of floats of the shape that the arguments broadcast to.
 
     >>> round(float(pdf(0.5, 0.5)), 4)
     0.3205

@@ -1,11 +1,9 @@
-"""Hypothesis strategies: what functions of arrays are called with, and programs.
+"""Hypothesis strategies for arguments of array functions, and for programs.
 
-from hypothesis import given
-from tracefx.testing import strategies, vmap_is_a_loop
+from hypothesis import given from tracefx.testing import strategies, vmap_is_a_loop
 
-@given(strategies.arrays())
-def test_mine(x):
-    vmap_is_a_loop(mine, x)
+@given(strategies.arrays()) def test_f(x):
+    vmap_is_a_loop(f, x)
 """
 
 from __future__ import annotations

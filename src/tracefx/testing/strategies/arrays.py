@@ -1,4 +1,4 @@
-"""Arrays, with the numbers among theirs that go wrong first."""
+"""Strategies for arrays and scalars, including edge values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tracefx.testing.subjects import array_of_type
 
 @functools.cache
 def edge_values(dtype: DType) -> tuple[object, ...]:
-    """The values of a dtype that go wrong first: extremes, zeros of both signs, subnormals, infinities, NaN."""
+    """Returns the edge values of a dtype: extremes, zeros of both signs, subnormals, infinities, NaN."""
     if kinds.is_bool(dtype):
         return (False, True)
     if kinds.is_integer(dtype):
@@ -41,7 +41,12 @@ def edge_values(dtype: DType) -> tuple[object, ...]:
 
 
 def scalars(dtype: DType, extreme: bool = True) -> SearchStrategy[object]:
-    """Python numbers that a dtype holds, its edge values among them unless `extreme` is False."""
+    """Returns a strategy for Python numbers that a dtype can represent.
+
+    Args:
+        dtype: the dtype.
+        extreme: whether to include edge values.
+    """
     if kinds.is_bool(dtype):
         return st.booleans()
     if kinds.is_integer(dtype):
@@ -62,7 +67,14 @@ def arrays(
     extreme: bool = True,
     weak: bool = False,
 ) -> Array:
-    """Arrays; with `extreme` their edge values too, with `weak` weakly typed ones too where the dtype can be weak."""
+    """Draws arrays.
+
+    Args:
+        dtype: a dtype, or a strategy; any dtype by default.
+        shape: a shape, or a strategy; small shapes by default.
+        extreme: whether elements include edge values.
+        weak: whether arrays may be weakly typed, for dtypes that can be.
+    """
     drawn_dtype = draw(dtypes() if dtype is None else dtype) if not isinstance(dtype, np.dtype) else dtype
     drawn_shape = shape if isinstance(shape, tuple) else draw(shapes() if shape is None else shape)
     size = int(np.prod(drawn_shape))
@@ -80,13 +92,22 @@ def broadcastable_arrays(
     extreme: bool = True,
     weak: bool = False,
 ) -> tuple[Array, ...]:
-    """`count` arrays of one dtype whose shapes broadcast together."""
+    """Draws arrays of one dtype whose shapes broadcast together.
+
+    Args:
+        count: the number of arrays.
+        dtype: a dtype, or a strategy; any dtype by default.
+        max_dims: the maximum rank.
+        extreme: whether elements include edge values.
+        weak: whether arrays may be weakly typed, for dtypes that can be.
+    """
     drawn_dtype = draw(dtypes() if dtype is None else dtype) if not isinstance(dtype, np.dtype) else dtype
     group = draw(broadcastable_shapes(count, max_dims))
     return tuple([draw(arrays(drawn_dtype, shape, extreme, weak)) for shape in group])
 
 
 _WEAK: Final = frozenset({kinds.int32, kinds.int64, kinds.float32, kinds.float64, kinds.complex64, kinds.complex128})
+"""The dtypes that can be weak."""
 
 
 def _filled(elements: Sequence[object], shape: Shape, dtype: DType) -> NDArray:

@@ -1,4 +1,4 @@
-"""What stands between the brackets of `x[...]`: basic, advanced, mixed, boolean."""
+"""A strategy for the index in `x[index]`: basic, advanced, mixed and boolean."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from tracefx.testing.generated_programs import Shape
 
 IndexEntry: TypeAlias = slice | int | EllipsisType | list[int] | npt.NDArray[Any] | None
+"""An entry of an index."""
 BASIC_INDEXING: Final = ("slice", "integer", "newaxis", "ellipsis")
 ADVANCED_INDEXING: Final = ("array", "list", "mask")
 
@@ -20,13 +21,20 @@ ADVANCED_INDEXING: Final = ("array", "list", "mask")
 def index_expressions(
     shape: Shape, kinds: tuple[str, ...] = (*BASIC_INDEXING, *ADVANCED_INDEXING), max_new: int = 2
 ) -> SearchStrategy[IndexEntry | tuple[IndexEntry, ...]]:
-    """Indices of an array of a shape, all within bounds, as NumPy takes them.
+    """Returns a strategy for in-bounds indices of an array, as NumPy accepts them.
 
-    `kinds` are the entries that may occur: `slice` (with steps of either sign, and bounds beyond the ends), `integer`
-    (from either end), `newaxis`, `ellipsis`, `array` and `list` of integers, which broadcast together, and `mask`, of
-    truth values for one axis or several. `BASIC_INDEXING` are the first four, `ADVANCED_INDEXING` the others. An index
-    of one entry is
-    drawn with and without the tuple around it.
+    An index of one entry is drawn with and without the tuple around it.
+
+    Args:
+        shape: the shape of the array.
+        kinds: the kinds of entries: `"slice"` (with steps of either sign, and bounds beyond the ends), `"integer"`
+            (from either end), `"newaxis"`, `"ellipsis"`, `"array"` and `"list"` of integers, which broadcast together,
+            and `"mask"`, of booleans for one axis or several. `BASIC_INDEXING` are the first four, `ADVANCED_INDEXING`
+            the others.
+        max_new: the maximum number of new axes.
+
+    Raises:
+        ValueError: if a kind is unknown.
     """
     unknown = set(kinds) - {*BASIC_INDEXING, *ADVANCED_INDEXING}
     if unknown:
@@ -39,33 +47,33 @@ def index_expressions(
 @st.composite
 def _indices(draw: DrawFn, shape: Shape, kinds: tuple[str, ...], max_new: int) -> IndexEntry | tuple[IndexEntry, ...]:
     entries: list[IndexEntry] = []
-    common: Shape = draw(st.lists(st.integers(1, 2), max_size=2).map(tuple)) if "array" in kinds else ()
+    broadcast_shape: Shape = draw(st.lists(st.integers(1, 2), max_size=2).map(tuple)) if "array" in kinds else ()
     axis, new, is_masked, has_arrays, has_ellipsis = 0, 0, False, False, False
     while axis < len(shape) or new < max_new:
         n = shape[axis] if axis < len(shape) else None
-        rest = shape[axis:]
+        remaining_sizes = shape[axis:]
         possible = [
             kind
-            for kind, fits in (
+            for kind, is_possible in (
                 ("slice", n is not None),
                 ("integer", bool(n)),
                 ("newaxis", new < max_new),
                 ("ellipsis", not has_ellipsis),
                 ("array", bool(n) and not is_masked),
                 ("list", bool(n) and not is_masked),
-                ("mask", bool(n) if has_arrays else bool(rest) and not is_masked),
+                ("mask", bool(n) if has_arrays else bool(remaining_sizes) and not is_masked),
             )
-            if fits and kind in kinds
+            if is_possible and kind in kinds
         ]
         if not possible or not draw(st.booleans()):
             break
         kind = draw(st.sampled_from(possible))
-        within = st.integers(0, (n or 1) - 1) | st.integers(-(n or 1), -1)
+        in_bounds = st.integers(0, (n or 1) - 1) | st.integers(-(n or 1), -1)
         match kind:
             case "slice":
                 entries.append(draw(_slices(n or 0)))
             case "integer":
-                entries.append(draw(within))
+                entries.append(draw(in_bounds))
             case "newaxis":
                 entries.append(None)
                 new += 1
@@ -73,27 +81,27 @@ def _indices(draw: DrawFn, shape: Shape, kinds: tuple[str, ...], max_new: int) -
             case "ellipsis":
                 entries.append(...)
                 has_ellipsis = True
-                axis += draw(st.integers(0, len(rest)))
-                continue  # what follows are the last axes, however many there are: those skipped here are its own
+                axis += draw(st.integers(0, len(remaining_sizes)))
+                continue  # entries after it index the last axes; the axes skipped here are those it stands for
             case "mask":
-                if has_arrays:  # with one place, so that it broadcasts with them
+                if has_arrays:  # with one true element, so that it broadcasts with the arrays
                     place = draw(st.integers(0, (n or 1) - 1))
                     entries.append(np.arange(n or 0) == place)
                     axis += 1
                     continue
-                covered = draw(st.integers(1, len(rest)))
-                count = int(np.prod(rest[:covered]))
+                mask_rank = draw(st.integers(1, len(remaining_sizes)))
+                count = int(np.prod(remaining_sizes[:mask_rank]))
                 truths = draw(st.lists(st.booleans(), min_size=count, max_size=count))
-                entries.append(np.array(truths, bool).reshape(rest[:covered]))
+                entries.append(np.array(truths, bool).reshape(remaining_sizes[:mask_rank]))
                 is_masked = True
-                axis += covered
+                axis += mask_rank
                 continue
             case _:
                 has_arrays = True
-                sizes = common[draw(st.integers(0, len(common))) :]
+                sizes = broadcast_shape[draw(st.integers(0, len(broadcast_shape))) :]
                 size = int(np.prod(sizes))
-                drawn = np.array(draw(st.lists(within, min_size=size, max_size=size)), np.int32).reshape(sizes)
-                entries.append(drawn if kind == "array" or drawn.ndim != 1 else drawn.tolist())
+                index_array = np.array(draw(st.lists(in_bounds, min_size=size, max_size=size)), np.int32).reshape(sizes)
+                entries.append(index_array if kind == "array" or index_array.ndim != 1 else index_array.tolist())
         axis += 1
     if has_ellipsis:
         entries += [slice(None)] * (len(shape) - axis)  # so that the ellipsis stands for the axes it skipped

@@ -1,4 +1,4 @@
-"""Programs, straight and with control flow, and stacks of transformations."""
+"""Strategies for straight-line programs, programs with control flow, and stacks of transformations."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from tracefx.testing.generated_programs import (
     TransformLayer,
 )
 
-# ------------------------------------------------------------------ straight lines
+# ------------------------------------------------------------------ straight-line programs
 
 
 def _broadcasts(x: Shape, y: Shape) -> bool:
     return all(a == b or 1 in (a, b) for a, b in zip(reversed(x), reversed(y), strict=False))
 
 
-def _shape_step(draw: DrawFn, place: int, shape: Shape) -> ExpressionStep:
-    """An operation on one value of `shape` that is no map over its elements."""
+def _shape_step(draw: DrawFn, operand: int, shape: Shape) -> ExpressionStep:
+    """Draws a step on one value that is not elementwise."""
     names = ["ravel", "transpose", "broadcast"]
     if shape:
         names += ["sum", "reverse", "double", "expand"]
@@ -40,28 +40,28 @@ def _shape_step(draw: DrawFn, place: int, shape: Shape) -> ExpressionStep:
         names += ["max", "cut"]
     name = draw(st.sampled_from(names))
     if name == "ravel":
-        return steps.ravel_step(place)
+        return steps.ravel_step(operand)
     if name == "transpose":
-        return steps.transpose_step(place)
+        return steps.transpose_step(operand)
     if name == "broadcast":
-        return steps.broadcast_step(place, (2, *shape))
+        return steps.broadcast_step(operand, (2, *shape))
     axis = draw(st.integers(0, len(shape) - 1))
     if name in ("sum", "max"):
-        return steps.reduce_step(name, place, axis, draw(st.booleans()))
+        return steps.reduce_step(name, operand, axis, draw(st.booleans()))
     if name == "reverse":
-        return steps.flip_step(place, axis)
+        return steps.flip_step(operand, axis)
     if name == "cut":
-        return steps.slice_step(place, axis, draw(st.integers(0, shape[axis] - 1)))
+        return steps.slice_step(operand, axis, draw(st.integers(0, shape[axis] - 1)))
     if name == "double":
-        return steps.concatenate_step(place, axis)
-    return steps.expand_dims_step(place, axis)
+        return steps.concatenate_step(operand, axis)
+    return steps.expand_dims_step(operand, axis)
 
 
 _CONTINUE: Final = st.integers(0, 5).map(bool)
 
 
 def _step_indices(draw: DrawFn, most: int) -> Iterator[int]:
-    """The numbers of steps. The same is drawn for each, and once more at the end: so shrinking can take any away."""
+    """Yields step numbers. Every step is preceded by the same draw, so that shrinking can remove any of them."""
     for i in itertools.count():
         more = draw(_CONTINUE)
         if i and (i == most or not more):
@@ -71,32 +71,37 @@ def _step_indices(draw: DrawFn, most: int) -> Iterator[int]:
 
 @st.composite
 def programs(draw: DrawFn, max_steps: int = 7, max_inputs: int = 3) -> GeneratedProgram:
-    """Straight-line programs of floats, every step of which fits; of up to 64 numbers a value, now and then none."""
+    """Draws straight-line programs of floats in which all shapes match, with values of at most 64 elements.
+
+    Args:
+        max_steps: the maximum number of steps.
+        max_inputs: the maximum number of inputs.
+    """
     sizes = st.sampled_from((1, 2, 3, 3, 2, 0))
-    given = tuple(draw(st.lists(st.lists(sizes, max_size=2).map(tuple), min_size=1, max_size=max_inputs)))
-    known = list(given)
-    made: list[ProgramStep] = []
+    input_shapes = tuple(draw(st.lists(st.lists(sizes, max_size=2).map(tuple), min_size=1, max_size=max_inputs)))
+    value_shapes = list(input_shapes)
+    drawn_steps: list[ProgramStep] = []
     for _ in _step_indices(draw, max_steps):
-        x = draw(st.integers(0, len(known) - 1))
-        partners = [i for i, s in enumerate(known) if _broadcasts(known[x], s)]
-        products = [i for i, s in enumerate(known) if s and known[x] and known[x][-1] == s[-2:][0]]
+        x = draw(st.integers(0, len(value_shapes) - 1))
+        partners = [i for i, s in enumerate(value_shapes) if _broadcasts(value_shapes[x], s)]
+        products = [i for i, s in enumerate(value_shapes) if s and value_shapes[x] and value_shapes[x][-1] == s[-2:][0]]
         kind = draw(st.sampled_from(["unary", "binary", "binary", "shape", "product"]))
         if kind == "product" and products:
             step = steps.dot_step(x, draw(st.sampled_from(products)))
         elif kind == "binary":
             step = steps.binary_step(draw(st.sampled_from(tuple(BINARY))), x, draw(st.sampled_from(partners)))
-        elif kind == "shape" and len(known[x]) < 4:
-            step = _shape_step(draw, x, known[x])
+        elif kind == "shape" and len(value_shapes[x]) < 4:
+            step = _shape_step(draw, x, value_shapes[x])
         else:
             step = steps.unary_step(draw(st.sampled_from(tuple(UNARY))), x)
-        out = np.asarray(step.at(np, *[np.zeros(known[i]) for i in step.operands]))
+        out = np.asarray(step.at(np, *[np.zeros(value_shapes[i]) for i in step.operands]))
         if out.size <= 64:
-            made.append(step)
-            known.append(out.shape)
-    return GeneratedProgram(given, tuple(made))
+            drawn_steps.append(step)
+            value_shapes.append(out.shape)
+    return GeneratedProgram(input_shapes, tuple(drawn_steps))
 
 
-# ------------------------------------------------------------------ with structure
+# ------------------------------------------------------------------ programs with control flow
 
 
 CONTROL_FLOW_KINDS = ("cond", "switch", "scan", "while", "wrapped")
@@ -104,15 +109,15 @@ CONTROL_FLOW_KINDS = ("cond", "switch", "scan", "while", "wrapped")
 
 @st.composite
 def _bodies(draw: DrawFn, known: int, depth: int, max_steps: int) -> tuple[ProgramStep, ...]:
-    """Steps on values of one shape, the first `known` of which are there; `depth` says how deep structures may nest."""
-    made: list[ProgramStep] = []
+    """Draws steps on values of one shape, of which the first `known` are given; `depth` bounds the nesting."""
+    drawn_steps: list[ProgramStep] = []
     for i in _step_indices(draw, max_steps):
-        # The last value is the result, so each step but the first goes on from it.
+        # The last value is the result, so every step except the first uses the one before.
         x = draw(st.integers(0, known - 1))
         y = draw(st.integers(0, known + i - 1))
-        x = known + i - 1 if made else x
-        made.append(draw(_step(x, y, depth)))
-    return tuple(made)
+        x = known + i - 1 if drawn_steps else x
+        drawn_steps.append(draw(_step(x, y, depth)))
+    return tuple(drawn_steps)
 
 
 @st.composite
@@ -137,18 +142,28 @@ def _step(draw: DrawFn, x: int, y: int, depth: int) -> ProgramStep:
 
 @st.composite
 def control_flow_programs(draw: DrawFn, max_steps: int = 3, depth: int = 2) -> GeneratedProgram:
-    """Programs of conditions, switches, scans, loops, checkpoints, calls and custom rules, nested up to a depth."""
+    """Draws programs of conditionals, switches, scans, loops, checkpoints, calls and custom rules.
+
+    Args:
+        max_steps: the maximum number of steps of a body.
+        depth: the maximum nesting depth.
+    """
     shape: Shape = draw(st.sampled_from(((), (2,), (3,), (2, 2))))
     count = draw(st.integers(1, 2))
     return GeneratedProgram((shape,) * count, draw(_bodies(count, depth, max_steps)))
 
 
-# ------------------------------------------------------------------ stacks
+# ------------------------------------------------------------------ stacks of transformations
 
 
 @st.composite
 def transform_stacks(draw: DrawFn, count: int, max_layers: int = 3) -> tuple[TransformLayer, ...]:
-    """Up to `max_layers` layers from the inside out, for a function of `count` inputs."""
+    """Draws stacks of transformations for a function of `count` inputs, the innermost first.
+
+    Args:
+        count: the number of inputs.
+        max_layers: the maximum number of transformations.
+    """
     layers = []
     for name in draw(st.lists(st.sampled_from(TRANSFORM_NAMES), max_size=max_layers)):
         mapped = draw(st.lists(st.booleans(), min_size=count, max_size=count)) if name == "vmap" else [True] * count
@@ -167,12 +182,23 @@ def _with_transform_stacks(
 
 
 def transformed_programs(max_steps: int = 7, max_layers: int = 3) -> SearchStrategy[TransformedProgram]:
-    """Straight-line programs under stacks, with numbers to run them on."""
+    """Returns a strategy for straight-line programs under stacks of transformations, with inputs.
+
+    Args:
+        max_steps: the maximum number of steps.
+        max_layers: the maximum number of transformations.
+    """
     return _with_transform_stacks(programs(max_steps), max_layers)
 
 
 def transformed_control_flow_programs(
     max_steps: int = 3, max_layers: int = 3, depth: int = 2
 ) -> SearchStrategy[TransformedProgram]:
-    """Programs with control flow under stacks, with numbers to run them on."""
+    """Returns a strategy for programs with control flow under stacks of transformations, with inputs.
+
+    Args:
+        max_steps: the maximum number of steps of a body.
+        max_layers: the maximum number of transformations.
+        depth: the maximum nesting depth.
+    """
     return _with_transform_stacks(control_flow_programs(max_steps, depth), max_layers)

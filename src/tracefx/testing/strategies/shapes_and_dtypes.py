@@ -1,4 +1,4 @@
-"""Shapes, axes and dtypes."""
+"""Strategies for shapes, axes and dtypes."""
 
 from __future__ import annotations
 
@@ -27,27 +27,47 @@ DTYPES: Final = (
     kinds.complex64,
     kinds.complex128,
 )
-"""One dtype of every kind and width."""
+"""The dtypes that are drawn: one of every kind and width."""
 
 
 def shapes(max_dims: int = 3, max_side: int = 3, min_side: int = 0, min_dims: int = 0) -> SearchStrategy[Shape]:
-    """Shapes with `min_dims` to `max_dims` axes, some of size 1 and, unless `min_side` forbids it, some of size 0."""
+    """Returns a strategy for shapes.
+
+    Args:
+        max_dims: the maximum rank.
+        max_side: the maximum size of an axis.
+        min_side: the minimum size of an axis; 0 includes empty arrays.
+        min_dims: the minimum rank.
+    """
     return st.lists(st.integers(min_side, max_side), min_size=min_dims, max_size=max_dims).map(tuple)
 
 
 @st.composite
 def broadcastable_shapes(draw: DrawFn, count: int, max_dims: int = 3, max_side: int = 3) -> tuple[Shape, ...]:
-    """`count` shapes that broadcast together."""
-    whole = draw(shapes(max_dims, max_side))
+    """Draws shapes that broadcast together.
+
+    Args:
+        count: the number of shapes.
+        max_dims: the maximum rank.
+        max_side: the maximum size of an axis.
+    """
+    broadcast_shape = draw(shapes(max_dims, max_side))
     group = []
     for _ in range(count):
-        kept = whole[draw(st.integers(0, len(whole))) :]
-        group.append(tuple([n if draw(st.booleans()) else 1 for n in kept]))
+        suffix = broadcast_shape[draw(st.integers(0, len(broadcast_shape))) :]
+        group.append(tuple([n if draw(st.booleans()) else 1 for n in suffix]))
     return tuple(group)
 
 
 def axes(ndim: int) -> SearchStrategy[int]:
-    """An axis of an array of `ndim` axes, counted from either end; there has to be one."""
+    """Returns a strategy for an axis of an array, counted from either end.
+
+    Args:
+        ndim: the rank of the array, at least 1.
+
+    Raises:
+        ValueError: if `ndim` is less than 1.
+    """
     if ndim < 1:
         raise ValueError(f"axes needs an array with axes to choose from, got ndim={ndim}")
     return st.integers(0, ndim - 1) | st.integers(-ndim, -1)
@@ -55,11 +75,20 @@ def axes(ndim: int) -> SearchStrategy[int]:
 
 @st.composite
 def axis_tuples(draw: DrawFn, ndim: int, min_size: int = 0) -> tuple[int, ...]:
-    """Different axes in any order, each counted from either end: what reductions and permutations take."""
-    chosen = draw(st.lists(st.integers(0, ndim - 1), unique=True, min_size=min_size)) if ndim else []
-    return tuple([axis - ndim if draw(st.booleans()) else axis for axis in chosen])
+    """Draws tuples of distinct axes in any order, each counted from either end, for reductions and permutations.
+
+    Args:
+        ndim: the rank of the array.
+        min_size: the minimum number of axes.
+    """
+    nonnegative_axes = draw(st.lists(st.integers(0, ndim - 1), unique=True, min_size=min_size)) if ndim else []
+    return tuple([axis - ndim if draw(st.booleans()) else axis for axis in nonnegative_axes])
 
 
 def dtypes(accepts: Callable[[DType], bool] = lambda dtype: True) -> SearchStrategy[DType]:
-    """Dtypes, e.g. `dtypes(tracefx.core.dtypes.is_float)`."""
+    """Returns a strategy for dtypes.
+
+    Args:
+        accepts: a predicate that drawn dtypes satisfy, e.g. `tracefx.core.dtypes.is_float`; all dtypes by default.
+    """
     return st.sampled_from([dtype for dtype in DTYPES if accepts(dtype)])

@@ -1,4 +1,4 @@
-"""Trees of leaves."""
+"""A strategy for pytrees."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tracefx.pytrees.trees import PyTree
 from tracefx.testing.strategies.arrays import arrays
 
 Containers: TypeAlias = Callable[[SearchStrategy[PyTree]], SearchStrategy[PyTree]]
-"""Of a strategy for children, one for nodes that hold such."""
+"""A function from a strategy for children to a strategy for nodes that contain them."""
 
 
 class NamedPair(NamedTuple):
-    """A named tuple among the nodes that are drawn."""
+    """A named tuple, drawn as a node."""
 
     first: PyTree
     second: PyTree
@@ -28,14 +28,14 @@ class NamedPair(NamedTuple):
 @trees.register_dataclass
 @frozen
 class TaggedNode:
-    """A class registered as a node, with a field that is no child."""
+    """A class registered as a pytree node, with a static field."""
 
     content: PyTree
     tag: str = field(default="", metadata={"static": True})
 
 
 def containers(children: SearchStrategy[PyTree]) -> SearchStrategy[PyTree]:
-    """Nodes of every sort: tuples, lists, dicts, named tuples, and a class that is registered."""
+    """Returns a strategy for nodes of every kind: tuples, lists, dicts, named tuples, and a registered class."""
     return st.one_of(
         st.lists(children, max_size=3).map(tuple),
         st.lists(children, max_size=3),
@@ -48,10 +48,13 @@ def containers(children: SearchStrategy[PyTree]) -> SearchStrategy[PyTree]:
 def pytrees(
     leaves: SearchStrategy[PyTree] | None = None, max_leaves: int = 5, nodes: Containers = containers
 ) -> SearchStrategy[PyTree]:
-    """Trees of up to `max_leaves` leaves, by default float32 arrays of small numbers, and of `None`s.
+    """Returns a strategy for trees of leaves and of `None`s.
 
-    `nodes` says which containers there are: give your own beside `containers`, e.g.
-    `lambda children: containers(children) | st.builds(MyModel, children, children)`.
+    Args:
+        leaves: a strategy for leaves; by default float32 arrays of small numbers.
+        max_leaves: the maximum number of leaves.
+        nodes: a function from a strategy for children to one for nodes; extend `containers` to add your own, e.g.
+            `lambda children: containers(children) | st.builds(MyModel, children, children)`.
     """
-    given: SearchStrategy[PyTree] = arrays(kinds.float32, (2,), extreme=False) if leaves is None else leaves
-    return st.recursive(given | st.none(), nodes, max_leaves=max_leaves)
+    leaf_strategy: SearchStrategy[PyTree] = arrays(kinds.float32, (2,), extreme=False) if leaves is None else leaves
+    return st.recursive(leaf_strategy | st.none(), nodes, max_leaves=max_leaves)

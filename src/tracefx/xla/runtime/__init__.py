@@ -1,28 +1,27 @@
-"""The runtime: PJRT's client, devices, buffers and executables, and the MLIR bindings that StableHLO is built with.
+"""The runtime: PJRT clients, devices, buffers and executables, and the MLIR bindings that build StableHLO.
 
-This is the one place that knows jaxlib's unstable names; what leaves it is typed. It never imports jax, and four of
-jaxlib's methods are avoided because they import it on their own account (they give an array's shape a type of jax's):
-`unsafe_buffer_pointer`, `_single_device_array_to_np_array_did_copy`, `disassemble_into_single_device_arrays` and
-`dlpack_managed_tensor_to_buffer`. There is no other way to take arrays over several devices apart, so who reads such an
-array has jaxlib import jax (`spreading.tiles_of`). Loading this module loads XLA, so only code that compiles or runs
-imports it.
+Only this package uses jaxlib's unstable names; everything it exports is typed. It never imports jax, and it avoids four
+methods of jaxlib that import jax themselves (they give an array's shape a jax type): `unsafe_buffer_pointer`,
+`_single_device_array_to_np_array_did_copy`, `disassemble_into_single_device_arrays` and
+`dlpack_managed_tensor_to_buffer`. There is no other way to split an array over several devices, so reading such an
+array makes jaxlib import jax (`multi_device.tiles_of`). Importing this package loads XLA, so only code that compiles or
+runs programs imports it.
 
-**Who owns memory.** A `Buffer` owns its memory, or holds on to the NumPy array whose memory it borrowed (`put`).
-An array read from a buffer (`buffer_to_numpy`) holds on to the buffer's memory and is read-only; while one is alive XLA
-copies instead of reusing a donated buffer. Borrowed memory is never written to either: donating it makes XLA copy.
+**Ownership of memory.** A `Buffer` owns its memory, or keeps alive the NumPy array whose memory it borrows
+(`buffer_from_numpy`). An array read from a buffer (`buffer_to_numpy`) keeps the buffer's memory alive and is read-only;
+while one exists XLA copies a donated buffer instead of reusing it. Borrowed memory is never written to either: if it is
+donated, XLA copies it.
 
-**When errors come.** A program whose arguments are still being computed, or that is large, runs on another thread.
-What goes wrong before `Executable.execute` returns is raised by it. What goes wrong later is raised by whatever waits
-for one of the results (`buffer_to_numpy`, `block_until_ready`, `to_dlpack`), every time, and likewise for programs
-that took
-such a result as an argument; a failed result counts as ready. It is always an `ExecutionError`.
-Programs that call Python functions are the exception: `execute` returns when they are done, and raises what a function
-raised.
+**When errors are raised.** Programs that are large, or whose arguments are still being computed, run asynchronously on
+another thread. Errors that occur before `Executable.execute` returns are raised by it. Later errors are raised by every
+function that waits for one of the results (`buffer_to_numpy`, `block_until_ready`, `to_dlpack`), each time it is
+called, and by programs that take such a result as an argument; a failed result counts as ready. All are
+`ExecutionError`s. Programs that call Python functions are the exception: `execute` returns when they have finished, and
+raises what a function raised.
 
-**Threads.** Everything here may be called from any thread. There is one MLIR context for the process, with MLIR's own
-locking left on, so that programs can be built and compiled in several threads at once. What is made in a context
-(types, attributes) is shared by content and lives as long as the process: arrays that are large belong among a
-program's arguments, not in `dense`.
+**Threads.** Everything here is thread-safe. There is one MLIR context for the process, with MLIR's locking enabled, so
+that several threads can build and compile programs concurrently. Objects of a context (types, attributes) are shared by
+value and live as long as the process: pass large arrays as arguments of a program, not as `dense_attr` constants.
 """
 
 from __future__ import annotations

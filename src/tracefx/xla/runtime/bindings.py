@@ -1,4 +1,4 @@
-"""What is used of jaxlib, with types: devices, buffers as they are held, the client, dtypes and errors."""
+"""Typed bindings to jaxlib: devices, buffers, clients, dtypes and errors."""
 
 from __future__ import annotations
 
@@ -26,40 +26,40 @@ AnyArray: TypeAlias = "NDArray[np.generic]"
 Shape: TypeAlias = tuple[int, ...]
 CompilerOption: TypeAlias = str | int | bool | float
 
-# These two have no stubs. As module values their attributes are untyped, so each name that is used gets its type here.
+# These two modules have no stubs. Their attributes are untyped, so each name that is used gets its type here.
 _jax: Final[ModuleType] = import_jaxlib("jaxlib._jax")
 _hlo: Final[ModuleType] = import_jaxlib("jaxlib._hlo")
 
 
 class CompilationError(RuntimeError):
-    """XLA refused a program; the message is XLA's own."""
+    """Raised when XLA rejects a program; the message is XLA's."""
 
 
 class ExecutionError(RuntimeError):
-    """A compiled program could not be run, or failed while it ran: which one, and in XLA's own words why."""
+    """Raised when a compiled program fails or cannot be run; the message has its name and XLA's text."""
 
 
 class DeletedBufferError(ExecutionError, ValueError):
-    """A buffer was read after it was deleted, or donated to a program. JAX raises ValueError for some uses."""
+    """Raised when a deleted or donated buffer is used. A `ValueError` too, as JAX raises one in some cases."""
 
 
 class DonationError(ExecutionError, ValueError):
-    """A program was called with a donated array that is another of its arguments as well."""
+    """Raised when a donated array is also another argument of the same call."""
 
 
 class InvalidModuleError(ValueError):
-    """An MLIR module does not parse, or breaks the rules of a dialect; the message is MLIR's own."""
+    """Raised when an MLIR module does not parse or violates the rules of a dialect; the message is MLIR's."""
 
 
 class LoadError(ValueError):
-    """Bytes are no executable that this version of jaxlib can load on this device."""
+    """Raised for bytes that are no executable that this version of jaxlib can load on this device."""
 
 
 if TYPE_CHECKING:
 
     @final
     class Device:
-        """One device of the client. It is made by PJRT; ask `devices()` for it."""
+        """A device, created by PJRT; `devices()` returns them."""
 
         @property
         def id(self) -> int: ...
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 
     @final
     class Buffer:
-        """An array on a device, in the hands of PJRT; the functions of this module make and read it."""
+        """An array on a device, owned by PJRT; functions of this package create and read buffers."""
 
         @property
         def aval(self) -> ArraySpec: ...
@@ -97,7 +97,7 @@ if TYPE_CHECKING:
         def __init__(self, device: Device) -> None: ...
 
     class GSPMDSharding:
-        """jaxlib's base of what says how an array lies on several devices."""
+        """jaxlib's base class of shardings over several devices."""
 
         def __init__(self, devices: _DeviceList, sharding: HloSharding) -> None: ...
 
@@ -109,7 +109,7 @@ else:
 
 
 class Client(Protocol):
-    """PJRT's client of one platform, as far as this module uses it."""
+    """The part of PJRT's client of one platform that this package uses."""
 
     @property
     def _raw_platform(self) -> str: ...
@@ -147,21 +147,21 @@ class _Results(Protocol):
 
 
 class _ExecutionToken(Protocol):
-    """The end of an execution, if it was asked for with `with_tokens`."""
+    """Completes when an execution with `with_tokens` has finished."""
 
     def block_until_ready(self) -> object: ...
 
 
 class _ResultHandler(Protocol):
-    """Wraps one result; only handed back to jaxlib."""
+    """Wraps one result; only passed back to jaxlib."""
 
 
 class _DeviceList(Protocol):
-    """The devices of one executable; only handed back to jaxlib."""
+    """The devices of an executable; only passed back to jaxlib."""
 
 
 class _HostBufferSemantics(Protocol):
-    """How long host memory must stay as it is; only handed back to jaxlib."""
+    """How long host memory must stay unchanged; only passed back to jaxlib."""
 
 
 class _MemoryStats(Protocol):
@@ -198,7 +198,7 @@ class _Topology(Protocol):
 
 
 class HloSharding(Protocol):
-    """How XLA says in which way an array is cut."""
+    """XLA's representation of the sharding of an array."""
 
     def is_replicated(self) -> bool: ...
     def tile_assignment_dimensions(self) -> list[int]: ...
@@ -259,21 +259,21 @@ new_device_assignment: Final[Callable[[NDArray[np.int64]], object]] = _jax.Devic
 
 
 class HloComputation(Protocol):
-    """A program in HLO, as XLA's bindings hold it."""
+    """A program in HLO, as XLA's bindings represent it."""
 
     def as_hlo_text(self) -> str: ...
     def as_hlo_module(self) -> object: ...
 
 
 def hlo_computation(module: ir.Module) -> HloComputation:
-    """A StableHLO module converted to HLO, before XLA's optimizations."""
+    """Converts a StableHLO module to HLO, before XLA's optimizations."""
     text = module.operation.get_asm(enable_debug_info=True)
     convert = _jax.mlir.mlir_module_to_xla_computation
     return cast(HloComputation, convert(text, use_tuple_args=False, return_tuple=False))
 
 
 def result_handler(spec: ArraySpec, sharding: PjrtSingleDeviceSharding | GSPMDSharding) -> _ResultHandler:
-    """Wraps one result of an execution as a committed array; given to `consume_with_handlers`."""
+    """Returns a handler for `consume_with_handlers` that wraps one result of an execution as a committed array."""
     return cast(_ResultHandler, _jax.array_result_handler(spec, sharding, True, *SKIP_CHECKS))
 
 
@@ -283,21 +283,21 @@ _REPLICATED: Final[object] = _hlo.HloSharding.replicate()
 
 
 def hlo_sharding(order: NDArray[np.int64] | None, copies: int) -> HloSharding:
-    """The sharding of an array whose tiles lie on the devices in `order`, as many `copies` of each; whole without."""
+    """Returns the sharding of an array with tiles on the devices in `order`, `copies` of each; replicated for None."""
     if order is None:
         return cast(HloSharding, _REPLICATED)
-    kinds = [_hlo.OpSharding.Type.REPLICATED] if copies > 1 else []
+    subgroup_types = [_hlo.OpSharding.Type.REPLICATED] if copies > 1 else []
     tiles = order if copies > 1 else order[..., 0]
-    return cast(HloSharding, _hlo.HloSharding.subgroup_with_device_ordering(tiles, kinds))
+    return cast(HloSharding, _hlo.HloSharding.subgroup_with_device_ordering(tiles, subgroup_types))
 
 
 JAXLIB_VERSION: Final[str] = jaxlib_version()
 
-client_lock: Final = threading.RLock()  # two threads must not start two clients, whose devices would not mix
+client_lock: Final = threading.RLock()  # two threads must not start two clients, whose devices could not be combined
 
 
 class DistributedClient(Protocol):
-    """The connection of a process to those it works with, by their coordinator."""
+    """The connection of a process to the coordinator of its process group."""
 
     def connect(self) -> None: ...
     def shutdown(self) -> None: ...
@@ -308,7 +308,7 @@ class DistributedClient(Protocol):
 
 
 class DistributedService(Protocol):
-    """What the first of the processes runs for all of them."""
+    """The coordinator, which the first process of a group runs."""
 
     def shutdown(self) -> None: ...
 
@@ -345,28 +345,28 @@ new_distributed_service: Final[_DistributedServiceFactory] = _jax.get_distribute
 @final
 @frozen
 class ProcessGroup:
-    """This process among several that work together."""
+    """The process group that this process has joined."""
 
     distributed_client: DistributedClient
     coordinator: DistributedService | None
-    """In the first process, which runs it for all."""
+    """The coordinator, in the first process; None in the others."""
     index: int
     count: int
     host: str
-    """The address of this machine at which the other processes reach it."""
+    """The address at which other processes reach this machine."""
     local_ids: tuple[int, ...] | None
-    """Which devices of the machine are this process's; on the host, which has as many as it likes, how many. None for
-    all, and for what `XLA_FLAGS` says."""
+    """Which of the machine's devices belong to this process; for the host, only their number counts. None means all
+    devices, and for the host the number in `XLA_FLAGS`."""
     shutdown_seconds: int
-    """For how many seconds it waits for the others at its end."""
+    """How many seconds this process waits for the others when it ends."""
     barrier_ids: Iterator[int] = field(factory=itertools.count, init=False, repr=False)
-    """Counts the occasions on which the processes meet."""
+    """Numbers the synchronization points of the group."""
 
 
 @final
 @define(eq=False)
 class ClientState:
-    """What the client will be started with, and whether it was. As there is one client in a process, there is one."""
+    """The process's state before its clients start: its process group, and whether a client was started."""
 
     process_group: ProcessGroup | None = None
     started: bool = False
@@ -375,23 +375,23 @@ class ClientState:
 CLIENT_STATE: Final = ClientState()
 
 
-def start_cpu_client(place: ProcessGroup | None) -> Client:
-    """The client of the host's own devices, which knows those of the other processes if there are some.
+def start_cpu_client(group: ProcessGroup | None) -> Client:
+    """Starts the client of the host's devices, which knows those of the other processes of a group.
 
-    The number of host devices is what `XLA_FLAGS=--xla_force_host_platform_device_count=n` says, else 1.
+    The number of host devices is given by `XLA_FLAGS=--xla_force_host_platform_device_count=n`, by default 1.
     """
-    if place is None:
+    if group is None:
         return cast(Client, _jax.get_tfrt_cpu_client(asynchronous=True))
-    between = _jax.make_gloo_tcp_collectives(distributed_client=place.distributed_client, hostname=place.host)
+    gloo = _jax.make_gloo_tcp_collectives(distributed_client=group.distributed_client, hostname=group.host)
     return cast(
         Client,
         _jax.get_tfrt_cpu_client(
             asynchronous=True,
-            distributed_client=place.distributed_client,
-            node_id=place.index,
-            num_nodes=place.count,
-            collectives=between,
-            num_devices=None if place.local_ids is None else len(place.local_ids),
+            distributed_client=group.distributed_client,
+            node_id=group.index,
+            num_nodes=group.count,
+            collectives=gloo,
+            num_devices=None if group.local_ids is None else len(group.local_ids),
         ),
     )
 
@@ -432,11 +432,11 @@ DTYPE_BY_MLIR_NAME: Final[dict[str, np.dtype[np.generic]]] = {
 MLIR_NAME: Final = {dtype: name for name, dtype in DTYPE_BY_MLIR_NAME.items()}
 DTYPE_BY_NAME: Final = {dtype.name: dtype for dtype in MLIR_NAME}
 
-# Neither Python's buffer protocol nor NumPy's DLPack knows these, so they are read as unsigned integers of their size.
+# Python's buffer protocol and NumPy's DLPack do not support these, so they are read as unsigned integers of their size.
 READ_AS_BITS: Final[dict[np.dtype[np.generic], np.dtype[np.generic]]] = {
     dtype: np.dtype(f"u{dtype.itemsize}") for name, dtype in DTYPE_BY_MLIR_NAME.items() if name.startswith(("bf", "f8"))
 }
-# These are packed on the device and DLPack cannot carry them: a small program widens them first, which loses nothing.
+# These are packed on the device and DLPack cannot represent them: a small program first widens them, without loss.
 READ_WIDENED: Final[dict[np.dtype[np.generic], np.dtype[np.generic]]] = {
     DTYPE_BY_MLIR_NAME["i2"]: np.dtype(np.int8),
     DTYPE_BY_MLIR_NAME["i4"]: np.dtype(np.int8),
@@ -448,9 +448,9 @@ READ_DIRECTLY: Final = frozenset(MLIR_NAME) - READ_AS_BITS.keys() - READ_WIDENED
 
 
 class ArraySpec:
-    """The shape and dtype of a buffer, with the attributes that jaxlib asks an abstract value for.
+    """The shape and dtype of a buffer, with the attributes that jaxlib requires of an abstract value.
 
-    A plain class: it is made on every `put`, where attrs' frozen constructor would cost as much as the rest.
+    A plain class for speed: every `put` creates one.
     """
 
     __slots__ = ("dtype", "shape")
@@ -475,7 +475,7 @@ class ArraySpec:
 
 @final
 class ResultSpec(ArraySpec):
-    """The type of a program's result, which knows the program: a buffer keeps it, so errors that come late can tell."""
+    """The type of a program's result, with the program's name, which later errors of its buffer mention."""
 
     __slots__ = ("program",)
 
@@ -495,12 +495,12 @@ def deleted_error(buffer: Buffer) -> DeletedBufferError:
 
 
 def execution_error(name: str, error: Exception, buffers: Sequence[Buffer]) -> ExecutionError:
-    """What to say of a program that failed: of arguments that were deleted XLA says something else."""
+    """Converts an error of XLA, whose text does not name deleted arguments or those that are donated twice."""
     for i, buffer in enumerate(buffers):
         if buffer.is_deleted():
             return DeletedBufferError(
-                f"the compiled {name} was given an array, {buffer.aval!r} at place {i}, that was deleted or donated to "
-                "a program: keep a copy before that"
+                f"the compiled {name} was called with an array, {buffer.aval!r} at index {i}, that was deleted or "
+                "donated to a program: keep a copy before that"
             )
     seen: dict[int, int] = {}
     for i, buffer in enumerate(buffers):
@@ -512,13 +512,13 @@ def execution_error(name: str, error: Exception, buffers: Sequence[Buffer]) -> E
 def donation_error(name: str, first: int, second: int, aval: object) -> DonationError:
     return DonationError(
         f"the compiled {name} was given one array, {aval!r}, as parameters {first} and {second}, one of which is "
-        "donated, so that the other would have no memory any more: pass a copy of the array, or do not donate it"
+        "donated, so the other would lose its memory: pass a copy of the array, or do not donate it"
     )
 
 
 @final
 class PjrtSingleDeviceSharding(_SingleDeviceSharding):
-    """One whole array on one device, as jaxlib's C++ side wants to be told. One instance a device."""
+    """The sharding of an array on one device as jaxlib's C++ code represents it. One instance per device."""
 
     memory_kind: Final = None
 

@@ -1,4 +1,4 @@
-"""Buffers: host memory in, host memory out, DLPack both ways."""
+"""Buffers: transfer from and to host memory, and DLPack in both directions."""
 
 from __future__ import annotations
 
@@ -45,17 +45,15 @@ if TYPE_CHECKING:
 
 
 def buffer_from_numpy(array: AnyArray, device: Device, *, copy: bool = False) -> Buffer:
-    """An array on a device.
+    """Creates a buffer from an array of any strides, byte order and size.
 
-    With `copy=False` the buffer borrows the array's memory where XLA can use it as it lies (C-contiguous, 64-byte
-    aligned, as `aligned_empty` makes it), and holds on to the array until the buffer is gone; else it copies, possibly
-    after this call returned. Either way nobody may write to the array any more. With `copy=True` the array is copied
-    before the call returns and is the caller's again.
-
-    Any strides, byte order and size are fine.
+    With `copy=False` the buffer borrows the array's memory if XLA can use it in place (C-contiguous and aligned to 64
+    bytes, as `aligned_empty` makes it), and keeps the array alive as long as the buffer; otherwise it is copied,
+    possibly after the call returns. In both cases nobody may write to the array any more. With `copy=True` the array
+    is copied before the call returns, so the caller may change it afterwards.
 
     Raises:
-        TypeError: if XLA has no such dtype (objects, strings, `float0`).
+        TypeError: if XLA does not support the dtype (objects, strings, `float0`).
 
     >>> from tracefx.xla.runtime import devices
     >>> buffer_to_numpy(buffer_from_numpy(np.arange(3, dtype=np.int32), devices()[0]))
@@ -66,11 +64,11 @@ def buffer_from_numpy(array: AnyArray, device: Device, *, copy: bool = False) ->
     if not dtype.isnative:
         dtype = dtype.newbyteorder("=")
         array = array.astype(dtype)
-    where = pjrt_single_device_sharding(device)
+    sharding = pjrt_single_device_sharding(device)
     semantics = COPY_NOW if copy else BORROW
     try:
         return single_device_put(
-            ArraySpec(array.shape, dtype), where, (array,), where.device_sequence, True, copy, semantics, True
+            ArraySpec(array.shape, dtype), sharding, (array,), sharding.device_sequence, True, copy, semantics, True
         )
     except JaxRuntimeError as error:
         require_xla_dtype(dtype)
@@ -78,15 +76,15 @@ def buffer_from_numpy(array: AnyArray, device: Device, *, copy: bool = False) ->
 
 
 def device_of(buffer: Buffer) -> Device:
-    """The device that a buffer is on."""
+    """Returns the device of a buffer."""
     return buffer._sharding.device
 
 
 def buffer_to_numpy(buffer: Buffer) -> AnyArray:
-    """A read-only array of a buffer's values, waiting for them.
+    """Waits for a buffer's values and returns them as a read-only array.
 
-    It views the buffer's memory and keeps it alive, except for the dtypes of less than 8 bits, which are copied, as is
-    the memory of devices that are not the host's.
+    The array views the buffer's memory and keeps it alive. It is a copy for dtypes of less than 8 bits, and for memory
+    of devices other than the host.
 
     Raises:
         DeletedBufferError: if the buffer was deleted or donated.
@@ -97,10 +95,10 @@ def buffer_to_numpy(buffer: Buffer) -> AnyArray:
     if device_of(buffer).platform != HOST:
         return copy_to_host(buffer)
     try:
-        # A program that ran out of memory fails only here; jaxlib ends the process if such a buffer is read.
+        # If a program ran out of memory, only this fails; reading such a buffer makes jaxlib abort the process.
         buffer.block_until_ready()
         if dtype in READ_DIRECTLY:
-            # A memoryview, not the buffer itself: NumPy would take an error for "not a buffer" and look further.
+            # A memoryview, because NumPy would take an error of the buffer for "not a buffer" and try other protocols.
             return np.asarray(memoryview(buffer))
         if dtype in READ_AS_BITS:
             return _from_capsule(buffer_to_dlpack(buffer)).view(dtype)
@@ -112,10 +110,9 @@ def buffer_to_numpy(buffer: Buffer) -> AnyArray:
 
 
 def copy_to_host(buffer: Buffer) -> AnyArray:
-    """`buffer_to_numpy` of a buffer in the memory of another device; of one in the host's it is `buffer_to_numpy`,
-    too, but slower.
+    """Like `buffer_to_numpy`, for a buffer in another device's memory (for host buffers it works, but is slower).
 
-    jaxlib has jax imported for this, which the device's plug-in has done already.
+    jaxlib imports jax for this, which the device's plug-in has done already.
     """
     try:
         values, _ = buffer._single_device_array_to_np_array_did_copy()
@@ -147,7 +144,7 @@ def _widening_program(spec: ArraySpec, device: Device) -> Executable:
 
 
 def block_until_ready(buffer: Buffer) -> None:
-    """Waits until a buffer's values are there; raises `ExecutionError` if the program that computes them failed."""
+    """Waits until a buffer's values are computed; raises `ExecutionError` if the program that computes them failed."""
     try:
         buffer.block_until_ready()
     except JaxRuntimeError as error:
@@ -155,35 +152,35 @@ def block_until_ready(buffer: Buffer) -> None:
 
 
 def block_until_all_ready(buffers: Sequence[Buffer]) -> None:
-    """Waits as `block_until_ready` does, at once for all."""
+    """Waits for several buffers like `block_until_ready`, with a single call."""
     try:
         wait_for_all(buffers)
     except JaxRuntimeError:
-        for buffer in buffers:  # which doesn't tell whose error it was
+        for buffer in buffers:  # the error does not say which buffer failed
             block_until_ready(buffer)
         raise
 
 
 def is_ready(buffer: Buffer) -> bool:
-    """Whether a buffer's values are there (or known to be missing because of an error)."""
-    if buffer.is_deleted():  # asking a deleted buffer kills the process
+    """Whether a buffer's values are computed, or their computation has failed."""
+    if buffer.is_deleted():  # is_ready of a deleted buffer would abort the process
         raise deleted_error(buffer)
     return buffer.is_ready()
 
 
 def is_deleted(buffer: Buffer) -> bool:
-    """Whether a buffer was deleted, or donated to a program."""
+    """Whether a buffer was deleted or donated to a program."""
     return buffer.is_deleted()
 
 
 def delete_buffer(buffer: Buffer) -> None:
-    """Gives a buffer's memory back now, as soon as no running program and no view of it needs it."""
+    """Frees a buffer's memory as soon as no running program and no view uses it."""
     buffer.delete()
 
 
 _DLPACK_CPU: Final = 1
 _DLPACK_DEVICES: Final[Mapping[str, int]] = MappingProxyType({"cpu": _DLPACK_CPU, "cuda": 2, "rocm": 10})
-_DLPACK_HOST_DEVICES: Final = frozenset({1, 3, 11})  # the last two are host memory that CUDA and ROCm have pinned
+_DLPACK_HOST_DEVICES: Final = frozenset({1, 3, 11})  # the last two are host memory pinned by CUDA and ROCm
 _DLPACK_UINT: Final = 1
 _DLPACK_FLOATS: Final[dict[int, np.dtype[np.generic]]] = {
     4: np.dtype(ml_dtypes.bfloat16),
@@ -196,8 +193,8 @@ _DLPACK_FLOATS: Final[dict[int, np.dtype[np.generic]]] = {
     13: np.dtype(ml_dtypes.float8_e5m2fnuz),
     14: np.dtype(ml_dtypes.float8_e8m0fnu),
 }
-# Where a capsule keeps the code of its dtype: behind the data pointer, the device and the rank of the tensor, which
-# comes first in an unversioned capsule, and after the version, two pointers and the flags in a versioned one.
+# The offset of the dtype code in a capsule: after the data pointer, the device and the rank of the tensor, which comes
+# first in an unversioned capsule, and after the version, two pointers and the flags in a versioned one.
 _DLPACK_OFFSET: Final = {b"dltensor": 20, b"dltensor_versioned": 52}
 _capsule_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
 _capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
@@ -206,21 +203,21 @@ _capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c
 
 
 class SupportsDLPack(Protocol):
-    """Another library's array, as DLPack's Python protocol has it."""
+    """An array of another library that implements DLPack's Python protocol."""
 
     def __dlpack__(self) -> CapsuleType: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 
 class _SupportsDLPackStream(Protocol):
-    """An array on a GPU, which is told on which stream it will be read."""
+    """An array on a GPU, which takes the stream that the consumer reads on."""
 
     def __dlpack__(self, *, stream: int | None) -> CapsuleType: ...
 
 
 @final
 class _Capsule:
-    """Hands NumPy a capsule that is there already."""
+    """Passes an existing capsule to NumPy."""
 
     __slots__ = ("capsule",)
 
@@ -235,7 +232,7 @@ class _Capsule:
 
 
 def _from_capsule(capsule: CapsuleType) -> AnyArray:
-    """NumPy's view of a capsule in host memory, which it consumes; bfloat16 and the float8 types keep their dtype."""
+    """Consumes a capsule in host memory and returns NumPy's view; bfloat16 and float8 dtypes are preserved."""
     name: bytes = _capsule_name(capsule)
     if name not in _DLPACK_OFFSET:
         raise ValueError(f"a DLPack capsule named {name!r} cannot be read: it was consumed before; ask for a new one")
@@ -248,84 +245,91 @@ def _from_capsule(capsule: CapsuleType) -> AnyArray:
 
 
 def to_dlpack(buffer: Buffer, stream: int | None = None) -> CapsuleType:
-    """A DLPack capsule of a buffer, which shares its memory; whoever consumes the capsule keeps the memory alive.
+    """Returns a DLPack capsule that shares the buffer's memory; its consumer keeps the memory alive.
 
-    DLPack capsules of this version cannot say "read-only": do not write to the memory. A consumer on a GPU says on
-    which `stream` of its it will read; without one the values are waited for.
+    DLPack capsules of this version have no read-only flag: do not write to the memory. A consumer on a GPU passes the
+    `stream` that it reads on; without one, this waits for the values.
 
     Raises:
-        BufferError: for dtypes that DLPack does not have (those of less than 8 bits).
+        BufferError: for dtypes that DLPack does not support (those of less than 8 bits).
     """
-    waits = stream is not None and device_of(buffer).platform != HOST
-    if not waits:
+    uses_stream = stream is not None and device_of(buffer).platform != HOST
+    if not uses_stream:
         block_until_ready(buffer)
     if buffer.aval.dtype in READ_WIDENED:
         raise BufferError(f"{buffer.aval!r} cannot be exported with DLPack: convert it to a dtype of 8 bits or more")
-    return buffer_to_dlpack(buffer, stream=stream) if waits else buffer_to_dlpack(buffer)
+    return buffer_to_dlpack(buffer, stream=stream) if uses_stream else buffer_to_dlpack(buffer)
 
 
 def dlpack_device(device: Device) -> tuple[int, int]:
-    """DLPack's numbers for the kind of a device, and for which it is.
+    """Returns DLPack's device type and device id of a device.
 
     Raises:
-        BufferError: for a platform that DLPack doesn't know.
+        BufferError: for a platform that DLPack does not support.
     """
     platform = lowering_platform(device)
     if platform not in _DLPACK_DEVICES:
-        raise BufferError(f"DLPack has no number for memory of platform {platform!r}: move the array to the host first")
+        raise BufferError(f"DLPack does not support memory of platform {platform!r}: move the array to the host first")
     return _DLPACK_DEVICES[platform], 0 if platform == HOST else device.local_hardware_id or 0
 
 
 def view_dlpack(external: SupportsDLPack) -> AnyArray:
-    """NumPy's view of another library's array in host memory, which lives as long as the view.
+    """Returns NumPy's view of another library's array in host memory; the view keeps the array alive.
 
     Raises:
         BufferError: if the array is not in host memory.
     """
-    kind = external.__dlpack_device__()[0]
-    if kind not in _DLPACK_HOST_DEVICES:
-        raise BufferError(f"this takes arrays in host memory, got one on DLPack device type {int(kind)}")
-    # NumPy refuses to export its own read-only arrays without a version; as a NumPy array it needs no exporting.
+    device_type = external.__dlpack_device__()[0]
+    if device_type not in _DLPACK_HOST_DEVICES:
+        raise BufferError(f"the array must be in host memory, but is on DLPack device type {int(device_type)}")
+    # NumPy refuses to export read-only arrays of its own without a version; they can be used directly.
     return external if isinstance(external, np.ndarray) else _from_capsule(external.__dlpack__())
 
 
 def from_dlpack(external: SupportsDLPack, device: Device | None = None, *, copy: bool | None = None) -> Buffer:
-    """A buffer of another library's array: on the device where that lies, or on this one, if it is in host memory.
+    """Creates a buffer from another library's array, on the array's device, or on `device` for arrays in host memory.
 
     `copy=False` shares the memory, and the other library must not write to it any more; `copy=True` copies before the
-    call returns; `copy=None` shares where that is possible. A shared array lives as long as the buffer.
+    call returns; `copy=None` shares where possible. The buffer keeps a shared array alive.
 
     Raises:
-        BufferError: if the array is on another device than that, or `copy=False` and XLA cannot use the memory where it
-            lies.
+        BufferError: if the array is on another device than `device`, or if `copy=False` and XLA cannot use the memory
+            in place.
     """
-    kind, index = (int(n) for n in external.__dlpack_device__())
-    if kind not in _DLPACK_HOST_DEVICES:
-        return _from_device(external, kind, index, device, copy)
+    device_type, index = (int(n) for n in external.__dlpack_device__())
+    if device_type not in _DLPACK_HOST_DEVICES:
+        return _from_device(external, device_type, index, device, copy)
     array = view_dlpack(external)
     if copy is False and not (array.flags.c_contiguous and data_address(array) % ALIGNMENT == 0):
         raise BufferError(
             f"memory at {data_address(array):#x} with strides {array.strides} cannot be shared without a copy: XLA "
-            "needs "
-            f"C-contiguous memory aligned to {ALIGNMENT} bytes; pass copy=None or copy=True"
+            f"needs C-contiguous memory aligned to {ALIGNMENT} bytes; pass copy=None or copy=True"
         )
     return buffer_from_numpy(array, devices()[0] if device is None else device, copy=copy is True)
 
 
-def _from_device(external: SupportsDLPack, kind: int, index: int, device: Device | None, copy: bool | None) -> Buffer:
-    platforms = [name for name, number in _DLPACK_DEVICES.items() if number == kind]
+def _from_device(
+    external: SupportsDLPack, device_type: int, index: int, device: Device | None, copy: bool | None
+) -> Buffer:
+    platforms = [name for name, number in _DLPACK_DEVICES.items() if number == device_type]
     if not platforms:
-        raise BufferError(f"from_dlpack knows no devices of DLPack's type {kind}: move the array to the host first")
-    there = client(platforms[0]).device_from_local_hardware_id(index)
-    if device is not None and device is not there:
-        raise BufferError(f"from_dlpack: the array lies on {there}, not on {device}: take it as it lies, then move it")
+        raise BufferError(
+            f"from_dlpack does not support DLPack device type {device_type}: move the array to the host first"
+        )
+    source_device = client(platforms[0]).device_from_local_hardware_id(index)
+    if device is not None and device is not source_device:
+        raise BufferError(
+            f"from_dlpack: the array is on {source_device}, not on {device}: import it there, then move it"
+        )
     stream = None
-    with suppress(JaxRuntimeError):  # of plug-ins that have no streams
-        stream = there.get_stream_for_external_ready_events()
+    with suppress(JaxRuntimeError):  # raised by plug-ins without streams
+        stream = source_device.get_stream_for_external_ready_events()
     try:
-        made = dlpack_to_buffer(cast(_SupportsDLPackStream, external).__dlpack__(stream=stream), there, stream, copy)
-        return made._rewrap_with_aval_and_sharding(
-            ArraySpec(made.aval.shape, made.aval.dtype), pjrt_single_device_sharding(there)
+        buffer = dlpack_to_buffer(
+            cast(_SupportsDLPackStream, external).__dlpack__(stream=stream), source_device, stream, copy
+        )
+        return buffer._rewrap_with_aval_and_sharding(
+            ArraySpec(buffer.aval.shape, buffer.aval.dtype), pjrt_single_device_sharding(source_device)
         )
     except JaxRuntimeError as error:
         raise BufferError(f"from_dlpack: {error}") from error

@@ -1,4 +1,4 @@
-"""Python functions that programs call on the host, and the way of what they raise to whoever waits for the program."""
+"""Python callbacks of compiled programs, and how their exceptions reach the caller of the program."""
 
 from __future__ import annotations
 
@@ -22,35 +22,36 @@ _ERROR_MARK: Final = "exception number"
 
 
 def host_call_target(platform: str, partitioned: bool = False) -> str:
-    """The target of the custom call that calls function number `index : ui64` of its program.
+    """Returns the target of the custom call that calls the program's Python function number `index : ui64`.
 
-    A token among its operands is `None` for the function, and one among its results has to be given as `None`. If it is
-    `partitioned`, each device calls with its parts of the operands, as these happen to be cut; there are no results.
+    Token operands are `None` for the function, and it must return `None` for token results. With `partitioned`, each
+    device calls the function with its shards of the operands, however these are sharded; there are no results.
 
     >>> host_call_target("cpu")
     'xla_ffi_python_cpu_callback'
     """
     if platform not in _HOST_CALLS:
         raise NotImplementedError(
-            f"programs for {platform!r} can't call Python functions, which those for {', '.join(_HOST_CALLS)} can"
+            f"programs for {platform!r} can't call Python functions, only programs for {', '.join(_HOST_CALLS)} can"
         )
     return f"xla_ffi{'_partitioned' * partitioned}_python_{_HOST_CALLS[platform]}_callback"
 
 
 class CallbackError(RuntimeError):
-    """Tells XLA that a function raised, and by a number which exception it was: XLA keeps no more than the text."""
+    """Tells XLA that a function raised; the message has the number of the exception, since XLA keeps only the text."""
 
 
 @final
 class FfiCallbacks:
-    """The functions that one program calls, and what they raised, until the execution that it ended asks for it."""
+    """The Python functions that a program calls, and the exceptions that they raised."""
 
     __slots__ = ("__weakref__", "_errors", "_executions", "_functions", "_lock", "_numbers", "_results")
 
     def __init__(self, functions: Sequence[FfiCallback], results: Sequence[Sequence[ArraySpec]] | None = None) -> None:
-        """`results` are the types of what each function gives, if the program goes on where one raises.
+        """Initializes with the functions, and with `results` for programs that must go on after an exception.
 
-        So it must on several devices: the others would wait for one that ends early until XLA ends the process.
+        Programs on several devices must: if one device stopped, the others would wait for it until XLA aborts the
+        process. Functions that raise then return zeros of the types `results`.
         """
         self._functions = functions
         self._results = results
@@ -60,10 +61,10 @@ class FfiCallbacks:
         self._lock = threading.Lock()
 
     def entry_points(self) -> list[FfiCallback]:
-        """What XLA calls in place of the functions.
+        """Returns the functions that XLA calls in place of the Python functions.
 
-        XLA lets go of it long after the program is gone, so the functions, which may hold on to much, are no part of
-        it: they live as long as this object.
+        XLA keeps them long after the program is deleted, so they refer weakly to this object, which owns the Python
+        functions and everything that these keep alive.
         """
         return [functools.partial(_call, weakref.ref(self), i) for i in range(len(self._functions))]
 
@@ -75,41 +76,43 @@ class FfiCallbacks:
             self._errors[number] = error
         if self._results is not None:
             return tuple([np.zeros(spec.shape, spec.dtype) for spec in self._results[i]])
-        raise CallbackError(f"{_ERROR_MARK} {number}")  # without the exception as its context, which XLA would show
+        raise CallbackError(
+            f"{_ERROR_MARK} {number}"
+        )  # outside of `except`, or XLA would show the exception as context
 
     def begin(self) -> None:
-        """An execution begins."""
+        """Registers the start of an execution."""
         with self._lock:
             self._executions += 1
 
     def end(self) -> None:
-        """An execution has ended. What nobody asked for, as more than one function raised, goes with the last one."""
+        """Registers the end of an execution. Exceptions that were not popped are dropped with the last execution."""
         with self._lock:
             self._executions -= 1
             if not self._executions:
                 self._errors.clear()
 
     def pop_first_error(self) -> BaseException | None:
-        """The first exception of an execution that went on all the same."""
+        """Returns and removes the first exception of an execution that went on after it; None if there is none."""
         if self._results is None:
             return None
         with self._lock:
             return self._errors.pop(min(self._errors), None) if self._errors else None
 
     def pop_error(self, text: str) -> BaseException | None:
-        """The exception that ended an execution with this text, if it was one of ours."""
-        found = re.search(rf"CallbackError: {_ERROR_MARK} (\d+)", text)
-        return None if found is None else self._errors.pop(int(found[1]), None)
+        """Returns and removes the exception that ended an execution with this error text; None for other errors."""
+        match = re.search(rf"CallbackError: {_ERROR_MARK} (\d+)", text)
+        return None if match is None else self._errors.pop(int(match[1]), None)
 
 
 def _call(functions: weakref.ref[FfiCallbacks], i: int, *arrays: AnyArray | None) -> tuple[AnyArray | None, ...]:
-    living = functions()
-    assert living is not None  # since its executable is running
-    return living.call(i, arrays)
+    callbacks = functions()
+    assert callbacks is not None  # because its executable is running
+    return callbacks.call(i, arrays)
 
 
 def _owned_copy(array: AnyArray | None) -> AnyArray | None:
-    """An array that nobody writes to any more: XLA's own memory is its again after the call."""
+    """Copies an array that XLA owns: its memory is reused after the call. The copy is read-only."""
     if array is None or array.flags.owndata:
         return array
     copy = array.copy()

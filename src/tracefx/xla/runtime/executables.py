@@ -1,4 +1,4 @@
-"""Executables: compiled, loaded, run, and what XLA says of them."""
+"""Executables: compiling, loading and running programs, and XLA's analyses of them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from tracefx.xla.runtime.gpu_kernels import initialize_hybrid_kernels
 from tracefx.xla.runtime.jaxlib_versions import EFFORT_OPTIONS
 from tracefx.xla.runtime.mlir import spec_of
 
-_lapack: Final[ModuleType] = import_jaxlib("jaxlib.lapack")  # untyped, as is the next
+_lapack: Final[ModuleType] = import_jaxlib("jaxlib.lapack")  # untyped, like the next one
 _register_batch_partitionable: Final[Callable[[str], None]] = import_jaxlib(
     "jaxlib._jax"
 ).register_custom_call_as_batch_partitionable
@@ -56,7 +56,7 @@ _register_batch_partitionable: Final[Callable[[str], None]] = import_jaxlib(
 
 @frozen
 class MemoryAnalysis:
-    """Bytes of memory that one execution uses, as XLA planned it. JAX's names of the fields work as well."""
+    """The memory in bytes that one execution uses, as planned by XLA. The fields can also be read by JAX's names."""
 
     argument_bytes: int
     output_bytes: int
@@ -91,7 +91,7 @@ class MemoryAnalysis:
 
     @classmethod
     def of(cls, loaded: LoadedExecutable) -> Self:
-        """What XLA planned for a program."""
+        """Reads the memory statistics of a loaded executable."""
         stats = loaded.get_compiled_memory_stats()
         return cls(
             argument_bytes=stats.argument_size_in_bytes,
@@ -104,28 +104,28 @@ class MemoryAnalysis:
 
 
 class HasCompilerAnalysis:
-    """What XLA says of a program that it compiled; of one on several devices, of the part of each."""
+    """XLA's analyses of a compiled program; for one on several devices, of one partition."""
 
     __slots__ = ("_loaded",)
     _loaded: LoadedExecutable
 
     def hlo_text(self) -> str:
-        """The program after XLA's optimizations."""
+        """Returns the HLO text of the program after XLA's optimizations."""
         return self._loaded.get_hlo_text()
 
     def cost_analysis(self) -> dict[str, float]:
-        """XLA's estimates for one execution: `"flops"`, `"bytes accessed"`, and more by operand."""
+        """Returns XLA's cost estimates for one execution: `"flops"`, `"bytes accessed"`, and more by operand."""
         return {
             name: float(value) for name, value in self._loaded.cost_analysis().items() if isinstance(value, int | float)
         }
 
     def memory_analysis(self) -> MemoryAnalysis:
-        """What XLA planned to allocate for one execution."""
+        """Returns the memory that XLA plans to allocate for one execution."""
         return MemoryAnalysis.of(self._loaded)
 
 
 class Executable(HasCompilerAnalysis):
-    """A compiled program on one device. `compile_module` and `load_executable` make it."""
+    """A compiled program on one device, created by `compile_module` or `load_executable`."""
 
     __slots__ = ("_handlers", "_run", "_where", "device", "name", "parameters", "results")
 
@@ -153,16 +153,16 @@ class Executable(HasCompilerAnalysis):
         self.results = results
 
     def put(self, inputs: Sequence[Buffer | AnyArray]) -> list[Buffer]:
-        """What the parameters are given, on the executable's device: arrays, which must have their types, are copied.
+        """Returns buffers for the parameters on the executable's device. Arrays must have their types, and are copied.
 
         Raises:
             ExecutionError: if XLA could not make a copy.
         """
-        where = self._where
-        devices = where.device_sequence
+        sharding = self._where
+        devices = sharding.device_sequence
         try:
             return [
-                single_device_put(spec, where, (x,), devices, True, True, COPY_NOW, True)
+                single_device_put(spec, sharding, (x,), devices, True, True, COPY_NOW, True)
                 if isinstance(x, np.ndarray)
                 else x
                 for spec, x in zip(self.parameters, inputs, strict=True)
@@ -171,14 +171,14 @@ class Executable(HasCompilerAnalysis):
             raise ExecutionError(str(error)) from error
 
     def execute(self, buffers: Sequence[Buffer]) -> list[Buffer]:
-        """Runs the program and returns its results, perhaps before they are computed.
+        """Runs the program and returns its results, possibly before they are computed.
 
-        The caller answers for the dtypes: XLA compares the number and the sizes of the arguments, not their dtypes.
-        An argument that the program declares as donated is deleted, unless something else still views its memory.
+        The caller must ensure the dtypes: XLA checks the number and the sizes of the arguments, but not their dtypes.
+        A donated argument is deleted, unless something else still views its memory.
 
         Raises:
-            DeletedBufferError: for an argument that was deleted.
-            ExecutionError: for a wrong number or size of arguments, or a failure on the way.
+            DeletedBufferError: if an argument was deleted.
+            ExecutionError: for a wrong number or size of arguments, or if the program fails.
         """
         try:
             return self._run(buffers).consume_with_handlers(self._handlers)
@@ -186,7 +186,7 @@ class Executable(HasCompilerAnalysis):
             raise execution_error(self.name, error, buffers) from error
 
     def execute_function(self) -> Callable[[Sequence[Buffer]], list[Buffer]]:
-        """`execute` as a function that has all at hand: of small programs a good part of a call is finding it."""
+        """Returns `execute` as a closure: attribute lookups are a large part of the call of a small program."""
         run, handlers, name = self._run, self._handlers, self.name
 
         def execute(buffers: Sequence[Buffer]) -> list[Buffer]:
@@ -198,28 +198,28 @@ class Executable(HasCompilerAnalysis):
         return execute
 
     def named(self, name: str) -> Executable:
-        """The same program under another name, for errors to tell."""
+        """Returns the same program under another name for error messages."""
         return self if name == self.name else Executable(name, self._loaded, self.device, self.parameters, self.results)
 
     @property
     def fingerprint(self) -> bytes | None:
-        """XLA's digest of the compiled program, if the platform has one."""
+        """XLA's digest of the compiled program, or None if the platform has none."""
         return self._loaded.fingerprint
 
     def serialize(self, calls_kernels: bool = False) -> bytes:
-        """The compiled program with its signature, for `load_executable` in another process on such a host.
+        """Serializes the compiled program with its signature, for `load_executable` in another process on such a host.
 
-        `calls_kernels` says whether it calls kernels of jaxlib's, which are then made ready where it is loaded.
+        `calls_kernels` says whether the program calls jaxlib's kernels, which `load_executable` then registers.
 
         Raises:
-            CompilationError: if XLA can't write this one.
+            CompilationError: if XLA can't serialize this program.
         """
         return pack_executable(self._loaded, self.parameters, self.results, calls_kernels)
 
 
 @final
 class HostCallingExecutable(Executable):
-    """A compiled program that calls Python functions, which may raise. It is done when `execute` returns."""
+    """A compiled program that calls Python functions, which may raise. It has finished when `execute` returns."""
 
     __slots__ = ("_functions",)
 
@@ -237,10 +237,10 @@ class HostCallingExecutable(Executable):
 
     @override
     def execute(self, buffers: Sequence[Buffer]) -> list[Buffer]:
-        """Runs the program and waits for its end, whether or not it has results.
+        """Runs the program and waits until it has finished, even if it has no results.
 
         Raises:
-            BaseException: what one of the functions raised, as the object that it was.
+            BaseException: the exception that one of the functions raised, as the same object.
             ExecutionError: for any other failure.
         """
         return run_with_ffi_callbacks(self._functions, self._execute_blocking, buffers, self.name)
@@ -269,7 +269,7 @@ class HostCallingExecutable(Executable):
 def run_with_ffi_callbacks(
     functions: FfiCallbacks, run: Callable[[Sequence[Buffer]], list[Buffer]], buffers: Sequence[Buffer], name: str
 ) -> list[Buffer]:
-    """What `run` returns, an execution that calls functions; what one of them raised is raised as the object it was."""
+    """Calls `run`, which executes a program with Python callbacks; raises the exception of a callback as it is."""
     functions.begin()
     try:
         results = run(buffers)
@@ -283,9 +283,9 @@ def run_with_ffi_callbacks(
     finally:
         functions.end()
     try:
-        raise raised  # out here, where XLA's error is not its context
+        raise raised  # outside of `except`, so that XLA's error does not become its context
     finally:
-        del raised  # which would keep this frame, and the frame it
+        del raised  # breaks the reference cycle with this frame
 
 
 _MAGIC: Final = b"tracefx executable 1\n"
@@ -302,25 +302,26 @@ def compile_module(
     """Compiles the public function `main` of a StableHLO module for one device.
 
     Args:
-        module: is left as it is. The arguments of `main` may carry `tf.aliasing_output` or `jax.buffer_donor`.
-        device: where it will run.
-        name: what errors call it.
+        module: is not changed. The arguments of `main` may have the attributes `tf.aliasing_output` or
+            `jax.buffer_donor`.
+        device: the device to compile for.
+        name: the program's name in error messages.
         compiler_options: XLA's options by name, without dashes (`{"xla_cpu_enable_fast_math": True}`).
-        host_callbacks: what custom calls of `host_call_target` call, by their `index`. What one raises is an
-            `ExecutionError`.
+        host_callbacks: the functions that custom calls of `host_call_target` call, by their `index`. If one raises,
+            the execution raises an `ExecutionError`.
 
     Raises:
-        CompilationError: if XLA refuses the program or an option, with XLA's text.
-        TypeError: if `main` takes or returns something that is no tensor of a dtype known here.
+        CompilationError: if XLA rejects the program or an option, with XLA's text.
+        TypeError: if a parameter or result of `main` is no tensor of a known dtype.
     """
     parameters, results = signature_of(module)
     options = _compile_options(device, compiler_options or {})
-    where = device_list((device,))
+    pjrt_devices = device_list((device,))
     try:
         if host_callbacks:
-            loaded = device.client.compile_and_load(module, where, options, host_callbacks)
+            loaded = device.client.compile_and_load(module, pjrt_devices, options, host_callbacks)
         else:
-            loaded = device.client.compile_and_load(module, where, options)
+            loaded = device.client.compile_and_load(module, pjrt_devices, options)
     except JaxRuntimeError as error:
         raise CompilationError(str(error)) from error
     return Executable(name, loaded, device, parameters, results)
@@ -334,22 +335,22 @@ def compile_host_calling_module(
     name: str = "program",
     compiler_options: Mapping[str, CompilerOption] | None = None,
 ) -> Executable:
-    """`compile_module` for a program that calls Python functions and hands on what they raise."""
-    calls = FfiCallbacks(functions)
-    made = compile_module(
+    """Like `compile_module`, for a program that calls Python functions and re-raises their exceptions."""
+    callbacks = FfiCallbacks(functions)
+    compiled = compile_module(
         module,
         device=device,
         name=name,
         compiler_options=compiler_options,
-        host_callbacks=calls.entry_points(),
+        host_callbacks=callbacks.entry_points(),
     )
-    return HostCallingExecutable(name, made._loaded, device, made.parameters, made.results, calls)
+    return HostCallingExecutable(name, compiled._loaded, device, compiled.parameters, compiled.results, callbacks)
 
 
 def pack_executable(
     loaded: LoadedExecutable, parameters: Sequence[ArraySpec], results: Sequence[ArraySpec], calls_kernels: bool
 ) -> bytes:
-    """A compiled program with its signature; see `Executable.serialize`."""
+    """Serializes a compiled program with its signature; see `Executable.serialize`."""
     header = {
         "jaxlib": JAXLIB_VERSION,
         "kernels": calls_kernels,
@@ -365,7 +366,10 @@ def pack_executable(
 
 
 def unpack_executable(data: bytes) -> tuple[tuple[ArraySpec, ...], tuple[ArraySpec, ...], bytes]:
-    """What `packed` wrote: parameters, results, and what XLA takes, whose kernels are ready now. Raises LoadError."""
+    """Parses the result of `pack_executable` into parameters, results and XLA's data; raises `LoadError`.
+
+    Registers the kernels that the program calls.
+    """
     start = len(_MAGIC) + 4
     if not data.startswith(_MAGIC) or len(data) < start:
         raise LoadError(f"these {len(data)} bytes are no serialized executable: they begin with {data[:20]!r}")
@@ -389,10 +393,10 @@ def unpack_executable(data: bytes) -> tuple[tuple[ArraySpec, ...], tuple[ArraySp
 
 
 def load_executable(data: bytes, device: Device, name: str = "program") -> Executable:
-    """The executable that `Executable.serialize` wrote. Load only what you trust: it is machine code.
+    """Loads an executable that `Executable.serialize` wrote. Load only trusted data: it is machine code.
 
     Raises:
-        LoadError: if the bytes are something else, another version of jaxlib wrote them, or XLA refuses them.
+        LoadError: if the data are invalid, were written by another version of jaxlib, or XLA rejects them.
     """
     parameters, results, code = unpack_executable(data)
     try:
@@ -403,22 +407,22 @@ def load_executable(data: bytes, device: Device, name: str = "program") -> Execu
 
 
 def compilation_identity(device: Device, compiler_options: Mapping[str, CompilerOption]) -> bytes:
-    """All that an executable depends on beside its program, as bytes that are the same in every process.
+    """Returns everything that an executable depends on besides its program, as bytes that are equal in all processes.
 
-    That is jaxlib's version, the compiler's options with those of `XLA_FLAGS`, and the device with the instructions
-    its processor knows.
+    This is jaxlib's version, the compiler options including those of `XLA_FLAGS`, and the device with the instruction
+    set of its processor.
 
     Raises:
-        CompilationError: if XLA knows no such option.
+        CompilationError: if XLA does not know an option.
     """
     return options_identity(device, _compile_options(device, compiler_options))
 
 
 def options_identity(device: Device, options: CompileOptions) -> bytes:
-    """`compilation_identity`, of all options; the device is one of those that run it."""
+    """Like `compilation_identity`, for complete options; `device` is one of the devices that run the program."""
     topology = topology_for_devices(device.client.local_devices()).fingerprint()
-    known = (JAXLIB_VERSION, device.platform, device.device_kind, topology, platform.system(), platform.machine())
-    return repr((known, options.SerializeAsString())).encode()
+    identity = (JAXLIB_VERSION, device.platform, device.device_kind, topology, platform.system(), platform.machine())
+    return repr((identity, options.SerializeAsString())).encode()
 
 
 def _compile_options(device: Device, overrides: Mapping[str, CompilerOption]) -> CompileOptions:
@@ -429,17 +433,17 @@ def _compile_options(device: Device, overrides: Mapping[str, CompilerOption]) ->
 
 
 def new_options(overrides: Mapping[str, CompilerOption]) -> CompileOptions:
-    """XLA's options for a program whose devices are still to be said."""
+    """Returns XLA's options for a program, without its device assignment."""
     options = new_compile_options()
-    build = options.executable_build_options
-    build.use_spmd_partitioning = True
-    build.use_shardy_partitioner = True
+    build_options = options.executable_build_options
+    build_options.use_spmd_partitioning = True
+    build_options.use_shardy_partitioner = True
     flags = dict(overrides)
     for name in EFFORT_OPTIONS:
         if name in flags:
             value = flags.pop(name)
             try:
-                setattr(build, name, value)
+                setattr(build_options, name, value)
             except TypeError as error:
                 raise CompilationError(f"compiler option {name!r} does not take {value!r}") from error
     options.env_option_overrides = sorted(flags.items())
@@ -450,16 +454,16 @@ def signature_of(module: ir.Module) -> tuple[tuple[ArraySpec, ...], tuple[ArrayS
     for operation in module.body:
         attributes = operation.operation.attributes
         if "sym_name" in attributes and ir.StringAttr(attributes["sym_name"]).value == "main":
-            kind = ir.FunctionType(ir.TypeAttr(attributes["function_type"]).value)
-            return tuple(map(spec_of, kind.inputs)), tuple(map(spec_of, kind.results))
+            function_type = ir.FunctionType(ir.TypeAttr(attributes["function_type"]).value)
+            return tuple(map(spec_of, function_type.inputs)), tuple(map(spec_of, function_type.results))
     raise InvalidModuleError("the module has no function named 'main' to compile")
 
 
-# ------------------------------------------------------------------ kernels of jaxlib's
+# ------------------------------------------------------------------ jaxlib's LAPACK kernels
 
 
 def lapack_kernel(name: str, dtype: np.dtype[np.generic]) -> str:
-    """The custom-call target of a LAPACK kernel (`"potrf_ffi"`), registered with XLA at its first use.
+    """Returns the custom-call target of a LAPACK kernel (`"potrf_ffi"`); the first call registers all kernels.
 
     >>> lapack_kernel("potrf_ffi", np.dtype(np.float32))
     'lapack_spotrf_ffi'
@@ -469,13 +473,13 @@ def lapack_kernel(name: str, dtype: np.dtype[np.generic]) -> str:
 
 
 def is_lapack_kernel(target: str) -> bool:
-    """Whether jaxlib has a kernel of this name, which every process finds by it."""
+    """Whether jaxlib has a LAPACK kernel of this name, which every process can find by its name."""
     return target in _lapack_kernels()
 
 
 @functools.cache
 def register_lapack_kernels() -> None:
-    """Registers jaxlib's kernels with XLA, and finds the LAPACK that they call, which takes a sixth of a second."""
+    """Registers jaxlib's LAPACK kernels with XLA, and loads LAPACK, which takes a sixth of a second."""
     with client_lock:
         for target, (kernel, version) in _lapack_kernels().items():
             register_custom_call_target(target, kernel, "cpu", version)

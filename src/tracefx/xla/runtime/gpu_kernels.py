@@ -1,6 +1,6 @@
-"""The kernels that plug-ins for GPUs bring beside XLA: their names, and what XLA has to be told to find them.
+"""The kernels in GPU plug-ins: their names, and their registration with XLA.
 
-Names can be known without the plug-in, so programs for GPUs can be built, and sent away, from where there is none.
+The names are known without a plug-in, so programs for GPUs can be lowered and exported on hosts that have none.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _import_from_plugin: Final[Callable[[str, str], ModuleType | None]] = import_jax
 ).import_from_plugin
 _PREFIXES: Final[Mapping[str, str]] = MappingProxyType({"cuda": "cu", "rocm": "hip"})
 _LIBRARIES: Final = ("_linalg", "_solver", "_sparse", "_hybrid", "_prng")
-"""Modules of a plug-in that list kernels."""
+"""The modules of a plug-in that list kernels."""
 _BATCH_PARTITIONABLE: Final = ("solver_", "hybrid_", "sparse_gtsv2_", "_lu_pivots_")
-"""How the names of those begin, after their platform's letters, that take matrices of a batch in whatever number."""
+"""Name prefixes, after the platform's, of kernels on batches of matrices, which devices can split between them."""
 
 _MIN_VERSIONS: Final[Mapping[str, tuple[str, int]]] = MappingProxyType(
     {"cusolver_geev_ffi": ("cusolver_get_version", 11701)}
 )
-"""Kernels that not all versions of their library have: what says the version, and from which one on."""
+"""Kernels that require a version of their library: the function that returns the version, and the lowest version."""
 
 KernelHandler: TypeAlias = object
-"""A capsule with the address of a function, or a dict of such by the stage of an execution that they are for."""
+"""A capsule with the address of a function, or a dict of such capsules by stage of an execution."""
 
 
 @final
@@ -41,11 +41,11 @@ class GpuKernel:
     handler: KernelHandler
     api_version: int
     batch_partitionable: bool
-    """Whether devices may take a part of a batch each."""
+    """Whether devices can compute parts of a batch independently."""
 
 
 class _Extension(Protocol):
-    """The plug-in's module that speaks to XLA inside of it, as far as it is used here."""
+    """The part of the plug-in's extension module that is used here; it registers kernels with the plug-in's XLA."""
 
     def register_custom_call_target(
         self, c_api: object, fn_name: str, fn: KernelHandler, xla_platform_name: str, api_version: int, traits: int, /
@@ -60,7 +60,7 @@ class _Library(Protocol):
 
 
 def is_gpu_kernel(target: str) -> bool:
-    """Whether this is the name of a kernel that every process with a plug-in for GPUs finds by it.
+    """Whether this is the name of a kernel that every process with a GPU plug-in can find by its name.
 
     >>> is_gpu_kernel("cusolver_getrf_ffi"), is_gpu_kernel("my_kernel")
     (True, False)
@@ -81,29 +81,29 @@ def _kernel_names() -> frozenset[str]:
 
 @functools.cache
 def is_kernel_available(target: str) -> bool:
-    """Whether the library of a kernel that is not in all of its versions is installed, and new enough.
+    """Whether the library of a version-dependent kernel is installed and new enough.
 
-    >>> is_kernel_available("cusolver_getrf_ffi")  # of which no version need be known
+    >>> is_kernel_available("cusolver_getrf_ffi")  # not version-dependent
     False
     """
     if target not in _MIN_VERSIONS:
         return False
     versions = _import_from_plugin("cuda", "_versions")
-    asked, least = _MIN_VERSIONS[target]
+    version_function, min_version = _MIN_VERSIONS[target]
     try:
-        return versions is not None and getattr(versions, asked)() >= least
-    except RuntimeError:  # there is the plug-in, and no library
+        return versions is not None and getattr(versions, version_function)() >= min_version
+    except RuntimeError:  # the plug-in is installed, but the library is not
         return False
 
 
 def is_hybrid_kernel(target: str) -> bool:
-    """Whether a kernel computes partly on the host."""
+    """Whether a kernel runs partly on the host."""
     return is_gpu_kernel(target) and "hybrid_" in target
 
 
 @functools.cache
 def initialize_hybrid_kernels() -> None:
-    """Finds the LAPACK that kernels call which compute partly on the host; nothing where no plug-in is installed."""
+    """Loads the LAPACK that hybrid kernels call on the host; does nothing where no plug-in is installed."""
     for platform in _PREFIXES:
         hybrid = _import_from_plugin(platform, "_hybrid")
         if hybrid is not None:
@@ -111,40 +111,41 @@ def initialize_hybrid_kernels() -> None:
 
 
 def plugin_kernels(platform: str) -> Mapping[str, GpuKernel]:
-    """The kernels of the plug-in for `"cuda"` or `"rocm"` by their names; none of a plug-in that isn't installed.
+    """Returns the kernels of the plug-in for `"cuda"` or `"rocm"` by name; none if it isn't installed.
 
-    Raises ValueError for another platform.
+    Raises `ValueError` for other platforms.
     """
     _xla_platform_name(platform)
-    found: dict[str, GpuKernel] = {}
+    kernels: dict[str, GpuKernel] = {}
     for name in _LIBRARIES:
         library = _import_from_plugin(platform, name)
         if library is None:
             continue
-        beginnings = tuple([_PREFIXES[platform] + each for each in _BATCH_PARTITIONABLE])
+        prefixes = tuple([_PREFIXES[platform] + each for each in _BATCH_PARTITIONABLE])
         for target, handler in cast(_Library, library).registrations().items():
-            found[target] = GpuKernel(handler, 1, target.startswith(beginnings))
+            kernels[target] = GpuKernel(handler, 1, target.startswith(prefixes))
     extension = _extension(platform)
     if extension is not None:
-        found |= {target: GpuKernel(handler, 1, False) for target, handler in extension.ffi_handlers().items()}
-    return found
+        kernels |= {target: GpuKernel(handler, 1, False) for target, handler in extension.ffi_handlers().items()}
+    return kernels
 
 
 def register_plugin_kernels(platform: str, c_api: object) -> int:
-    """Tells XLA in the plug-in whose interface is `c_api` of all these kernels; how many there are.
+    """Registers all kernels of a plug-in with its XLA, and returns their number.
 
-    What jaxlib gives for the plug-in when it loads it is its interface. To be called once, before a client is made.
+    `c_api` is the plug-in's interface, which jaxlib returns when it loads the plug-in. Call this once, before a client
+    is created.
 
-    Raises ValueError for a platform without such a plug-in installed.
+    Raises `ValueError` if no plug-in for the platform is installed.
     """
     name = _xla_platform_name(platform)
     extension = _extension(platform)
     if extension is None:
         raise ValueError(
-            f"there are no kernels for {platform!r}: install jax[cuda12] or jax[cuda13] for it, of jaxlib's version"
+            f"there are no kernels for {platform!r}: install jax[cuda12] or jax[cuda13], of jaxlib's version"
         )
-    for kind, identity in extension.ffi_types().items():
-        extension.register_custom_type(c_api, kind, identity)
+    for type_name, identity in extension.ffi_types().items():
+        extension.register_custom_type(c_api, type_name, identity)
     kernels = plugin_kernels(platform)
     for target, kernel in kernels.items():
         extension.register_custom_call_target(c_api, target, kernel.handler, name, kernel.api_version, 0)

@@ -1,8 +1,8 @@
 """Differences between the supported versions of jaxlib, each with its reason.
 
-Other modules of this package use the names below and do not ask for the version. Where it can be done, a difference is
-detected from what jaxlib offers. This module is imported before any other of the package, so it is also where a jaxlib
-that is not supported is refused.
+Other modules of this package use the names below and do not check the version. Where possible, a difference is detected
+from what jaxlib offers. This module is imported before all others of the package, so an unsupported jaxlib is rejected
+here.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import_jaxlib("jaxlib.mlir.dialects.sdy")
 
 
 def _parameters(function: object) -> str:
-    """The signature that the extension module gives a function as its documentation."""
+    """Returns the signature of an extension function, which is its docstring."""
     return str(getattr(function, "__doc__", ""))
 
 
 SKIP_CHECKS: Final[tuple[bool, ...]] = (True,) if "_skip_checks" in _parameters(_jax.array_result_handler) else ()
-"""The last argument of `_jax.array_result_handler`, where it takes one.
+"""The last argument of `_jax.array_result_handler`, in versions that have it.
 
-Until 0.10 the handler checks each result with Python code that only jax defines, unless told to skip it. In 0.11 the
-check and the parameter are gone.
+Until 0.10 the handler checks each result with Python code that only jax defines, unless it is told to skip the check.
+In 0.11 the check and the parameter are gone.
 """
 
 EFFORT_OPTIONS: Final[tuple[str, ...]] = tuple(
@@ -39,6 +39,6 @@ EFFORT_OPTIONS: Final[tuple[str, ...]] = tuple(
         "optimization_level",
         "memory_fitting_level",
     )
-    if hasattr(_jax.ExecutableBuildOptions, name)  # of the class, since XLA reads XLA_FLAGS for the first instance
+    if hasattr(_jax.ExecutableBuildOptions, name)  # of the class, because the first instance makes XLA read XLA_FLAGS
 )
-"""Compiler options that are fields of the build options, and not flags that XLA parses."""
+"""Compiler options that are fields of the build options, not flags that XLA parses."""

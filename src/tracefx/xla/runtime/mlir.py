@@ -1,4 +1,4 @@
-"""StableHLO programs: types, constants, attributes, operations, functions, modules and their text."""
+"""Building StableHLO programs: types, constants, attributes, operations, functions, modules and their text."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ Module: TypeAlias = ir.Module
 MlirOperation: TypeAlias = ir.Operation
 InsertionPoint: TypeAlias = ir.InsertionPoint
 MlirRegion: TypeAlias = ir.Region
-"""Where an operation that has regions keeps the blocks of one."""
+"""A region of an operation, which contains its blocks."""
 Type: TypeAlias = ir.Type
 MlirValue: TypeAlias = "ir.Value[ir.Type]"
 
 
 def new_context() -> ir.Context:
-    """A context of its own: what is made in it goes with it."""
+    """Creates an MLIR context of its own; its objects are freed with it."""
     registry = ir.DialectRegistry()
     _jax_mlir_ext.register_dialects(registry)
     context = ir.Context()
@@ -54,16 +54,16 @@ _make_context: Final = functools.cache(new_context)
 
 
 def mlir_context() -> ir.Context:
-    """The MLIR context of this process, with StableHLO, CHLO, Shardy, func and the rest loaded. Safe to share."""
+    """Returns the MLIR context of the process, with StableHLO, CHLO, Shardy, func and more loaded. Thread-safe."""
     with client_lock:
         return _make_context()
 
 
 @functools.cache
 def unknown_location() -> ir.Location:
-    """The unknown location; in `with lowering():` it and the context are current for this thread. May be nested.
+    """Returns the unknown location; `with unknown_location():` makes it and the context current for this thread.
 
-    Always by `with`: one that is entered and still open when Python ends aborts the process in MLIR's own clean-up.
+    Always use `with`, which may be nested: a location that is still entered when Python exits makes MLIR abort.
 
     >>> with unknown_location():
     ...     ir.Type.parse("tensor<2xf32>")
@@ -73,22 +73,22 @@ def unknown_location() -> ir.Location:
 
 
 def location(name: str, file: str | None, line: int) -> ir.Location:
-    """A named place in a source file; operations made in `with location(...):` carry it into XLA's metadata."""
+    """Returns a named location in a source file; XLA copies an operation's location to its metadata."""
     context = mlir_context()
     return ir.Location.name(name, None if file is None else ir.Location.file(file, line, 0, context), context)
 
 
 def at_end(block: ir.Block) -> ir.InsertionPoint:
-    """In `with at_end(block):` this thread's new operations are appended to the block."""
+    """Returns the insertion point at the end of a block; in `with at_end(block):` new operations are appended to it."""
     return ir.InsertionPoint(block)
 
 
 @functools.cache
 def element_type(dtype: np.dtype[np.generic]) -> ir.Type:
-    """The MLIR type of an element: signless for signed integers and bool (`i1`), `ui8` and so on for unsigned ones.
+    """Returns the MLIR element type of a dtype: signless for signed integers and bool (`i1`), `ui8` etc. for unsigned.
 
     Raises:
-        TypeError: if XLA has no such dtype.
+        TypeError: if XLA does not support the dtype.
     """
     dtype = dtype.newbyteorder("=")
     return ir.Type.parse(MLIR_NAME[require_xla_dtype(dtype)], mlir_context())
@@ -96,46 +96,45 @@ def element_type(dtype: np.dtype[np.generic]) -> ir.Type:
 
 @functools.lru_cache(maxsize=8192)
 def tensor_type(shape: Shape, dtype: np.dtype[np.generic]) -> ir.RankedTensorType:
-    """The MLIR type of an array.
+    """Returns the MLIR type of an array.
 
     >>> tensor_type((2, 3), np.dtype(np.float32))
     RankedTensorType(tensor<2x3xf32>)
     """
-    if dtypes.is_key(dtype):  # random keys, made of words
+    if dtypes.is_key(dtype):  # random keys are arrays of words
         shape, dtype = (*shape, dtypes.key_data_size(dtype)), dtypes.uint32
     return ir.RankedTensorType.get(shape, element_type(dtype), loc=unknown_location())
 
 
 @functools.cache
 def token_type() -> ir.Type:
-    """The type of tokens, which operations hand to each other to happen in order."""
+    """Returns the type of tokens, which order operations with effects."""
     return ir.Type.parse("!stablehlo.token", mlir_context())
 
 
-def spec_of(kind: ir.Type) -> ArraySpec:
-    """The shape and dtype of an MLIR tensor type; the opposite of `tensor_type`.
+def spec_of(tensor: ir.Type) -> ArraySpec:
+    """Returns the shape and dtype of an MLIR tensor type; the inverse of `tensor_type`.
 
     Raises:
-        TypeError: for other types, unknown sizes, and elements without a dtype.
+        TypeError: for other types, unknown sizes, and element types without a dtype.
     """
-    if not isinstance(kind, ir.RankedTensorType) or not kind.has_static_shape:
-        raise TypeError(f"an array's type is expected, with sizes that are known, got {kind}")
-    dtype = DTYPE_BY_MLIR_NAME.get(str(kind.element_type))
+    if not isinstance(tensor, ir.RankedTensorType) or not tensor.has_static_shape:
+        raise TypeError(f"expected an array type with known sizes, got {tensor}")
+    dtype = DTYPE_BY_MLIR_NAME.get(str(tensor.element_type))
     if dtype is None:
-        raise TypeError(f"no dtype stands for the elements of {kind}")
-    return ArraySpec(tuple(kind.shape), dtype)
+        raise TypeError(f"there is no dtype for the elements of {tensor}")
+    return ArraySpec(tuple(tensor.shape), dtype)
 
 
 def dense_attr(array: AnyArray, shape: Shape | None = None, context: ir.Context | None = None) -> ir.DenseElementsAttr:
-    """An array as a constant. One element (also `np.broadcast_to` of one) becomes a splat of any size.
+    """Returns a constant. An array of one element (also `np.broadcast_to` of one) becomes a splat of any size.
 
-    The context keeps a copy as long as it lives, so in that of the process, which is the default, this is for small
-    arrays.
+    The context keeps a copy as long as it lives: in the process's context, the default, use this for small arrays only.
 
     Args:
-        array: of any dtype that `element_type` knows, any strides and byte order.
-        shape: for an array of one element, the shape of the constant; else the array's own.
-        context: one that `new_context` made.
+        array: an array of any dtype that `element_type` supports, with any strides and byte order.
+        shape: for an array of one element, the shape of the constant. None means the array's shape.
+        context: a context created by `new_context`. None means the process's.
 
     >>> str(dense_attr(np.array([True, False])))
     'dense<[true, false]> : tensor<2xi1>'
@@ -149,20 +148,20 @@ def dense_attr(array: AnyArray, shape: Shape | None = None, context: ir.Context 
         raise ValueError(f"only an array of one element can be given a shape; got {shape} for shape {array.shape}")
     dtype = array.dtype.newbyteorder("=")
     if context is None:
-        kind, context = element_type(dtype), mlir_context()
+        element, context = element_type(dtype), mlir_context()
     else:
-        kind = ir.Type.parse(MLIR_NAME[require_xla_dtype(dtype)], context)
+        element = ir.Type.parse(MLIR_NAME[require_xla_dtype(dtype)], context)
     if array.size > 1 and not any(array.strides):
         array = array[(0,) * array.ndim]
     array = np.ascontiguousarray(array, dtype)
     if dtype.kind not in "biufc" or dtype not in READ_DIRECTLY:
-        array = array.view(f"u{dtype.itemsize}")  # ml_dtypes' arrays export no buffer
-    return ir.DenseElementsAttr.get(array.data, type=kind, shape=shape, context=context)
+        array = array.view(f"u{dtype.itemsize}")  # ml_dtypes arrays do not support the buffer protocol
+    return ir.DenseElementsAttr.get(array.data, type=element, shape=shape, context=context)
 
 
 @functools.lru_cache(maxsize=4096)
 def parse_attribute(text: str) -> ir.Attribute:
-    """Any attribute from its text: `attribute("#stablehlo<comparison_direction LT>")`. Parsed once."""
+    """Parses an attribute, e.g. `parse_attribute("#stablehlo<comparison_direction LT>")`; cached."""
     try:
         return ir.Attribute.parse(text, mlir_context())
     except ir.MLIRError as error:
@@ -171,77 +170,77 @@ def parse_attribute(text: str) -> ir.Attribute:
 
 @functools.lru_cache(maxsize=4096)
 def integer_attr(value: int, bits: int = 64) -> ir.IntegerAttr:
-    """A signless integer: `3 : i64`."""
+    """Returns a signless integer: `3 : i64`."""
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(bits, mlir_context()), value)
 
 
 def float_attr(value: float, dtype: np.dtype[np.generic]) -> ir.FloatAttr:
-    """A floating point number of a dtype: `1.0 : f32`."""
+    """Returns a floating-point number: `1.0 : f32`."""
     return ir.FloatAttr.get(element_type(dtype), value, loc=unknown_location())
 
 
 def bool_attr(value: bool) -> ir.BoolAttr:
-    """`true` or `false`."""
+    """Returns `true` or `false`."""
     return ir.BoolAttr.get(value, mlir_context())
 
 
 def string_attr(value: str | bytes) -> ir.StringAttr:
-    """A string, in quotes."""
+    """Returns a string attribute."""
     return ir.StringAttr.get(value, mlir_context())
 
 
 def symbol_attr(name: str) -> ir.FlatSymbolRefAttr:
-    """A reference to a function of the module: `@name`."""
+    """Returns a reference to a function of the module: `@name`."""
     return ir.FlatSymbolRefAttr.get(name, mlir_context())
 
 
 @functools.lru_cache(maxsize=4096)
 def i64_array_attr(values: tuple[int, ...]) -> ir.DenseI64ArrayAttr:
-    """`array<i64: 0, 1>`, which is what StableHLO takes for dimensions."""
+    """Returns `array<i64: 0, 1>`, the type of StableHLO's dimension attributes."""
     return ir.DenseI64ArrayAttr.get(values, mlir_context())
 
 
 def bool_array_attr(values: tuple[bool, ...]) -> ir.DenseBoolArrayAttr:
-    """`array<i1: true, false>`."""
+    """Returns `array<i1: true, false>`."""
     return ir.DenseBoolArrayAttr.get(values, mlir_context())
 
 
 def array_attr(values: Sequence[ir.Attribute]) -> ir.ArrayAttr:
-    """A list of attributes: `[1, "two"]`."""
+    """Returns a list of attributes: `[1, "two"]`."""
     return ir.ArrayAttr.get(values, mlir_context())
 
 
 def dict_attr(values: Mapping[str, ir.Attribute]) -> ir.DictAttr:
-    """Attributes by name: `{a = 1}`."""
+    """Returns a dictionary of attributes: `{a = 1}`."""
     return ir.DictAttr.get(dict(values), mlir_context())
 
 
 create: Final = ir.Operation.create
-"""Makes an operation: the fastest of the ways to build StableHLO. Nothing is checked until `verify`.
+"""Creates an operation, without checks (see `verify`); the fastest way to build StableHLO.
 
-Takes its name, the types of its results, its operands, then attributes by name, successors, the number of its regions,
-its location and the insertion point where it goes, the last two by default the current ones. Fill a region with
+Takes the operation's name, its result types, its operands, attributes by name, successors, the number of regions, the
+location and the insertion point; the last two default to the current ones. Add a block to a region with
 `operation.regions[0].blocks.append(*types)`.
 """
 
 
 def broadcast_of(value: MlirValue) -> tuple[MlirValue, tuple[int, ...]] | None:
-    """The array that a value repeats, and its sizes along the value's axes, 1 where it has none; else None."""
-    made = value.owner
-    if isinstance(made, ir.Block) or made.name != "stablehlo.broadcast_in_dim":
+    """Returns the operand of a broadcast, and its sizes along the result's axes (1 for new axes); None for others."""
+    producer = value.owner
+    if isinstance(producer, ir.Block) or producer.name != "stablehlo.broadcast_in_dim":
         return None
-    (source,) = made.operands
-    places = list(ir.DenseI64ArrayAttr(made.attributes["broadcast_dimensions"]))
-    if not places:
+    (source,) = producer.operands
+    dims = list(ir.DenseI64ArrayAttr(producer.attributes["broadcast_dimensions"]))
+    if not dims:
         return None
     sizes = [1] * ir.RankedTensorType(value.type).rank
-    for place, n in zip(places, ir.RankedTensorType(source.type).shape, strict=True):
-        sizes[place] = n
+    for dim, n in zip(dims, ir.RankedTensorType(source.type).shape, strict=True):
+        sizes[dim] = n
     return source, tuple(sizes)
 
 
 def new_module(name: str) -> ir.Module:
-    """An empty module."""
+    """Creates an empty module."""
     module = ir.Module.create(unknown_location())
     module.operation.attributes["sym_name"] = string_attr(name)
     return module
@@ -257,11 +256,16 @@ def add_function(
     argument_attributes: Sequence[Mapping[str, ir.Attribute]] | None = None,
     result_attributes: Sequence[Mapping[str, ir.Attribute]] | None = None,
 ) -> ir.Block:
-    """Appends a function to a module and returns its empty body, whose `arguments` are the function's.
+    """Appends a function to a module and returns its empty body, whose `arguments` are the function's parameters.
 
     Args:
-        argument_attributes: for each input, attributes such as `{"tf.aliasing_output": integer_attr(0, 32)}`.
-        result_attributes: for each result.
+        module: the module.
+        name: the function's symbol.
+        inputs: the types of the parameters.
+        results: the types of the results.
+        public: whether the function is visible from outside of the module.
+        argument_attributes: for each parameter, attributes such as `{"tf.aliasing_output": integer_attr(0, 32)}`.
+        result_attributes: for each result, its attributes.
     """
     context = mlir_context()
     attributes: dict[str, ir.Attribute] = {
@@ -281,7 +285,7 @@ def add_function(
 
 
 def verify(module: ir.Module) -> None:
-    """Checks a module against the rules of its dialects; raises `InvalidModuleError` with MLIR's text."""
+    """Verifies a module by the rules of its dialects; raises `InvalidModuleError` with MLIR's text."""
     try:
         module.operation.verify()
     except ir.MLIRError as error:
@@ -289,12 +293,12 @@ def verify(module: ir.Module) -> None:
 
 
 def module_text(module: ir.Module, *, locations: bool = False) -> str:
-    """A module in MLIR's syntax, with the source locations of its operations if asked for."""
+    """Returns a module in MLIR's syntax, with source locations if `locations` is set."""
     return cast(str, module.operation.get_asm(enable_debug_info=locations))
 
 
 def parse_module(text: str) -> ir.Module:
-    """The module that `module_text` wrote; raises `InvalidModuleError` with MLIR's text."""
+    """Parses the output of `module_text`; raises `InvalidModuleError` with MLIR's text."""
     try:
         return ir.Module.parse(text, mlir_context())
     except ir.MLIRError as error:

@@ -1,4 +1,4 @@
-"""Blocks of programs under construction: what was appended is compared, moved and taken back."""
+"""Comparing, moving and erasing operations of MLIR blocks under construction."""
 
 from __future__ import annotations
 
@@ -15,30 +15,32 @@ from tracefx.xla.runtime.mlir import (
 )
 
 
-def add_parameter(body: Block, kind: Type) -> MlirValue:
-    """A new last parameter of a function, which has this body and says nothing else of its parameters."""
+def add_parameter(body: Block, parameter_type: Type) -> MlirValue:
+    """Adds a parameter at the end of a function with this body; the function must not have argument attributes."""
     function = body.owner.operation
-    old = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
-    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([*old.inputs, kind], old.results))
-    return body.add_argument(kind, unknown_location())
+    function_type = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    function.attributes["function_type"] = ir.TypeAttr.get(
+        ir.FunctionType.get([*function_type.inputs, parameter_type], function_type.results)
+    )
+    return body.add_argument(parameter_type, unknown_location())
 
 
-def insert_marker(place: InsertionPoint) -> MlirOperation:
-    """An operation to go back to. Blocks don't know how long they are, so this takes less time than to ask one."""
-    return ir.Operation.create("stablehlo.create_token", [token_type()], ip=place, loc=unknown_location())
+def insert_marker(insertion_point: InsertionPoint) -> MlirOperation:
+    """Inserts an operation as a marker for `erase_from`; much faster than asking a block for its length."""
+    return ir.Operation.create("stablehlo.create_token", [token_type()], ip=insertion_point, loc=unknown_location())
 
 
-def erase_from(marked: MlirOperation) -> None:
-    """Take back the mark and all operations after it."""
-    for op in list(marked.block.operations)[::-1]:
-        found = op.operation == marked
+def erase_from(marker: MlirOperation) -> None:
+    """Erases a marker and all operations after it."""
+    for op in list(marker.block.operations)[::-1]:
+        is_marker = op.operation == marker
         op.operation.erase()
-        if found:
+        if is_marker:
             return
 
 
 def inline_first_region(operation: MlirOperation) -> list[MlirValue]:
-    """The results of an operation's first body, which takes its place."""
+    """Replaces an operation by the operations of its first region; returns the region's results."""
     *inner, end = list(operation.regions[0].blocks[0].operations)
     for op in inner:
         op.operation.move_before(operation)
@@ -48,7 +50,7 @@ def inline_first_region(operation: MlirOperation) -> list[MlirValue]:
 
 
 def move_regions(old: MlirOperation, new: MlirOperation, which: list[int]) -> None:
-    """Move these bodies of an operation to another one, in their order, and take the first back."""
+    """Moves the regions with indices `which` of one operation to another, in this order, and erases the first."""
     blocks = [old.regions[i].blocks[0] for i in which]
     for block, region in zip(blocks, new.regions, strict=True):
         block.append_to(region)
@@ -56,15 +58,15 @@ def move_regions(old: MlirOperation, new: MlirOperation, which: list[int]) -> No
 
 
 def blocks_equal(a: Block, b: Block) -> bool:
-    """Whether two blocks compute the same, by the same operations in the same order, of the same values from outside.
+    """Whether two blocks compute the same: the same operations in the same order on the same outer values.
 
-    Where their operations are in the source doesn't matter.
+    Source locations are ignored.
     """
     return _blocks_equal(a, b, {})
 
 
 def _blocks_equal(a: Block, b: Block, known: dict[MlirValue, MlirValue]) -> bool:
-    """The same; `known` are values of the first and those of the second that are the same."""
+    """Implements `blocks_equal`; `known` maps values of the first block to equal ones of the second."""
     if [x.type for x in a.arguments] != [x.type for x in b.arguments]:
         return False
     known.update(zip(a.arguments, b.arguments, strict=True))

@@ -1,7 +1,7 @@
-"""Arrays that lie on several devices, and programs that run on several.
+"""Arrays over several devices, and programs that run on several devices.
 
-An array over several devices is one buffer for each device of this process. To take one apart jaxlib imports jax on its
-own account, for half a second, the first time in a process; nothing else here does.
+An array over several devices has one buffer for each device of this process. Splitting one makes jaxlib import jax,
+which takes half a second the first time in a process; nothing else here does.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from tracefx.xla.runtime.executables import (
 
 @final
 class PjrtTiledSharding(GSPMDSharding):
-    """A tiling, as jaxlib's C++ side wants to be told. One instance a tiling."""
+    """A tiling as jaxlib's C++ code represents it. One instance per tiling."""
 
     memory_kind: Final = None
 
@@ -68,8 +68,8 @@ class PjrtTiledSharding(GSPMDSharding):
         if not self.local:
             ids = ", ".join([str(device.id) for device in devices])
             raise ValueError(
-                f"none of the devices {ids} is one of process {mine}, which can neither put arrays there nor run "
-                "programs there: let the processes that have them do so"
+                f"none of the devices {ids} is one of process {mine}, so it can neither put arrays nor run programs "
+                "there: do it in the processes that have these devices"
             )
         self._hlo = _tiling_to_hlo(tiling)
         super().__init__(device_list(devices), self._hlo)
@@ -103,15 +103,15 @@ def _tiling_to_hlo(tiling: Tiling) -> HloSharding:
 
 
 def _tiling_from_hlo(sharding: HloSharding, devices: tuple[Device, ...], ndim: int) -> Tiling:
-    """The opposite of `_tiling_to_hlo`."""
+    """The inverse of `_tiling_to_hlo`."""
     if sharding.is_replicated() or not sharding.tile_assignment_dimensions():
         return Tiling(devices, (1,) * ndim, (0,) * len(devices))
     dims = tuple(sharding.tile_assignment_dimensions())
-    copies = dims[ndim] if len(dims) > ndim else 1
-    places = [0] * len(devices)
+    num_replicas = dims[ndim] if len(dims) > ndim else 1
+    tile_indices = [0] * len(devices)
     for k, device in enumerate(sharding.tile_assignment_devices()):
-        places[device] = k // copies
-    return Tiling(devices, dims[:ndim], tuple(places))
+        tile_indices[device] = k // num_replicas
+    return Tiling(devices, dims[:ndim], tuple(tile_indices))
 
 
 # ------------------------------------------------------------------ arrays
@@ -120,33 +120,36 @@ def _tiling_from_hlo(sharding: HloSharding, devices: tuple[Device, ...], ndim: i
 def put_tiles(
     spec: ArraySpec, tiling: Tiling, tiles: Sequence[AnyArray] | Sequence[Buffer], *, copy: bool = False
 ) -> Buffer:
-    """An array whose tiles are these, one for each of this process's devices in the order of the tiling.
+    """Creates an array from its tiles on this process's devices, in the order of the tiling.
 
-    The memory of NumPy's arrays may become the array's, so nobody must write to it any more; with `copy` they are
-    copied before this returns. Buffers that lie on their devices already become its own; others are copied.
+    With `copy=False` the array may use the memory of NumPy tiles, so nobody may write to them any more; with
+    `copy=True` they are copied before the call returns. Buffers that are on their devices become part of the array;
+    others are copied.
 
     Raises:
-        ExecutionError: if there is no memory for them.
+        ExecutionError: if there is not enough memory.
     """
-    where = pjrt_tiled_sharding(tiling)
+    sharding = pjrt_tiled_sharding(tiling)
     try:
-        return multi_device_put(spec, where, tiles, list(where.local), True, False, COPY_NOW if copy else BORROW, True)
+        return multi_device_put(
+            spec, sharding, tiles, list(sharding.local), True, False, COPY_NOW if copy else BORROW, True
+        )
     except JaxRuntimeError as error:
         raise ExecutionError(str(error)) from error
 
 
 def tiles_of(buffer: Buffer) -> list[Buffer]:
-    """The tiles of an array over several devices: those on this process's, in the order of its tiling."""
+    """Returns the tiles of an array on this process's devices, in the order of its tiling."""
     if buffer.is_deleted():
         raise deleted_error(buffer)
-    where: object = buffer._sharding
-    if not isinstance(where, PjrtTiledSharding):
+    sharding: object = buffer._sharding
+    if not isinstance(sharding, PjrtTiledSharding):
         return [buffer]
     spec = buffer.aval
-    tile = ArraySpec(where.tiling.tile_shape(spec.shape), spec.dtype)
+    tile = ArraySpec(sharding.tiling.tile_shape(spec.shape), spec.dtype)
     return [
         part._rewrap_with_aval_and_sharding(tile, pjrt_single_device_sharding(device))
-        for part, device in zip(buffer._arrays, where.local, strict=True)
+        for part, device in zip(buffer._arrays, sharding.local, strict=True)
     ]
 
 
@@ -155,7 +158,7 @@ def tiles_of(buffer: Buffer) -> list[Buffer]:
 
 @final
 class SpmdExecutable(HasCompilerAnalysis):
-    """A compiled program on several devices."""
+    """A program compiled for several devices."""
 
     __slots__ = (
         "_functions",
@@ -184,9 +187,9 @@ class SpmdExecutable(HasCompilerAnalysis):
         self.parameters = parameters
         self.results = results
         self.input_tilings = _tilings(loaded.get_parameter_shardings(), devices, parameters)
-        """How the parameters are cut."""
+        """The tilings of the parameters."""
         self.output_tilings = _tilings(loaded.get_output_shardings(), devices, results)
-        """How the results are."""
+        """The tilings of the results."""
         specs = [ResultSpec(spec.shape, spec.dtype, name) for spec in results]
         self._handlers = [
             result_handler(spec, pjrt_tiled_sharding(tiling))
@@ -194,15 +197,15 @@ class SpmdExecutable(HasCompilerAnalysis):
         ]
 
     def execute(self, buffers: Sequence[Buffer]) -> list[Buffer]:
-        """Runs the program on arrays that are cut as its parameters are. Returns perhaps before it is done.
+        """Runs the program on arrays with the tilings of its parameters; may return before it has finished.
 
-        A program that calls Python functions is done when it returns.
+        If the program calls Python functions, it has finished when this returns.
 
         Raises:
-            ExecutionError: for a deleted argument, or a failure on the way.
-            BaseException: what a Python function raised that the program called.
+            ExecutionError: for a deleted argument, or if the program fails.
+            BaseException: an exception raised by a Python function that the program called.
         """
-        if buffers and buffers[0].is_deleted():  # XLA compares the numbers of parts, and breaks off if all are none
+        if buffers and buffers[0].is_deleted():  # XLA compares the numbers of shards, and aborts if all are missing
             raise deleted_error(buffers[0])
         if self._functions is not None:
             return run_with_ffi_callbacks(self._functions, self._execute_blocking, buffers, self.name)
@@ -212,10 +215,10 @@ class SpmdExecutable(HasCompilerAnalysis):
             raise execution_error(self.name, error, buffers) from error
 
     def serialize(self, calls_kernels: bool = False) -> bytes:
-        """The compiled program with its signature, for `load` in another process that has such devices.
+        """Serializes the compiled program with its signature, for `load` in another process with such devices.
 
         Raises:
-            CompilationError: if XLA can't write this one.
+            CompilationError: if XLA can't serialize this program.
         """
         return pack_executable(self._loaded, self.parameters, self.results, calls_kernels)
 
@@ -223,10 +226,10 @@ class SpmdExecutable(HasCompilerAnalysis):
     def load(
         cls, data: bytes, devices: tuple[Device, ...], free: tuple[Sequence[bool], Sequence[bool]], name: str
     ) -> Self:
-        """The executable that `serialize` wrote. Load only what you trust: it is machine code.
+        """Loads an executable that `serialize` wrote. Load only trusted data: it is machine code.
 
         Raises:
-            LoadError: if the bytes are something else, another version of jaxlib wrote them, or XLA refuses them.
+            LoadError: if the data are invalid, were written by another version of jaxlib, or XLA rejects them.
         """
         parameters, results, code = unpack_executable(data)
         options = _spmd_options(devices, free, {})
@@ -242,7 +245,7 @@ class SpmdExecutable(HasCompilerAnalysis):
         free: tuple[Sequence[bool], Sequence[bool]],
         compiler_options: Mapping[str, CompilerOption],
     ) -> bytes:
-        """All that an executable depends on beside its program, as `compilation_identity` says it."""
+        """Returns everything that an executable depends on besides its program; see `compilation_identity`."""
         return options_identity(devices[0], _spmd_options(devices, free, compiler_options))
 
     def _execute_blocking(self, buffers: Sequence[Buffer]) -> list[Buffer]:
@@ -256,12 +259,12 @@ class SpmdExecutable(HasCompilerAnalysis):
 def _tilings(
     shardings: Sequence[object] | None, devices: tuple[Device, ...], specs: tuple[ArraySpec, ...]
 ) -> tuple[Tiling, ...]:
-    if not specs:  # of which XLA says something all the same
+    if not specs:  # XLA returns a sharding even if there is nothing
         return ()
-    if shardings is None:  # all whole
+    if shardings is None:  # all replicated
         return tuple([Tiling(devices, (1,) * len(spec.shape), (0,) * len(devices)) for spec in specs])
-    found = [hlo_sharding_from_proto(sharding) for sharding in shardings]
-    return tuple([_tiling_from_hlo(s, devices, len(spec.shape)) for s, spec in zip(found, specs, strict=True)])
+    hlo_shardings = [hlo_sharding_from_proto(sharding) for sharding in shardings]
+    return tuple([_tiling_from_hlo(s, devices, len(spec.shape)) for s, spec in zip(hlo_shardings, specs, strict=True)])
 
 
 def compile_spmd(
@@ -277,29 +280,29 @@ def compile_spmd(
     """Compiles the public function `main` of a StableHLO module with Shardy's annotations for several devices.
 
     Args:
-        module: is left as it is.
-        functions: what custom calls of `host_call_target` call, by their `index`.
-        given: the types of what each of them gives.
-        devices: the partitions, in their order.
-        free: of which parameters and of which results XLA may say how they are cut.
-        name: what errors call it.
+        module: is not changed.
+        functions: the Python functions that custom calls of `host_call_target` call, by their `index`.
+        given: the result types of each of these functions.
+        devices: the partitions, in order.
+        free: for which parameters and for which results XLA may choose the sharding.
+        name: the program's name in error messages.
         compiler_options: XLA's options by name.
 
     Raises:
-        CompilationError: if XLA refuses the program or an option, with XLA's text.
+        CompilationError: if XLA rejects the program or an option, with XLA's text.
     """
     parameters, results = signature_of(module)
     options = _spmd_options(devices, free, compiler_options or {})
-    calls = FfiCallbacks(functions, given) if functions else None
-    there, where = devices[0].client, device_list(devices)
+    callbacks = FfiCallbacks(functions, given) if functions else None
+    pjrt_client, pjrt_devices = devices[0].client, device_list(devices)
     try:
-        if calls is None:
-            loaded = there.compile_and_load(module, where, options)
+        if callbacks is None:
+            loaded = pjrt_client.compile_and_load(module, pjrt_devices, options)
         else:
-            loaded = there.compile_and_load(module, where, options, calls.entry_points())
+            loaded = pjrt_client.compile_and_load(module, pjrt_devices, options, callbacks.entry_points())
     except JaxRuntimeError as error:
         raise CompilationError(str(error)) from error
-    return SpmdExecutable(name, loaded, devices, parameters, results, calls)
+    return SpmdExecutable(name, loaded, devices, parameters, results, callbacks)
 
 
 def _spmd_options(
@@ -308,7 +311,7 @@ def _spmd_options(
     options = new_options(overrides)
     options.num_replicas, options.num_partitions = 1, len(devices)
     options.device_assignment = new_device_assignment(np.array([[d.id for d in devices]]))
-    build = options.executable_build_options
-    build.allow_spmd_sharding_propagation_to_parameters = list(free[0]) or [False]
-    build.allow_spmd_sharding_propagation_to_output = list(free[1]) or [False]
+    build_options = options.executable_build_options
+    build_options.allow_spmd_sharding_propagation_to_parameters = list(free[0]) or [False]
+    build_options.allow_spmd_sharding_propagation_to_output = list(free[1]) or [False]
     return options

@@ -1,13 +1,13 @@
-"""Which platforms there are: the host's own devices, and those that plug-ins of XLA bring.
+"""The available platforms: the host, and those of PJRT plug-ins.
 
-The host's client is jaxlib's own. The others come from where JAX has them (`core.backend.PLUGINS`), which finds
-plug-ins, brings their kernels, and has the one client that a process may have of a GPU: a second would find its memory
-taken. jax is imported for that, in this case only.
+The host's client is jaxlib's own. Other clients come from JAX (`core.backend.PLUGINS`), which finds plug-ins and
+registers their kernels: a process can have only one client of a GPU, since a second one would find its memory taken.
+jax is imported only for this.
 
-**The default.** What nobody puts anywhere runs on the first device of the platform that `TRACEFX_PLATFORM` names, or
-the first of those that `JAX_PLATFORMS` does. Without either it is what JAX prefers of the plug-ins installed (a GPU, if
-there is one), and the host if there are none: who installs a plug-in wants it used, and programs behave as under JAX.
-Where no plug-in is installed, jax isn't imported to learn so.
+**The default platform.** Arrays without an explicit device are on the first device of the platform that
+`TRACEFX_PLATFORM` names, or else the first platform in `JAX_PLATFORMS`. Without these variables it is the platform that
+JAX prefers among installed plug-ins (a GPU, if there is one), and the host if no plug-in is installed; in this case jax
+is not imported. So an installed plug-in is used, and programs run where they do under JAX.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from tracefx.xla.runtime.bindings import CLIENT_STATE, Client, Device, client_lo
 HOST: Final = "cpu"
 _VARIABLES: Final = ("TRACEFX_PLATFORM", "JAX_PLATFORMS")
 _PLUGIN_PATHS_VARIABLE: Final = "PJRT_NAMES_AND_LIBRARY_PATHS"
-"""The environment variable in which jax is told of plug-ins that no package brings."""
+"""The environment variable that tells jax of plug-ins outside of packages."""
 
 
 def client(platform: str = HOST) -> Client:
-    """The PJRT client of a platform, started at the first call.
+    """Returns the PJRT client of a platform, which the first call starts.
 
-    A platform is `"cpu"`, `"gpu"`, `"cuda"`, `"rocm"`, `"tpu"`, or the name of any other plug-in.
-    A process that joined others by then (`distributing.join`) knows their devices too.
+    A platform is `"cpu"`, `"gpu"`, `"cuda"`, `"rocm"`, `"tpu"`, or the name of any other plug-in. If the process has
+    joined a process group before (`process_group.join_process_group`), the client knows the devices of all processes.
 
     Raises:
-        PlatformError: for a platform that isn't there; it says what is, and what to do.
+        PlatformError: if the platform is not available; the message says which ones are, and what to do.
     """
     with client_lock:
         return _start_host_client() if platform == HOST else _start_plugin_client(platform)
@@ -45,8 +45,8 @@ def client(platform: str = HOST) -> Client:
 @functools.cache
 def _start_host_client() -> Client:
     CLIENT_STATE.started = True
-    # Processes tell each other of the host's devices under one name, and JAX would, too: then there is one client of
-    # them, which is JAX's.
+    # The processes share one namespace for host devices, which JAX would use as well: then there must be one client for
+    # them, and it is JAX's.
     if CLIENT_STATE.process_group is not None and requested_platform(os.environ) != HOST and has_plugins():
         return _start_plugin_client(HOST)
     return start_cpu_client(CLIENT_STATE.process_group)
@@ -60,7 +60,7 @@ def _start_plugin_client(platform: str) -> Client:
 
 @functools.cache
 def devices(platform: str = HOST) -> tuple[Device, ...]:
-    """The devices of a platform that this process can use, by their position.
+    """Returns the devices of a platform that belong to this process, by index.
 
     >>> devices()[0].platform
     'cpu'
@@ -70,15 +70,15 @@ def devices(platform: str = HOST) -> tuple[Device, ...]:
 
 @functools.cache
 def all_devices(platform: str = HOST) -> tuple[Device, ...]:
-    """`devices`, and those of the processes that this one works with: in every process the same, in the same order."""
+    """Returns the devices of all processes of the group, in the same order in every process."""
     return tuple(sorted(client(platform).devices(), key=lambda device: (device.process_index, device.id)))
 
 
 def default_platform() -> str:
-    """The platform whose first device runs what nobody put anywhere.
+    """Returns the platform of arrays and programs without an explicit device.
 
     Raises:
-        PlatformError: if one is asked for that isn't there, or a plug-in fails.
+        PlatformError: if the requested platform is not available, or a plug-in fails.
     """
     with client_lock:
         return _choose_platform()
@@ -86,29 +86,29 @@ def default_platform() -> str:
 
 @functools.cache
 def _choose_platform() -> str:
-    found = requested_platform(os.environ)
-    if found is None:
-        found = PLUGINS.value.preferred_platform(CLIENT_STATE.process_group) if has_plugins() else HOST
-    devices(found)
-    return found
+    platform = requested_platform(os.environ)
+    if platform is None:
+        platform = PLUGINS.value.preferred_platform(CLIENT_STATE.process_group) if has_plugins() else HOST
+    devices(platform)
+    return platform
 
 
 def requested_platform(environment: Mapping[str, str]) -> str | None:
-    """The platform that the environment names, if it does.
+    """Returns the platform that the environment variables request, or None.
 
     >>> jax_platforms = {"JAX_PLATFORMS": "cuda,cpu"}
     >>> requested_platform({"TRACEFX_PLATFORM": "cpu", **jax_platforms}), requested_platform(jax_platforms)
     ('cpu', 'cuda')
     """
     for name in _VARIABLES:
-        said = environment.get(name, "").partition(",")[0].strip().lower()
-        if said:
-            return said
+        platform = environment.get(name, "").partition(",")[0].strip().lower()
+        if platform:
+            return platform
     return None
 
 
 def has_plugins() -> bool:
-    """Whether anything is installed that may be a plug-in, told without jax."""
+    """Whether a plug-in may be installed; does not import jax."""
     if (
         os.environ.get(_PLUGIN_PATHS_VARIABLE)
         or find_spec("jax_plugins") is not None
@@ -119,25 +119,25 @@ def has_plugins() -> bool:
 
 
 def _brings_plugin(folder: Path) -> bool:
-    """Whether a package in a folder says that it has a plug-in.
+    """Whether a package in a folder declares a plug-in.
 
-    `importlib.metadata` would know, but takes as long to load and to look as the host's client takes to start.
+    `importlib.metadata` could tell, but takes as long as starting the host's client.
     """
     try:
-        said = [*folder.glob("*.dist-info/entry_points.txt"), *folder.glob("*.egg-info/entry_points.txt")]
-        return any(b"[jax_plugins]" in path.read_bytes() for path in said)
-    except OSError:  # no folder, or none that may be read
+        entry_points = [*folder.glob("*.dist-info/entry_points.txt"), *folder.glob("*.egg-info/entry_points.txt")]
+        return any(b"[jax_plugins]" in path.read_bytes() for path in entry_points)
+    except OSError:  # no folder, or not readable
         return False
 
 
 @functools.cache
 def default_device() -> Device:
-    """The device that runs what nobody put anywhere, unless `core.backend.DEFAULT_DEVICE` says another."""
+    """Returns the device of arrays and programs without an explicit one, if `core.backend.DEFAULT_DEVICE` is unset."""
     return devices(default_platform())[0]
 
 
 def lowering_platform(device: Device) -> str:
-    """The platform that programs for a device are lowered for: "cuda" or "rocm" of what calls itself a "gpu".
+    """Returns the platform that programs for a device are lowered for: "cuda" or "rocm" if the device's is "gpu".
 
     >>> lowering_platform(devices()[0])
     'cpu'
@@ -146,5 +146,5 @@ def lowering_platform(device: Device) -> str:
 
 
 def process_index() -> int:
-    """Which of the processes that work together this one is; 0 if it is alone."""
+    """Returns the index of this process in its process group; 0 without one."""
     return 0 if CLIENT_STATE.process_group is None else CLIENT_STATE.process_group.index

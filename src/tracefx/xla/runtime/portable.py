@@ -1,4 +1,4 @@
-"""Portable artifacts: StableHLO as bytes that other versions of it read, for years and on other platforms."""
+"""Portable artifacts: StableHLO modules as bytes with compatibility guarantees across versions and platforms."""
 
 from __future__ import annotations
 
@@ -11,25 +11,29 @@ from tracefx.xla.runtime.mlir import dense_attr, module_text, new_context, stabl
 
 
 def _target_version() -> str:
-    """The version of StableHLO that all have who update once a month."""
+    """Returns the StableHLO version that consumers have who update at least every four weeks."""
     return stablehlo.get_version_from_compatibility_requirement(stablehlo.StablehloCompatibilityRequirement.WEEK_4)
 
 
 def portable_artifact(
     module: ir.Module, constants: Sequence[AnyArray] = (), first: int = 0, *, spread: bool = False
 ) -> bytes:
-    """The module as a portable artifact; the arguments of `main` from `first` on become constants, if any are given.
+    """Serializes a module as a portable artifact.
 
-    If it is `spread`, for several devices, what it says to Shardy stays as it is, as in what JAX exports.
+    Args:
+        module: the module.
+        constants: arrays that replace the arguments of `main` from index `first` on.
+        first: the index of the first argument to replace.
+        spread: whether the module is for several devices; its Shardy annotations are then kept, as in JAX's exports.
 
     Raises:
-        InvalidModuleError: if StableHLO can't write the module.
+        InvalidModuleError: if StableHLO can't serialize the module.
     """
     try:
         data = write_artifact(module, _target_version(), spread)
         if not constants:
             return data
-        context = new_context()  # so that large constants don't stay
+        context = new_context()  # a temporary context, so that large constants are freed
         with context, ir.Location.unknown(context):
             copy = read_artifact(data)
             _inline_constants(copy, constants, first, context)
@@ -45,20 +49,20 @@ def _inline_constants(module: ir.Module, constants: Sequence[AnyArray], first: i
     last = first + len(constants)
     for argument, array in zip(list(block.arguments)[first:last], constants, strict=True):
         attributes: dict[str, ir.Attribute] = {"value": dense_attr(array, context=context)}
-        made = ir.Operation.create("stablehlo.constant", [argument.type], attributes=attributes, ip=start)
-        argument.replace_all_uses_with(made.result)
+        constant = ir.Operation.create("stablehlo.constant", [argument.type], attributes=attributes, ip=start)
+        argument.replace_all_uses_with(constant.result)
     for _ in constants:
         block.erase_argument(first)
-    kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
-    inputs = [*kind.inputs[:first], *kind.inputs[last:]]
-    main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, kind.results))
+    function_type = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
+    inputs = [*function_type.inputs[:first], *function_type.inputs[last:]]
+    main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, function_type.results))
     if "arg_attrs" in main.attributes:
-        each = list(ir.ArrayAttr(main.attributes["arg_attrs"]))
-        main.attributes["arg_attrs"] = ir.ArrayAttr.get([*each[:first], *each[last:]])
+        argument_attributes = list(ir.ArrayAttr(main.attributes["arg_attrs"]))
+        main.attributes["arg_attrs"] = ir.ArrayAttr.get([*argument_attributes[:first], *argument_attributes[last:]])
 
 
 def read_portable(data: bytes) -> ir.Module:
-    """The module of a portable artifact, in the context of the process.
+    """Parses a portable artifact to a module in the process's context.
 
     Raises:
         InvalidModuleError: if StableHLO can't read it.
@@ -71,7 +75,7 @@ def read_portable(data: bytes) -> ir.Module:
 
 
 def portable_text(data: bytes) -> str:
-    """The module of a portable artifact in MLIR's syntax; raises as `read_portable` does."""
+    """Returns the MLIR text of a portable artifact; raises as `read_portable` does."""
     context = new_context()
     try:
         with context, ir.Location.unknown(context):

@@ -1,7 +1,7 @@
-"""Several processes that work together: how they begin, wait for each other, and part.
+"""Process groups: how several processes connect, synchronize and disconnect.
 
-The first of them runs XLA's coordinator, with which all keep a connection: by it they learn of each other's devices
-when their clients start, and that one is gone. What their devices send to each other does not go through it.
+The first process runs XLA's coordinator, and all stay connected to it: through it they learn of each other's devices
+when their clients start, and of processes that end. Data between devices does not pass through it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tracefx.xla.runtime.rendezvous import (
 
 
 def is_distributed() -> bool:
-    """Whether this process works with others."""
+    """Whether this process is part of a process group."""
     return CLIENT_STATE.process_group is not None
 
 
@@ -44,11 +44,21 @@ def join_process_group(
     heartbeat_seconds: int,
     shutdown_seconds: int,
 ) -> None:
-    """Makes this process number `index` of `count`; returns when all are there.
+    """Joins the process group as number `index` of `count`; returns when all processes have joined.
+
+    Args:
+        address: the address of the coordinator, as `host:port`.
+        index: the number of this process.
+        count: the number of processes.
+        bind_address: where the coordinator listens, in the first process.
+        local_ids: which local devices belong to this process; None for all.
+        connect_seconds: how long to wait for the other processes.
+        heartbeat_seconds: how long a process may be silent before it counts as ended.
+        shutdown_seconds: how long to wait for the others when leaving.
 
     Raises:
-        RuntimeError: if it is one already, or the client was started without the others.
-        DistributedError: if the first process can't be reached, or not all come.
+        RuntimeError: if this process has joined already, or devices have been used.
+        DistributedError: if the first process can't be reached, or not all processes come.
     """
     with client_lock:
         if CLIENT_STATE.process_group is not None:
@@ -59,14 +69,14 @@ def join_process_group(
             )
         if CLIENT_STATE.started:
             raise RuntimeError(
-                "initialize: devices were asked for already, or a program ran, and what was started for that knows of "
-                "no other processes: call it first"
+                "initialize: devices were asked for already, or a program ran, and the client that was started for "
+                "that knows no other processes: call it first"
             )
-        mine = ProcessInfo(index, count, f"jaxlib {JAXLIB_VERSION}")
+        info = ProcessInfo(index, count, f"jaxlib {JAXLIB_VERSION}")
         coordinator = None
         try:
             if index == 0:
-                host = host_rendezvous(bind_address, mine, connect_seconds) or parse_address(address)[0]
+                host = host_rendezvous(bind_address, info, connect_seconds) or parse_address(address)[0]
                 coordinator = new_distributed_service(
                     bind_address,
                     count,
@@ -75,8 +85,8 @@ def join_process_group(
                     shutdown_timeout=shutdown_seconds,
                 )
             else:
-                host = join_rendezvous(address, mine, connect_seconds)
-            link = new_distributed_client(
+                host = join_rendezvous(address, info, connect_seconds)
+            client = new_distributed_client(
                 address,
                 index,
                 init_timeout=connect_seconds,
@@ -84,89 +94,89 @@ def join_process_group(
                 heartbeat_timeout=heartbeat_seconds,
                 use_compression=True,
             )
-            link.connect()
+            client.connect()
         except JaxRuntimeError as error:
             raise DistributedError(f"initialize: process {index} of {count} at {address}: {error}") from error
-        CLIENT_STATE.process_group = ProcessGroup(link, coordinator, index, count, host, local_ids, shutdown_seconds)
+        CLIENT_STATE.process_group = ProcessGroup(client, coordinator, index, count, host, local_ids, shutdown_seconds)
         atexit.register(_leave_at_exit)
 
 
 def leave_process_group() -> None:
-    """Waits until all processes leave, and leaves with them. Nothing happens in a process that is alone.
+    """Leaves the process group once all processes leave it. Does nothing without a group.
 
     Raises:
-        DistributedError: if one did not come within the time that was said, or is gone.
+        DistributedError: if a process has ended, or does not leave within the shutdown timeout.
     """
     with client_lock:
-        place, CLIENT_STATE.process_group = CLIENT_STATE.process_group, None
-    if place is None:
+        group, CLIENT_STATE.process_group = CLIENT_STATE.process_group, None
+    if group is None:
         return
     atexit.unregister(_leave_at_exit)
     try:
-        place.distributed_client.wait_at_barrier("tracefx/leave", place.shutdown_seconds * 1000)
+        group.distributed_client.wait_at_barrier("tracefx/leave", group.shutdown_seconds * 1000)
     except JaxRuntimeError as error:
-        _leak_connection(place)
+        _leak_connection(group)
         raise DistributedError(
-            f"shutdown: not all of {place.count} processes came to their end within {place.shutdown_seconds} s, the "
+            f"shutdown: not all of {group.count} processes shut down within {group.shutdown_seconds} s, the "
             f"shutdown_timeout_seconds of initialize: {error}"
         ) from error
-    place.distributed_client.shutdown()
-    if place.coordinator is not None:
-        place.coordinator.shutdown()
+    group.distributed_client.shutdown()
+    if group.coordinator is not None:
+        group.coordinator.shutdown()
 
 
 def _leave_at_exit() -> None:
-    # After an error that nobody caught the others may be waiting for what this process will never send: it goes without
-    # waiting for them, and they learn of it when its connections close.
+    # After an uncaught error other processes may wait for data that this process will never send: it does not wait for
+    # them, and they notice when its connections close.
     if getattr(sys, "last_value", None) is None:
         leave_process_group()
     else:
         _leak_connection(CLIENT_STATE.process_group)
 
 
-def _leak_connection(place: ProcessGroup | None) -> None:
-    """Leaves the connection to the end of the process: to close it waits for the others, and aborts without them."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(place))
+def _leak_connection(group: ProcessGroup | None) -> None:
+    """Keeps the connection open until the process ends: closing it waits for the others and aborts if they are gone."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
 
 
 def barrier(name: str, seconds: float) -> None:
-    """Returns when all processes called it with this name. DistributedError if not all did in time."""
-    place = _require_process_group()
-    _barrier(place, f"{next(place.barrier_ids)}/{name}", name, seconds)
+    """Waits until all processes have called it with this name; raises `DistributedError` after `seconds` seconds."""
+    group = _require_process_group()
+    _barrier(group, f"{next(group.barrier_ids)}/{name}", name, seconds)
 
 
 def all_gather_bytes(name: str, mine: bytes, seconds: float) -> list[bytes]:
-    """What each of the processes gave, which is to be small, as it goes through the coordinator.
+    """Returns the bytes that each process passes, which should be few: they go through the coordinator.
 
     Raises:
-        DistributedError: if not all gave something, in time.
+        DistributedError: if a process passes nothing in time.
     """
-    place = _require_process_group()
-    where = f"tracefx/{next(place.barrier_ids)}/{name}"
-    place.distributed_client.key_value_set_bytes(f"{where}/{place.index}", mine)
-    found = []
-    for i in range(place.count):
+    group = _require_process_group()
+    key = f"tracefx/{next(group.barrier_ids)}/{name}"
+    group.distributed_client.key_value_set_bytes(f"{key}/{group.index}", mine)
+    values = []
+    for i in range(group.count):
         try:
-            found.append(place.distributed_client.blocking_key_value_get_bytes(f"{where}/{i}", int(seconds * 1000)))
+            values.append(group.distributed_client.blocking_key_value_get_bytes(f"{key}/{i}", int(seconds * 1000)))
         except JaxRuntimeError as error:
-            raise DistributedError(f"{name}: process {i} gave nothing within {seconds} s: {error}") from error
-    _barrier(place, f"{where}/read", name, seconds)
-    place.distributed_client.key_value_delete(f"{where}/{place.index}")
-    return found
+            raise DistributedError(f"{name}: process {i} sent nothing within {seconds} s: {error}") from error
+    _barrier(group, f"{key}/read", name, seconds)
+    group.distributed_client.key_value_delete(f"{key}/{group.index}")
+    return values
 
 
 def _require_process_group() -> ProcessGroup:
-    place = CLIENT_STATE.process_group
-    if place is None:
-        raise RuntimeError("this process works alone: call tracefx.distributed.initialize first")
-    return place
+    group = CLIENT_STATE.process_group
+    if group is None:
+        raise RuntimeError("this process is in no process group: call tracefx.distributed.initialize first")
+    return group
 
 
-def _barrier(place: ProcessGroup, key: str, name: str, seconds: float) -> None:
+def _barrier(group: ProcessGroup, key: str, name: str, seconds: float) -> None:
     try:
-        place.distributed_client.wait_at_barrier(f"tracefx/{key}", int(seconds * 1000))
+        group.distributed_client.wait_at_barrier(f"tracefx/{key}", int(seconds * 1000))
     except JaxRuntimeError as error:
         raise DistributedError(
-            f"{name}: not all of {place.count} processes came within {seconds} s; all have to call the same functions "
+            f"{name}: not all of {group.count} processes came within {seconds} s; all have to call the same functions "
             f"in the same order: {error}"
         ) from error

@@ -1,8 +1,8 @@
-"""How processes that are to work together find each other.
+"""The rendezvous of the processes of a group, before XLA's coordinator starts.
 
-XLA ends a process whose companions don't come, with its own words. So they come together before XLA hears of them: the
-first process listens where XLA's coordinator will, the others tell it who they are, and when all are there, or one is
-wrong or missing, it tells them so.
+XLA aborts a process if another one does not come, with a cryptic message. So the processes first meet over plain
+sockets: the first process listens at the coordinator's address, the others connect and introduce themselves, and once
+all are there, or one is missing or does not match, the first process tells all of them.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from attrs import asdict, frozen
 
 MAX_LINE_BYTES: Final = 4096
 CONNECTION_TIMEOUT: Final = 5.0
-"""For how many seconds a connection may say nothing before it is given up."""
+"""How many seconds to wait for data on a connection before it is closed."""
 
 
 class DistributedError(RuntimeError):
-    """Processes that are to work together did not find each other, or did not all come to the same point."""
+    """Raised when processes of a group do not find each other, or do not all reach the same point."""
 
 
 @final
 @frozen
 class ProcessInfo:
-    """What a process says of itself: it is number `index` of `count`, and runs these versions."""
+    """The introduction of a process: number `index` of `count`, running these `versions`."""
 
     index: int
     count: int
@@ -36,7 +36,7 @@ class ProcessInfo:
 
     @classmethod
     def read(cls, line: bytes) -> ProcessInfo | None:
-        """None for what no process says."""
+        """Parses an introduction; returns None if it is none."""
         with suppress(ValueError):
             match json.loads(line):
                 case {"index": int(index), "count": int(count), "versions": str(versions)}:
@@ -47,7 +47,7 @@ class ProcessInfo:
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Host and port of `host:port`. ValueError for anything else."""
+    """Splits `host:port` into host and port; raises `ValueError` for anything else."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError(f"an address is a host and a port, such as 10.0.0.1:1234, got {address!r}")
@@ -55,10 +55,18 @@ def parse_address(address: str) -> tuple[str, int]:
 
 
 def host_rendezvous(address: str, mine: ProcessInfo, seconds: float) -> str | None:
-    """In the first process: returns when all others are there, with the address at which they reach this one.
+    """Runs the rendezvous in the first process; returns when all others have come.
 
-    It is None if there are no others. Raises DistributedError if the address is taken, or not all come, or one is
-    wrong.
+    Args:
+        address: where to listen, as `host:port`.
+        mine: the introduction of this process.
+        seconds: how long to wait.
+
+    Returns:
+        The address at which the other processes reach this one, or None if there are no others.
+
+    Raises:
+        DistributedError: if the address is in use, or a process is missing or does not match.
     """
     deadline = time.monotonic() + seconds
     with ExitStack() as stack:
@@ -68,14 +76,14 @@ def host_rendezvous(address: str, mine: ProcessInfo, seconds: float) -> str | No
             raise DistributedError(
                 f"initialize: process 0 can't listen at {address}: {error}; choose another port, in all processes"
             ) from error
-        there: dict[int, socket.socket] = {}
+        connections: dict[int, socket.socket] = {}
         problem = None
-        while len(there) < mine.count - 1 and problem is None:
+        while len(connections) < mine.count - 1 and problem is None:
             server.settimeout(max(deadline - time.monotonic(), 0.001))
             try:
                 connection, _ = server.accept()
             except TimeoutError:
-                missing = [i for i in range(1, mine.count) if i not in there]
+                missing = [i for i in range(1, mine.count) if i not in connections]
                 problem = f"of {mine.count} processes these did not come to {address} within {seconds} s: {missing}"
                 break
             stack.enter_context(connection)
@@ -83,44 +91,53 @@ def host_rendezvous(address: str, mine: ProcessInfo, seconds: float) -> str | No
                 _read_line(connection, min(CONNECTION_TIMEOUT, max(deadline - time.monotonic(), 0.001)))
             )
             if hello is not None:
-                problem = _mismatch(hello, mine, there)
-                there.setdefault(hello.index, connection)
-        _send_verdict(there.values(), problem)
+                problem = _mismatch(hello, mine, connections)
+                connections.setdefault(hello.index, connection)
+        _send_verdict(connections.values(), problem)
         if problem is not None:
             raise DistributedError(f"initialize: {problem}")
-        for connection in there.values():
+        for connection in connections.values():
             return _local_address(connection)
     return None
 
 
-def _mismatch(hello: ProcessInfo, mine: ProcessInfo, there: Iterable[int]) -> str | None:
+def _mismatch(hello: ProcessInfo, mine: ProcessInfo, known: Iterable[int]) -> str | None:
     if hello.count != mine.count:
         return (
             f"process {hello.index} says that there are {hello.count} processes, process 0 that there are {mine.count}"
         )
     if hello.versions != mine.versions:
         return f"process {hello.index} runs {hello.versions}, process 0 runs {mine.versions}: run the same everywhere"
-    if hello.index in there or not 0 < hello.index < mine.count:
+    if hello.index in known or not 0 < hello.index < mine.count:
         return f"two processes say that they are process {hello.index}: give each its own process_id"
     return None
 
 
 def _send_verdict(connections: Iterable[socket.socket], problem: str | None) -> None:
     for connection in connections:
-        with suppress(OSError):  # one that is gone by now is missed soon enough
+        with suppress(OSError):  # a lost connection causes an error later anyway
             connection.sendall(json.dumps({"problem": problem}).encode() + b"\n")
 
 
 def join_rendezvous(address: str, mine: ProcessInfo, seconds: float) -> str:
-    """In the other processes: returns when all are there, with the address at which they reach this one.
+    """Runs the rendezvous in another process; returns when all processes have come.
 
-    Raises DistributedError if the first one can't be reached, or says that one is wrong or missing.
+    Args:
+        address: the address of the first process, as `host:port`.
+        mine: the introduction of this process.
+        seconds: how long to wait.
+
+    Returns:
+        The address at which the other processes reach this one.
+
+    Raises:
+        DistributedError: if the first process cannot be reached, or a process is missing or does not match.
     """
     host, port = parse_address(address)
     deadline = time.monotonic() + seconds
     with _connect(host, port, deadline, seconds) as connection:
         connection.sendall(json.dumps(asdict(mine)).encode() + b"\n")
-        # Process 0 may have begun to wait later than this one, and is to be the one who says who is missing.
+        # Process 0 may have started to wait later than this process; its message says which processes are missing.
         answer = _read_line(connection, seconds + CONNECTION_TIMEOUT)
         with suppress(ValueError):
             match json.loads(answer):
@@ -131,21 +148,21 @@ def join_rendezvous(address: str, mine: ProcessInfo, seconds: float) -> str:
                 case _:
                     pass
         raise DistributedError(
-            f"initialize: what listens at {address} is no process 0 that waits for others: it is gone, they are "
-            "together already, or the port is another program's"
+            f"initialize: what listens at {address} is no process 0 that waits for others: it has ended, the "
+            "processes are connected already, or another program uses the port"
         )
 
 
 def _connect(host: str, port: int, deadline: float, seconds: float) -> socket.socket:
     while True:
-        left = deadline - time.monotonic()
+        remaining = deadline - time.monotonic()
         try:
-            return socket.create_connection((host, port), timeout=max(left, 0.001))
+            return socket.create_connection((host, port), timeout=max(remaining, 0.001))
         except OSError as error:
             if time.monotonic() + 0.1 > deadline:
                 raise DistributedError(
-                    f"initialize: process 0 could not be reached at {host}:{port} within {seconds} s ({error}): does "
-                    "it run, and is the address the right one?"
+                    f"initialize: process 0 could not be reached at {host}:{port} within {seconds} s ({error}): is "
+                    "it running, and is the address right?"
                 ) from error
         time.sleep(0.1)
 
@@ -160,19 +177,19 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _read_line(connection: socket.socket, seconds: float) -> bytes:
-    """What comes until the end of a line; nothing of what is too long, or doesn't come in time."""
+    """Reads a line; returns b"" if it is too long or does not arrive in time."""
     connection.settimeout(seconds)
-    found = b""
+    line = b""
     with suppress(OSError):
-        while not found.endswith(b"\n") and len(found) < MAX_LINE_BYTES:
-            more = connection.recv(MAX_LINE_BYTES)
-            if not more:
+        while not line.endswith(b"\n") and len(line) < MAX_LINE_BYTES:
+            data = connection.recv(MAX_LINE_BYTES)
+            if not data:
                 break
-            found += more
-    return found if found.endswith(b"\n") else b""
+            line += data
+    return line if line.endswith(b"\n") else b""
 
 
 def _local_address(connection: socket.socket) -> str:
-    """This machine's address as the other end of a connection knows it."""
+    """Returns this machine's address as the other end of a connection sees it."""
     address: str = connection.getsockname()[0]
     return address.removeprefix("::ffff:")

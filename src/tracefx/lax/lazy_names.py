@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-_ROOMS: Final[Mapping[str, str]] = MappingProxyType(
+_NAMES_BY_MODULE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "lax.linalg": "linalg",
         "lax.indexed_apply": "scatter_apply",
@@ -52,7 +52,7 @@ _ROOMS: Final[Mapping[str, str]] = MappingProxyType(
         "transforms.solvers": "custom_linear_solve custom_root",
     }
 )
-LATE: Final[Mapping[str, str]] = MappingProxyType(
-    {name: f"tracefx.{room}" for room, names in _ROOMS.items() for name in names.split()}
+LAZY_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {name: f"tracefx.{room}" for room, names in _NAMES_BY_MODULE.items() for name in names.split()}
 )
 """The modules of names."""

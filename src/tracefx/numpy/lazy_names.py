@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-_ROOMS: Final[Mapping[str, str]] = MappingProxyType(
+_NAMES_BY_MODULE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "fft": "fft",
         "linalg": "linalg",
@@ -51,7 +51,7 @@ _ROOMS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
-LATE: Final[Mapping[str, str]] = MappingProxyType(
-    {name: f"tracefx.numpy.{room}" for room, names in _ROOMS.items() for name in names.split()}
+LAZY_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {name: f"tracefx.numpy.{room}" for room, names in _NAMES_BY_MODULE.items() for name in names.split()}
 )
 """The module that has a name; a module that is a namespace itself, as `linalg`, is its own name's."""

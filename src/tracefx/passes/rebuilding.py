@@ -1,0 +1,112 @@
+"""Rebuilding a jaxpr: what passes share, and the renumbering of variables.
+
+The variables of a result are numbered in the order of their binding: constants, inputs, outputs of equations. A pass
+that changes nothing returns the same object, together with its cache of derived results.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+
+from tracefx.core.jaxpr import Atom, Eqn, HasSubjaxprs, Jaxpr, Var
+from tracefx.core.literal import Literal
+from tracefx.core.primitive import Primitive
+
+
+class JaxprRebuilder:
+    """Builds a transformed copy of a jaxpr, with variables numbered in the order of their binding."""
+
+    def __init__(self, jaxpr: Jaxpr) -> None:
+        self.old = jaxpr
+        self.count = 0
+        self.atoms: dict[int, Atom] = {}
+        """For variables of the old jaxpr, by index, the atom of the new jaxpr."""
+        self.eqns: list[Eqn] = []
+        self.changed = False
+
+    def bind(self, v: Var) -> Var:
+        """Returns the new variable for a variable of the old jaxpr that is bound next."""
+        same = v.index == self.count
+        new = v if same else Var(self.count, v.aval)
+        self.changed |= not same
+        self.count += 1
+        self.atoms[v.index] = new
+        return new
+
+    def binders(self, vs: Sequence[Var]) -> tuple[Var, ...]:
+        """Binds several variables."""
+        return tuple([self.bind(v) for v in vs])
+
+    def read(self, x: Atom) -> Atom:
+        """Returns the atom of the new jaxpr for one of the old jaxpr."""
+        return x if isinstance(x, Literal) else self.atoms[x.index]
+
+    def reads(self, xs: Sequence[Atom]) -> tuple[Atom, ...]:
+        """Reads several atoms."""
+        return tuple([self.read(x) for x in xs])
+
+    def replace(self, vs: Sequence[Var], atoms: Sequence[Atom]) -> None:
+        """Replaces variables of the old jaxpr by atoms of the new one."""
+        self.changed = True
+        self.atoms.update(zip([v.index for v in vs], atoms, strict=True))
+
+    def add(self, eqn: Eqn, prim: Primitive, inputs: tuple[Atom, ...], outs: Sequence[Var]) -> None:
+        """Adds an equation in place of `eqn`. `inputs` are atoms of the new jaxpr, `outs` variables of the old one."""
+        new = Eqn(prim, inputs, self.binders(outs), eqn.source)
+        same = prim is eqn.prim and same_objects(new.inputs, eqn.inputs) and same_objects(new.outs, eqn.outs)
+        self.changed |= not same
+        self.eqns.append(eqn if same else new)
+
+    def finish(self, constvars: Sequence[Var], invars: Sequence[Var], outs: Sequence[Atom]) -> Jaxpr:
+        """Returns the new jaxpr; the old object if nothing changed.
+
+        Args:
+            constvars: The constants, in the new jaxpr.
+            invars: The inputs, in the new jaxpr.
+            outs: The outputs, as atoms of the old jaxpr.
+        """
+        new = Jaxpr(tuple(constvars), tuple(invars), tuple(self.eqns), self.reads(outs))
+        old = self.old
+        same = not self.changed and len(new.eqns) == len(old.eqns) and len(new.invars) == len(old.invars)
+        return old if same and same_objects(new.outs, old.outs) else new
+
+
+def same_objects(xs: Sequence[object], ys: Sequence[object]) -> bool:
+    """Whether two sequences have identical elements (by `is`)."""
+    return len(xs) == len(ys) and all(map(operator.is_, xs, ys))
+
+
+def map_subjaxprs(prim: Primitive, transform: Callable[[Jaxpr], Jaxpr]) -> Primitive:
+    """Applies a function to the sub-jaxprs of a primitive. Returns the same object if none changes."""
+    if not isinstance(prim, HasSubjaxprs):
+        return prim
+    bodies = prim.jaxprs()
+    new = tuple(map(transform, bodies))
+    return prim if same_objects(new, bodies) else prim.with_jaxprs(*new)
+
+
+def renumber(jaxpr: Jaxpr) -> Jaxpr:
+    """Renumbers the variables of a jaxpr and its sub-jaxprs in the order of their binding.
+
+    >>> import numpy as np
+    >>> from tracefx.core.avals import ShapedArray
+    >>> x = Var(7, ShapedArray((), np.dtype("float32")))
+    >>> renumber(Jaxpr((), (x,), (), (x,)))
+    { lambda ; a:f32[]. let in (a,) }
+    """
+    return jaxpr.memo.get("renumber", lambda: _renumber(jaxpr))
+
+
+def _renumber(jaxpr: Jaxpr) -> Jaxpr:
+    new = JaxprRebuilder(jaxpr)
+    constvars, invars = new.binders(jaxpr.constvars), new.binders(jaxpr.invars)
+    for eqn in jaxpr.eqns:
+        prim = map_subjaxprs(eqn.prim, renumber)
+        new.add(eqn, prim, new.reads(eqn.inputs), eqn.outs)
+    return new.finish(constvars, invars, jaxpr.outs)
+
+
+def is_observable(prim: Primitive) -> bool:
+    """Whether the primitive has an effect that must be neither dropped nor duplicated."""
+    return any(e.observable for e in prim.effects)
